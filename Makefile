@@ -1,0 +1,93 @@
+# Each target sets up what it needs, without root: a virtual environment with exactly what requirements.lock pins.
+# Needed on the machine: Python 3.11 or newer with pip, GNU make, bash. `make help` lists the targets.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+ARGS ?=
+
+# The first of these that runs and is new enough makes the environment; `make PYTHON=/path/to/python ...` names another.
+PYTHON ?= python3.11 python3.12 python3.13 python3 python
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo up test check lint format lock clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	echo
+	echo "  ARGS=... is handed on: make test ARGS='-k audit', make up ARGS='--workers 4', make lock ARGS=--upgrade"
+
+demo: $(READY) ## Train on three workers, kill one in mid-step, watch the others go on; about three minutes
+	@$(BIN)/regroup demo $(ARGS)
+
+up: $(READY) ## Start a cluster on this machine; Ctrl-C stops it
+	@$(BIN)/regroup up $(ARGS)
+
+test: $(READY) ## Run all tests that need no GPU; less than ten minutes
+	@$(BIN)/pytest $(ARGS)
+
+check: lint ## Lint, types, import rules, unit and property tests; about a minute
+	@$(BIN)/pytest -m "not cluster" $(ARGS)
+
+lint: $(READY) ## Lint, formatting, types and import rules alone
+	@$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY) ## Format the code, and mend what the linter can mend
+	@$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: $(READY) ## Pin what pyproject.toml asks for in requirements.lock; ARGS=--upgrade takes newer releases
+	@mkdir -p build
+	cp requirements.lock build/pins.txt
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"], sep="\n")' > build/dev.in
+	$(BIN)/pip-compile --quiet --strip-extras --annotation-style=line --no-header --no-emit-options \
+	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --unsafe-package=pip \
+	  --extra=coordinator --extra=embedded --extra=worker --upgrade-package=torch==2.13.0 $(ARGS) \
+	  --output-file=build/pins.txt pyproject.toml build/dev.in
+	# The head of the file stays; what it promises about the pins is done here.
+	sed '/^$$/q' requirements.lock > build/requirements.lock
+	sed -nE 's/ \(pyproject\.toml\)//; s/-r build\/dev\.in/regroup (dev)/; s/^([^ +]+)\+[a-z0-9.]+/\1/; s/ +# via/  # via/; /^(cuda-|triton|nvidia-[^m])/d; /^[a-z0-9]/p' \
+	  build/pins.txt >> build/requirements.lock
+	mv build/requirements.lock requirements.lock
+	git --no-pager diff --stat -- requirements.lock || true
+
+clean: ## Remove the environment and everything that was generated
+	@rm -rf $(VENV) build dist services/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find services tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The environment. Made once; brought up to date when a pin or an entry point changes.
+$(READY): requirements.lock pyproject.toml
+	@if ! $(BIN)/python -c 'import pip; $(NEW_ENOUGH)' 2> /dev/null; then
+	  python=
+	  for each in $(PYTHON); do
+	    if "$$each" -c '$(NEW_ENOUGH)' 2> /dev/null; then python=$$each; break; fi
+	  done
+	  if [ -z "$$python" ]; then
+	    echo "regroup needs Python 3.11 or newer, and none of these is: $(PYTHON)." >&2
+	    echo "Install one, or name yours: make PYTHON=/path/to/python ..." >&2
+	    exit 1
+	  fi
+	  echo "Making $(VENV) with $$("$$python" --version)"
+	  # Some systems ship venv without the pip to put in; then the Python's own pip puts it in.
+	  if ! "$$python" -m venv --clear $(VENV) > /dev/null 2>&1; then
+	    "$$python" -m venv --clear --without-pip $(VENV)
+	    "$$python" -m pip --quiet --python $(BIN)/python install pip
+	  fi
+	fi
+	echo "Installing the $$(grep -c == requirements.lock) packages of requirements.lock (the first time takes minutes: torch is large)"
+	$(BIN)/python -m pip install --requirement requirements.lock \
+	  | awk '/ Downloading .*MB\)/ {print "  " $$2 " " $$3 " " $$4; fflush()} /^Installing/ {print "  unpacking"; fflush()}'
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@

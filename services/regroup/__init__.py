@@ -1,0 +1,1 @@
+"""Regroup: an elastic training cluster for PyTorch."""

@@ -1,0 +1,71 @@
+"""Finding the coordinator and its token.
+
+Owns: the order in which URL and token are looked for: argument, environment, this machine's data directory.
+Refuses to know: HTTP. Does not guarantee: that anybody answers there.
+
+The token of this machine's data directory is sent to this machine only, never to a host named by hand.
+"""
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from regroup.client.errors import NotRunning, RegroupError
+from regroup.wire.places import Endpoint, Places, default_data_dir
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to ask, and with what token (None: ask without)."""
+
+    url: str
+    token: str | None
+
+    @property
+    def local(self) -> bool:
+        """Whether it is this machine's loopback."""
+        return _is_loopback(self.url)
+
+
+def find(
+    environ: Mapping[str, str], *, url: str | None = None, token: str | None = None, token_file: Path | None = None
+) -> Address:
+    """The coordinator to talk to. Raises NotRunning if none is known, RegroupError if a token file cannot be read."""
+    places = Places(default_data_dir(environ))
+    url = url or environ.get("REGROUP_URL") or _running(places)
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise RegroupError(f"{url} is no URL of a coordinator; it looks like http://127.0.0.1:8787")
+    if token is None and token_file is not None:
+        token = _read(token_file)
+    token = token or environ.get("REGROUP_TOKEN")
+    if token is None and _is_loopback(url) and places.token.exists():
+        token = _read(places.token)
+    return Address(url.rstrip("/"), token)
+
+
+def _running(places: Places) -> str:
+    try:
+        return Endpoint.decode(places.endpoint.read_text()).url
+    except FileNotFoundError:
+        advice = "start one with `regroup up`, or name another one's URL with --url or REGROUP_URL"
+        raise NotRunning(f"no coordinator runs on this machine; {advice}") from None
+    except (OSError, ValueError) as error:
+        raise NotRunning(f"cannot read where the coordinator is from {places.endpoint}: {error}") from None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RegroupError(f"cannot read the token from {path}: {error}") from None
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

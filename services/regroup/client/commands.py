@@ -1,0 +1,84 @@
+"""The commands that look at the cluster and steer it; `submit` has a module of its own.
+
+Owns: one function per command, each a call of the SDK and a way to show the answer.
+Refuses to know: HTTP, and how things look (`show`).
+"""
+
+import time
+from typing import Annotated
+
+import typer
+
+from regroup.client import show, terminal
+from regroup.client.terminal import AsJson
+from regroup.client.watch import exit_code, watch
+
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A job's id, or enough of its beginning.")]
+WorkerArgument = Annotated[str, typer.Argument(metavar="WORKER", help="A worker's name.")]
+
+
+def jobs(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the jobs."""
+    with terminal.connected(context) as client:
+        found = client.jobs()
+    terminal.write_json(found) if as_json else terminal.write(show.jobs_table(found, time.time()))
+
+
+def job(context: typer.Context, job: JobArgument, as_json: AsJson = False) -> None:
+    """Show a job: its phase and why, its members, its end."""
+    with terminal.connected(context) as client:
+        found = client.job(terminal.job_id(client, job))
+    terminal.write_json(found) if as_json else terminal.write(show.job_sheet(found, time.time()))
+
+
+def events(
+    context: typer.Context,
+    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Only this job's.", show_default=False)] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes; a job's end ends it.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """The timeline: what happened, what was decided, and why."""
+    with terminal.connected(context) as client:
+        id = terminal.job_id(client, job) if job else None
+        out = terminal.console()
+        for event in client.events(id, follow=follow):
+            terminal.write_json_line(event) if as_json else out.print(show.event_line(event), soft_wrap=True)
+
+
+def stop(
+    context: typer.Context,
+    job: JobArgument,
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Watch the job until it has ended.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Stop a job at its next step, with a checkpoint of its state."""
+    with terminal.connected(context) as client:
+        asked = client.stop(terminal.job_id(client, job))
+        if not wait:
+            terminal.write_json(asked) if as_json else terminal.write(f"{asked.id} {asked.phase}: {asked.reason}")
+            return
+        ended = watch(client, asked.id, quiet=as_json)
+    if as_json:
+        terminal.write_json(ended)
+    raise typer.Exit(exit_code(ended))
+
+
+def workers(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the workers."""
+    with terminal.connected(context) as client:
+        found = client.workers()
+    terminal.write_json(found) if as_json else terminal.write(show.workers_table(found))
+
+
+def worker(context: typer.Context, name: WorkerArgument, as_json: AsJson = False) -> None:
+    """Show a worker: its health, its job, its errors."""
+    with terminal.connected(context) as client:
+        found = client.worker(name)
+    terminal.write_json(found) if as_json else terminal.write(show.worker_sheet(found))
+
+
+def clear(context: typer.Context, name: WorkerArgument, as_json: AsJson = False) -> None:
+    """Forgive a worker's errors and lift its quarantine."""
+    with terminal.connected(context) as client:
+        found = client.clear(name)
+    terminal.write_json(found) if as_json else terminal.write(f"{found.name} is cleared: {found.reason}")

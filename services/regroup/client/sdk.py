@@ -1,0 +1,216 @@
+"""The REST API as Python: `Client`.
+
+Owns: one method per thing that a user can ask, typed answers, following and waiting.
+Refuses to know: terminals. Does not guarantee: that an answer is still true when you read it.
+
+    with Client() as cluster:
+        job = cluster.submit(task="digits", steps=200)
+        print(cluster.wait(job.id).phase)
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+from pydantic import TypeAdapter
+
+from regroup.client.address import find
+from regroup.client.errors import Unavailable, Unreachable, WaitedTooLong
+from regroup.client.transport import Transport
+from regroup.core.jobs import JobSpec
+from regroup.wire.rest import (
+    ClusterView,
+    EventList,
+    EventView,
+    JobList,
+    JobView,
+    PointList,
+    PointView,
+    RecordPiece,
+    WorkerList,
+    WorkerView,
+)
+
+_JOB = TypeAdapter(JobView)
+_JOBS = TypeAdapter(JobList)
+_WORKER = TypeAdapter(WorkerView)
+_WORKERS = TypeAdapter(WorkerList)
+_CLUSTER = TypeAdapter(ClusterView)
+_EVENT = TypeAdapter(EventView)
+_EVENTS = TypeAdapter(EventList)
+_POINTS = TypeAdapter(PointList)
+_PIECE = TypeAdapter(RecordPiece)
+
+_PAGE = 1000
+_RETRY = 0.5  # seconds between two tries to go on with a stream
+_SILENCE = 45.0  # seconds; a followed stream carries a comment every 15
+
+
+class Client:
+    """A coordinator's users' side. Without arguments it finds the coordinator that runs on this machine.
+
+    `timeout` is the seconds that an answer may take; `patience` the seconds for which `wait` and a followed
+    timeline bear a coordinator that does not answer (the job goes on meanwhile).
+    Every method raises Unreachable or an ApiError; see `regroup.client.errors`.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        token_file: Path | None = None,
+        timeout: float = 10.0,
+        patience: float = 60.0,
+    ) -> None:
+        self._transport = Transport(find(os.environ, url=url, token=token, token_file=token_file), timeout)
+        self._patience = patience
+
+    @property
+    def url(self) -> str:
+        return self._transport.url
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def submit(self, spec: JobSpec | None = None, **fields: Any) -> JobView:
+        """Queue a job: a JobSpec, or its fields by name. Raises Invalid, which names each field that is wrong."""
+        body = {} if spec is None else asdict(spec)
+        return self._transport.post(_JOB, "/v1/jobs", body | fields)
+
+    def jobs(self) -> tuple[JobView, ...]:
+        """All jobs, in the order of their submission; `loss` is left out."""
+        return self._transport.get(_JOBS, "/v1/jobs").jobs
+
+    def job(self, id: str) -> JobView:
+        return self._transport.get(_JOB, f"/v1/jobs/{_part(id)}")
+
+    def stop(self, id: str) -> JobView:
+        """Ask a job to end at its next step. Raises Conflict if it has ended."""
+        return self._transport.post(_JOB, f"/v1/jobs/{_part(id)}/stop")
+
+    def wait(
+        self,
+        id: str,
+        timeout: float | None = None,
+        on_change: Callable[[JobView], None] | None = None,
+        interval: float = 0.5,
+    ) -> JobView:
+        """The job once it has ended, asked for every `interval` seconds.
+
+        `on_change` is called with the first answer and with each that differs from the one before.
+        Raises WaitedTooLong after `timeout` seconds; the job goes on.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        last: JobView | None = None
+        lost: float | None = None  # when the coordinator stopped answering
+        while True:
+            try:
+                job = self.job(id)
+                lost = None
+            except (Unreachable, Unavailable):
+                lost = lost or time.monotonic()
+                if last is None or time.monotonic() - lost > self._patience:
+                    raise
+                job = last
+            if job != last and on_change:
+                on_change(job)
+            last = job
+            if job.ended:
+                return job
+            if deadline is not None and time.monotonic() >= deadline:
+                raise WaitedTooLong(f"job {job.id} is still {job.phase} after {timeout:g} s; it goes on")
+            time.sleep(interval if deadline is None else min(interval, max(0.0, deadline - time.monotonic())))
+
+    def points(self, id: str, after: int = -1) -> Iterator[PointView]:
+        """The measured steps of a job above step `after`, in order."""
+        path = f"/v1/jobs/{_part(id)}/points"
+        while found := self._transport.get(_POINTS, path, {"after": after, "limit": _PAGE}).points:
+            yield from found
+            after = found[-1].step
+
+    def events(self, job: str | None = None, *, after: str | None = None, follow: bool = False) -> Iterator[EventView]:
+        """The timeline of the cluster, or of a job, oldest first.
+
+        Followed, it goes on with what comes, through restarts of the coordinator; that of a job ends with the job.
+        """
+        path = "/v1/events" if job is None else f"/v1/jobs/{_part(job)}/events"
+        if follow:
+            yield from self._follow(path, after)
+            return
+        while found := self._transport.get(_EVENTS, path, {"after": after, "limit": _PAGE}).events:
+            yield from found
+            after = found[-1].id
+
+    def _follow(self, path: str, after: str | None) -> Iterator[EventView]:
+        heard = False
+        lost: float | None = None  # when the coordinator stopped answering
+        while True:
+            headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": after} if after else {})
+            try:
+                with self._transport.stream(path, headers, {}, _SILENCE) as lines:
+                    heard, lost = True, None
+                    for kind, data in server_sent(lines):
+                        if kind == "end":
+                            return
+                        event = _EVENT.validate_json(data)
+                        after = event.id
+                        yield event
+            except (Unreachable, Unavailable):
+                lost = lost or time.monotonic()
+                if not heard or time.monotonic() - lost > self._patience:
+                    raise
+            time.sleep(_RETRY)
+
+    def records(self, id: str) -> Iterator[RecordPiece]:
+        """The workers' own records of a job, in pieces of files."""
+        with self._transport.stream(f"/v1/jobs/{_part(id)}/records", {}, {}, None) as lines:
+            for line in lines:
+                yield _PIECE.validate_json(line)
+
+    def workers(self) -> tuple[WorkerView, ...]:
+        return self._transport.get(_WORKERS, "/v1/workers").workers
+
+    def worker(self, name: str) -> WorkerView:
+        return self._transport.get(_WORKER, f"/v1/workers/{_part(name)}")
+
+    def clear(self, name: str) -> WorkerView:
+        """Forgive a worker's errors and lift its quarantine."""
+        return self._transport.post(_WORKER, f"/v1/workers/{_part(name)}/clear")
+
+    def cluster(self) -> ClusterView:
+        """The whole in a few numbers."""
+        return self._transport.get(_CLUSTER, "/v1/cluster")
+
+
+def server_sent(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
+    """(event, data) of each server-sent event in the lines of a stream; comments and other fields are passed over."""
+    kind, data = "message", list[str]()
+    for line in lines:
+        name, _, value = line.rstrip("\r").partition(":")
+        value = value.removeprefix(" ")
+        if name == "event":
+            kind = value
+        elif name == "data":
+            data.append(value)
+        elif not line.strip():
+            if data:
+                yield kind, "\n".join(data)
+            kind, data = "message", []
+
+
+def _part(given: str) -> str:
+    return quote(given, safe="")

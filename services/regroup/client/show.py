@@ -1,0 +1,213 @@
+"""How jobs, workers and events look in a terminal. Pure: a view in, something that rich can print out.
+
+Owns: columns, units, colours, wording for people.
+Refuses to know: where views come from; `now` is passed in, in seconds since the epoch.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from regroup.core.jobs import JobPhase
+from regroup.wire.rest import EventView, JobView, TelemetryView, WorkerView
+
+_STYLES = {
+    JobPhase.RUNNING: "green",
+    JobPhase.COMPLETED: "bold green",
+    JobPhase.REGROUPING: "yellow",
+    JobPhase.WAITING: "yellow",
+    JobPhase.FAILED: "bold red",
+    JobPhase.STOPPED: "magenta",
+}
+
+
+def jobs_table(jobs: Sequence[JobView], now: float) -> RenderableType:
+    if not jobs:
+        return "no jobs; submit one with `regroup submit`"
+    table = _table("job", "name", "task", "phase", "step", "workers", "steps/s", "age", "reason")
+    for job in jobs:
+        table.add_row(
+            job.id,
+            job.name or "-",
+            job.task,
+            phase_text(job.phase),
+            steps(job),
+            workers_text(job),
+            rate_text(job.rate),
+            duration(now - job.submitted),
+            job.reason,
+        )
+    return table
+
+
+def job_sheet(job: JobView, now: float) -> RenderableType:
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim")
+    facts.add_column(overflow="fold")
+    pace = [steps(job)]
+    if job.progress is not None:
+        pace.append(f"{job.progress:.0%}")
+    if job.rate is not None:
+        pace.append(f"{rate_text(job.rate)} steps/s")
+    if job.loss is not None:
+        pace.append(f"loss {job.loss:.4g}")
+    rows: list[tuple[str, str | Text]] = [
+        ("task", job.task),
+        ("phase", phase_text(job.phase)),
+        ("reason", job.reason),
+        ("progress", ", ".join(pace)),
+        ("samples", f"{job.samples:,}"),
+        ("generation", f"{job.generation}, restarts {job.restarts} of {job.spec.max_restarts}"),
+        ("batch", f"{job.spec.global_batch} samples in {job.shards} shards"),
+        ("submitted", f"{clock(job.submitted)}, {duration(now - job.submitted)} ago"),
+    ]
+    if job.checkpoint is not None:
+        rows.append(("checkpoint", job.checkpoint.path))
+    rows.extend((f"refused {name}", why) for name, why in job.refused.items())
+    for name, value in rows:
+        facts.add_row(name, value)
+    parts: list[RenderableType] = [Text(f"{job.id}  {job.name}".rstrip(), style="bold"), Padding(facts, (0, 0, 0, 2))]
+    if job.members:
+        parts.append(Padding(_members(job), (1, 0, 0, 2)))
+    if job.result:
+        parts.append(Text("\nresult", style="bold"))
+        parts.extend(Text(f"  {name}: {value}") for name, value in job.result.items())
+    if job.error:
+        parts.append(Text(f"\n{job.error.rstrip()}", style="red"))
+    return Group(*parts)
+
+
+def _members(job: JobView) -> Table:
+    doing = {lent.worker: lent.doing for lent in job.workers}
+    table = _table("rank", "worker", "doing", "step", "shards")
+    for member in job.members:
+        step = "-" if member.step is None else str(member.step)
+        shards = ranges(member.shards) or "none (spare)"
+        table.add_row(str(member.rank), member.worker, doing.pop(member.worker, "gone"), step, shards)
+    for worker, what in doing.items():
+        table.add_row("-", worker, what, "-", "-")
+    return table
+
+
+def workers_table(workers: Sequence[WorkerView]) -> RenderableType:
+    if not workers:
+        return "no workers"
+    table = _table("worker", "device", "host", "health", "job", "doing", "errors", "memory", "use", "heard")
+    for worker in workers:
+        table.add_row(
+            worker.name,
+            worker.device,
+            worker.host,
+            health_text(worker),
+            worker.job or "-",
+            worker.doing,
+            str(worker.errors),
+            memory(worker.telemetry),
+            utilization(worker.telemetry),
+            "-" if worker.heartbeat_age is None else f"{worker.heartbeat_age:.1f} s ago",
+        )
+    return table
+
+
+def worker_sheet(worker: WorkerView) -> RenderableType:
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim")
+    facts.add_column(overflow="fold")
+    heard = "not since the coordinator began" if worker.heartbeat_age is None else f"{worker.heartbeat_age:.1f} s ago"
+    for name, value in (
+        ("device", f"{worker.device} on {worker.host}, agent's pid {worker.pid}, version {worker.version}"),
+        ("health", health_text(worker)),
+        ("heard", heard),
+        ("job", f"{worker.job or 'none'}, {worker.doing}"),
+        ("errors", str(worker.errors)),
+        ("reason", worker.reason),
+        ("memory", memory(worker.telemetry)),
+        ("utilization", utilization(worker.telemetry)),
+    ):
+        facts.add_row(name, value)
+    return Group(Text(worker.name, style="bold"), Padding(facts, (0, 0, 0, 2)))
+
+
+def event_line(event: EventView) -> Text:
+    """One line: when, which job and worker, what, and why."""
+    about = " ".join(each for each in (event.job, event.worker) if each)
+    return Text.assemble(
+        (clock(event.at), "dim"),
+        "  ",
+        (f"{about:<12}", "cyan"),
+        "  ",
+        (f"{event.kind:<18}", "bold"),
+        "  ",
+        event.reason,
+    )
+
+
+def phase_text(phase: JobPhase) -> Text:
+    return Text(phase.value, style=_STYLES.get(phase, ""))
+
+
+def health_text(worker: WorkerView) -> Text:
+    if worker.quarantined:
+        return Text("quarantined", style="bold red")
+    return Text("healthy", style="green") if worker.healthy else Text("unhealthy", style="red")
+
+
+def steps(job: JobView) -> str:
+    return f"{job.step}/{job.steps}" if job.steps else str(job.step)
+
+
+def workers_text(job: JobView) -> str:
+    """Members of all that it may have, such as 2/3."""
+    return f"{len(job.members)}/{job.spec.max_workers}"
+
+
+def rate_text(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate:.3g}"
+
+
+def memory(telemetry: TelemetryView | None) -> str:
+    if telemetry is None or telemetry.memory_used is None:
+        return "-"
+    total = "" if telemetry.memory_total is None else f" of {telemetry.memory_total / 2**30:.1f}"
+    return f"{telemetry.memory_used / 2**30:.1f}{total} GiB"
+
+
+def utilization(telemetry: TelemetryView | None) -> str:
+    return "-" if telemetry is None or telemetry.utilization is None else f"{telemetry.utilization:.0%}"
+
+
+def duration(seconds: float) -> str:
+    """In the largest unit that leaves at least one: 42 s, 7 min, 3.5 h, 12 d."""
+    seconds = max(0.0, seconds)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 129_600 else f"{seconds / 86_400:.0f} d"
+
+
+def clock(at: float) -> str:
+    """Local time of day to the millisecond."""
+    return datetime.fromtimestamp(at).strftime("%H:%M:%S.%f")[:-3]
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """0-3, 8: runs of numbers, ascending."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for column in columns:
+        table.add_column(column, no_wrap=column != "reason", overflow="fold")
+    return table

@@ -1,0 +1,102 @@
+"""What every command shares: where the coordinator is, how answers are written, how a job's name is read.
+
+Owns: the global options, standard output (tables for people, JSON for programs) and exit codes.
+Refuses to know: the commands.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from pydantic_core import to_jsonable_python
+from rich.console import Console, RenderableType
+
+from regroup.client.errors import ApiError, Invalid, NotFound, RegroupError, Unavailable, Unreachable
+from regroup.client.sdk import Client
+
+OK, FAILED, USAGE, NOT_FOUND, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+AsJson = Annotated[bool, typer.Option("--json", help="Write JSON: one document, or one a line for streams.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options before the command."""
+
+    url: str | None = None
+    token_file: Path | None = None
+
+
+@contextmanager
+def connected(context: typer.Context) -> Iterator[Client]:
+    """A client by the global options."""
+    options = context.find_object(Options) or Options()
+    with Client(options.url, token_file=options.token_file) as client:
+        yield client
+
+
+def console() -> Console:
+    """Standard output: without colour, and as wide as it likes, where it is no terminal."""
+    plain = Console(highlight=False, emoji=False, markup=False, soft_wrap=False)
+    if plain.is_terminal:
+        return plain
+    return Console(highlight=False, emoji=False, markup=False, color_system=None, width=10_000)
+
+
+def write(what: RenderableType) -> None:
+    console().print(what, soft_wrap=isinstance(what, str))
+
+
+def write_json(value: Any) -> None:
+    """Views as one document: indented for a terminal, else on one line."""
+    print(json.dumps(to_jsonable_python(value), indent=2 if sys.stdout.isatty() else None), flush=True)
+
+
+def write_json_line(value: Any) -> None:
+    """Views as one line of a stream."""
+    print(json.dumps(to_jsonable_python(value)), flush=True)
+
+
+def complain(message: str, *fields: str) -> None:
+    """One line on standard error, and one for each field that is wrong."""
+    print(f"regroup: {message}", *(f"  {line}" for line in fields), sep="\n", file=sys.stderr)
+
+
+def give_up(message: str, code: int) -> NoReturn:
+    complain(message)
+    raise typer.Exit(code)
+
+
+def report(error: RegroupError) -> int:
+    """Say what went wrong, and with which exit code to end."""
+    match error:
+        case ApiError(errors=errors) if errors:
+            complain(error.problem.title.lower(), *(f"{each.field}: {each.message}" for each in errors))
+        case _:
+            complain(str(error))
+    match error:
+        case Invalid():
+            return USAGE
+        case NotFound():
+            return NOT_FOUND
+        case Unreachable() | Unavailable():
+            return UNREACHABLE
+    return FAILED
+
+
+def job_id(client: Client, given: str) -> str:
+    """The id that `given` is or begins, with or without its `j-`. Ends the command if there is none, or several."""
+    ids = [job.id for job in client.jobs()]
+    if given in ids:
+        return given
+    meant = [each for each in ids if given and (each.startswith(given) or each.startswith(f"j-{given}"))]
+    if len(meant) > 1:
+        give_up(f"{given} could be {', '.join(meant)}; give more of it", USAGE)
+    if not meant:
+        give_up(f"there is no job {given}", NOT_FOUND)
+    return meant[0]

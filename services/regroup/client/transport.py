@@ -1,0 +1,106 @@
+"""One HTTP request to the coordinator, and what its answer means.
+
+Owns: httpx, the bearer header, the meaning of a status, and lines of a stream.
+Refuses to know: which routes there are.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import httpx
+from pydantic import TypeAdapter, ValidationError
+
+from regroup.client.address import Address
+from regroup.client.errors import NoRegroup, NotRunning, Unreachable, from_problem
+from regroup.wire.rest import ProblemView
+
+T = TypeVar("T")
+
+_PROBLEM = TypeAdapter(ProblemView)
+
+
+class Transport:
+    """A connection pool to one coordinator. `timeout` is in seconds, for each answer to begin and to go on."""
+
+    def __init__(self, address: Address, timeout: float) -> None:
+        headers = {"Authorization": f"Bearer {address.token}"} if address.token else {}
+        self.url = address.url
+        self._timeout = timeout
+        self._http = httpx.Client(
+            base_url=address.url,
+            headers=headers,
+            timeout=timeout,
+            trust_env=not address.local,  # a proxy cannot reach this machine's loopback
+        )
+
+    def close(self) -> None:
+        self._http.close()
+
+    def get(self, shape: TypeAdapter[T], path: str, params: Mapping[str, Any] | None = None) -> T:
+        given = {name: value for name, value in (params or {}).items() if value is not None}
+        with self._errors():
+            response = self._http.get(path, params=given)
+        return self._read(shape, response)
+
+    def post(self, shape: TypeAdapter[T], path: str, body: Mapping[str, Any] | None = None) -> T:
+        """`body` is sent as it is, also what is no JSON (NaN): the coordinator's answer names the field."""
+        content = None if body is None else json.dumps(body).encode()
+        with self._errors():
+            response = self._http.post(path, content=content, headers={"Content-Type": "application/json"})
+        return self._read(shape, response)
+
+    @contextmanager
+    def stream(
+        self, path: str, headers: Mapping[str, str], params: Mapping[str, Any], silence: float | None
+    ) -> Iterator[Iterator[str]]:
+        """The lines of an answer, while it goes on. `silence`: seconds without a byte until Unreachable."""
+        timeout = httpx.Timeout(self._timeout, read=silence)
+        with (
+            self._errors(),
+            self._http.stream("GET", path, headers=headers, params=params, timeout=timeout) as response,
+        ):
+            if response.is_error:
+                response.read()
+                self._refuse(response)
+            yield _lines(response)
+
+    def _read(self, shape: TypeAdapter[T], response: httpx.Response) -> T:
+        if response.is_error:
+            self._refuse(response)
+        try:
+            return shape.validate_json(response.content)
+        except ValidationError:
+            raise NoRegroup(f"{response.url} answered something that no coordinator of this version says") from None
+
+    def _refuse(self, response: httpx.Response) -> None:
+        try:
+            problem = _PROBLEM.validate_json(response.content)
+        except ValidationError:
+            message = f"{response.url} answered {response.status_code} and not as a coordinator does"
+            raise NoRegroup(message) from None
+        raise from_problem(problem)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except httpx.ConnectError:
+            advice = "start one with `regroup up`, or name another with --url or REGROUP_URL"
+            raise NotRunning(f"no coordinator answers at {self.url}; {advice}") from None
+        except httpx.TimeoutException:
+            raise Unreachable(f"the coordinator at {self.url} did not answer in time") from None
+        except httpx.TransportError as error:
+            raise Unreachable(f"the connection to the coordinator at {self.url} broke: {error}") from None
+
+
+def _lines(response: httpx.Response) -> Iterator[str]:
+    """Split at line feeds alone; what Python calls a line is more than that."""
+    rest = b""
+    for piece in response.iter_bytes():
+        *whole, rest = (rest + piece).split(b"\n")
+        for line in whole:
+            yield line.decode()
+    if rest:
+        yield rest.decode()

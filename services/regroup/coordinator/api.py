@@ -1,0 +1,69 @@
+"""The REST API, put together: routes, the token's guard, problems, health and readiness.
+
+Owns: the application object and the routes that need no token.
+Refuses to know: how it is served (`serving`) and what stands behind the desk.
+"""
+
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+
+from fastapi import APIRouter, Depends, FastAPI
+from fastapi.responses import JSONResponse
+
+from regroup.coordinator import event_routes, job_routes, problems, worker_routes
+from regroup.coordinator.desk import ApiContext, Desk, InContext
+from regroup.coordinator.guard import authorize
+from regroup.wire.rest import Greeting, Health, ProblemView
+
+__all__ = ["Desk", "create_app"]
+
+open_routes = APIRouter(tags=["service"])
+
+_DESCRIPTION = """An elastic training cluster for PyTorch. Every route below `/v1` needs the bearer token of the
+coordinator. Errors are RFC 9457 problem details: `detail` says what is wrong, `errors` names each field."""
+
+
+def create_app(
+    desk: Desk, token: str, *, clock: Callable[[], float] = time.monotonic, keepalive: float = 15.0
+) -> FastAPI:
+    """The application over `desk`. `clock` is the one that the cluster's times are of; `keepalive` is in seconds."""
+    app = FastAPI(
+        title="Regroup", version=version("regroup"), description=_DESCRIPTION, redoc_url=None, redirect_slashes=False
+    )
+    app.state.context = ApiContext(desk, token, app.version, clock, keepalive)
+    problems.install(app)
+    app.include_router(open_routes)
+    for router in (job_routes.router, event_routes.router, worker_routes.router):
+        app.include_router(router, dependencies=[Depends(authorize)])
+    return app
+
+
+@open_routes.get("/", summary="What this is")
+async def root(context: InContext) -> Greeting:
+    return Greeting(service="regroup coordinator", version=context.version, docs="/docs", openapi="/openapi.json")
+
+
+@open_routes.get("/health", summary="The process lives")
+async def health() -> Health:
+    return Health("alive")
+
+
+@open_routes.get(
+    "/ready",
+    response_model=Health,
+    summary="It leads and its store answers",
+    responses={503: {"model": ProblemView, "description": "not ready, and why"}},
+)
+async def ready(context: InContext) -> Health | JSONResponse:
+    reason = context.desk.ready
+    return Health("ready") if reason is None else problems.respond(problems.UNAVAILABLE, reason)
+
+
+@open_routes.get("/problems/{slug}", include_in_schema=False)
+async def problem(slug: str) -> dict[str, str | int]:
+    """What a problem's `type` points at."""
+    kind = problems.KINDS.get(slug)
+    if kind is None:
+        raise problems.Refused(problems.NOT_FOUND, f"there is no kind of problem called {slug}")
+    return {"type": f"/problems/{kind.slug}", "title": kind.title, "status": kind.status}

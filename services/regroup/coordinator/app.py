@@ -1,0 +1,154 @@
+"""The coordinator's process: the composition root. It reads the settings, builds the parts, runs them until SIGTERM.
+
+Owns: the order of starting and stopping. Leadership comes before any port, so a second coordinator touches nothing.
+Refuses to know: what the parts do.
+"""
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from regroup.coordinator import embedded
+from regroup.coordinator.api import create_app
+from regroup.coordinator.leadership import AnotherLeads, lead
+from regroup.coordinator.persistence import Store, StoreError
+from regroup.coordinator.serving import CannotListen, HttpServer, listen
+from regroup.coordinator.settings import BadSettings, Settings, read_settings
+from regroup.coordinator.shell import Leadership, LeadershipLost, Shell
+from regroup.coordinator.store import RedisStore
+from regroup.coordinator.tokens import BadToken, api_token, remove_endpoint, write_endpoint
+from regroup.wire.codec import Undecodable
+from regroup.wire.keys import KeysUnreadable, server_keys, worker_keys
+from regroup.wire.link import AddressInUse, AddressUnusable, Hub
+from regroup.wire.places import Endpoint, Places
+
+log = logging.getLogger("regroup.coordinator")
+
+TOLD_IN_ONE_LINE = (
+    AddressUnusable,
+    AnotherLeads,
+    BadSettings,
+    BadToken,
+    CannotListen,
+    KeysUnreadable,
+    LeadershipLost,
+    OSError,
+    StoreError,
+    Undecodable,
+    embedded.EmbeddedFailed,
+)
+
+
+async def serve(settings: Settings, places: Places, store: Store) -> None:
+    """Lead the cluster that `store` keeps until SIGTERM or SIGINT. Raises what TOLD_IN_ONE_LINE lists."""
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    holder = f"{socket.gethostname()}, pid {os.getpid()}, {secrets.token_hex(4)}"
+    fence = await _lead_unless_stopped(store, holder, settings.leader_lease, stopping)
+    if fence is None:
+        return
+    try:
+        saved = await store.load()
+        hub = _hub(settings, places)
+        try:
+            shell = Shell(store, hub, settings.policy(), Leadership(holder, fence, settings.leader_lease), saved)
+            given = settings.token.get_secret_value() if settings.token is not None else None
+            app = create_app(shell, api_token(places.token, given))
+            server = HttpServer(app, _listener(settings, places))
+            places.link.write_text(hub.address + "\n")
+            write_endpoint(places.endpoint, Endpoint(server.url, os.getpid()))
+            log.info("leading with %d jobs known; REST on %s, link on %s", len(saved.jobs), server.url, hub.address)
+            await _run(shell, server, stopping)
+        finally:
+            hub.close()
+            remove_endpoint(places.endpoint, os.getpid())
+    finally:
+        with suppress(StoreError):
+            await store.release(holder, fence)
+        await store.close()
+
+
+async def _lead_unless_stopped(store: Store, holder: str, lease: float, stopping: asyncio.Event) -> int | None:
+    leading = asyncio.create_task(lead(store, holder, lease, asyncio.sleep))
+    stopped = asyncio.create_task(stopping.wait())
+    await asyncio.wait({leading, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if leading.done():
+        return leading.result()
+    leading.cancel()
+    return None
+
+
+async def _run(shell: Shell, server: HttpServer, stopping: asyncio.Event) -> None:
+    leading = asyncio.create_task(shell.run())
+    serving = asyncio.create_task(server.run_until_stopped())
+    stopped = asyncio.create_task(stopping.wait())
+    await asyncio.wait({leading, serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    server.stop()
+    await serving
+    stopped.cancel()
+    leading.cancel()
+    with suppress(asyncio.CancelledError):
+        try:
+            await leading
+        except* LeadershipLost as lost:
+            raise lost.exceptions[0] from None
+
+
+def _hub(settings: Settings, places: Places) -> Hub:
+    keys, allowed = server_keys(places.keys), [worker_keys(places.keys).public]
+
+    def bind(port: int) -> Hub:
+        return Hub(public=keys.public, secret=keys.secret, allowed=allowed, host=settings.link_host, port=port)
+
+    former = _port_in(places.link)
+    if settings.link_port == 0 and former:
+        # Agents know this port: taking it again after a restart lets them re-attach by themselves.
+        with suppress(AddressInUse):
+            return bind(former)
+    return bind(settings.link_port)
+
+
+def _listener(settings: Settings, places: Places) -> socket.socket:
+    with suppress(OSError, ValueError, CannotListen):
+        if settings.port == 0:
+            former = urlsplit(Endpoint.decode(places.endpoint.read_text()).url).port
+            return listen(settings.host, former or 0)
+    return listen(settings.host, settings.port)
+
+
+def _port_in(path: Path) -> int | None:
+    with suppress(OSError, ValueError):
+        return urlsplit(path.read_text().strip()).port
+    return None
+
+
+def main() -> None:
+    """`regroup-coordinator`: the cluster's REST API and its decisions."""
+    try:
+        settings = read_settings(dict(os.environ))
+        form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+        logging.basicConfig(level=settings.log_level.upper(), format=form)
+        assert settings.data_dir is not None
+        places = Places(settings.data_dir)
+        places.make()
+        with ExitStack() as stack:
+            if settings.redis_url is not None:
+                url = settings.redis_url.get_secret_value()
+            else:
+                url = stack.enter_context(embedded.start(settings.data_dir)).url
+            asyncio.run(serve(settings, places, RedisStore(url)))
+    except TOLD_IN_ONE_LINE as error:
+        sys.exit(f"regroup-coordinator: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""Who may use the API: a bearer token on every route below /v1.
+
+Owns: the check of the Authorization header.
+Refuses to know: how the token was made, and what a caller does with it; there is one role.
+"""
+
+from typing import Annotated
+
+from fastapi import Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from regroup.coordinator.desk import InContext
+from regroup.coordinator.problems import UNAUTHORIZED, Refused
+from regroup.coordinator.tokens import matches
+
+_bearer = HTTPBearer(auto_error=False, description="the token in the coordinator's data directory")
+
+
+async def authorize(
+    context: InContext, given: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
+) -> None:
+    """Raises Refused (401) unless the request carries the token."""
+    if given is None:
+        raise Refused(UNAUTHORIZED, "send the header Authorization: Bearer <token>")
+    if not matches(given.credentials, context.token):
+        raise Refused(UNAUTHORIZED, "the bearer token is not the one of this coordinator")

@@ -1,0 +1,101 @@
+"""The store's twin in memory, for simulations and tests: the same contract, and its clock is given.
+
+Owns: what the store would hold. Several coordinators may share one, and it outlives them, as Redis does.
+Refuses to know: bytes. Values are kept as they are, since they are frozen.
+Does not guarantee durability: it is gone with its process.
+"""
+
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+
+from regroup.coordinator.persistence import EVENTS_KEPT, POINTS_KEPT, Fenced, Lease, Saved, event_order
+from regroup.core.jobs import Job
+from regroup.core.messages import StepPoint
+from regroup.core.notes import Event, Note
+from regroup.core.workers import Worker
+
+
+class MemoryStore:
+    """A Store. `clock` counts seconds; leases run out by it."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        events_kept: int = EVENTS_KEPT,
+        points_kept: int = POINTS_KEPT,
+    ) -> None:
+        self._clock = clock
+        self._points_kept = points_kept
+        self._fence = 0
+        self._lease = Lease("", -1, 0, 0.0)  # `remaining` holds the instant at which it runs out
+        self._jobs: dict[str, Job] = {}
+        self._workers: dict[str, Worker] = {}
+        self._events: deque[Event] = deque(maxlen=events_kept)
+        self._counted = 0
+        self._points: defaultdict[str, dict[int, StepPoint]] = defaultdict(dict)
+
+    async def acquire(self, holder: str, lease: float) -> int | None:
+        if await self.lease() is not None:
+            return None
+        self._fence += 1
+        self._lease = Lease(holder, self._fence, 0, self._clock() + lease)
+        return self._fence
+
+    async def lease(self) -> Lease | None:
+        held, now = self._lease, self._clock()
+        if held.fence != self._fence or held.remaining <= now:
+            return None
+        return Lease(held.holder, held.fence, held.renewals, held.remaining - now)
+
+    async def renew(self, holder: str, fence: int, lease: float) -> bool:
+        held = self._lease
+        if held.fence != self._fence or (held.holder, held.fence) != (holder, fence):
+            return False
+        self._lease = Lease(holder, fence, held.renewals + 1, self._clock() + lease)
+        return True
+
+    async def release(self, holder: str, fence: int) -> None:
+        if self._lease.fence == self._fence and (self._lease.holder, self._lease.fence) == (holder, fence):
+            self._fence += 1
+
+    async def load(self) -> Saved:
+        return Saved(dict(self._jobs), dict(self._workers))
+
+    async def save(
+        self,
+        fence: int,
+        jobs: Sequence[Job] = (),
+        workers: Sequence[Worker] = (),
+        gone_workers: Sequence[str] = (),
+        notes: Sequence[Note] = (),
+        at: float = 0.0,
+    ) -> tuple[Event, ...]:
+        if fence != self._fence:
+            raise Fenced(f"fence {fence} is not the last one given out, which is {self._fence}")
+        self._jobs |= {job.id: job for job in jobs}
+        self._workers |= {worker.name: worker for worker in workers}
+        for name in gone_workers:
+            self._workers.pop(name, None)
+        events = tuple(Event(f"0-{self._counted + number}", at, note) for number, note in enumerate(notes, 1))
+        self._counted += len(events)
+        self._events.extend(events)
+        return events
+
+    async def events(self, after: str = "", job: str | None = None, limit: int = 1000) -> list[Event]:
+        since = event_order(after)
+        later = (event for event in self._events if event_order(event.id) > since)
+        return [event for event in later if job is None or event.note.job == job][:limit]
+
+    async def append_points(self, job: str, points: Sequence[StepPoint]) -> None:
+        kept = self._points[job]
+        kept |= {point.step: point for point in points}
+        for step in sorted(kept)[: -self._points_kept]:
+            del kept[step]
+
+    async def points(self, job: str, after_step: int = -1, limit: int = 10_000) -> list[StepPoint]:
+        kept = self._points.get(job, {})
+        return [kept[step] for step in sorted(kept) if step > after_step][:limit]
+
+    async def close(self) -> None:
+        return

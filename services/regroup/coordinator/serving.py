@@ -1,0 +1,69 @@
+"""Serving the API: a socket of our own, and an end that no open stream can hold up.
+
+Owns: the listening socket, the URL by which this machine reaches it, and closing within a bound.
+Refuses to know: signals and processes (the composition root's), and what the application answers.
+"""
+
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+from fastapi import FastAPI
+
+CLOSING_LIMIT = 3  # seconds that requests under way are given
+
+
+class CannotListen(Exception):
+    """The address cannot be used: one line saying which, why and what to do."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening TCP socket; port 0 takes any free one. Raises CannotListen."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except OSError as error:
+        why = error.strerror or str(error)
+        advice = "set REGROUP_PORT to another port (0: any free one), or REGROUP_HOST"
+        raise CannotListen(f"cannot listen on {host} port {port}: {why}; {advice}") from None
+
+
+class HttpServer(uvicorn.Server):
+    """Serves `app`, made by `create_app`, on `listener` until `stop`. Event streams end first, then requests."""
+
+    def __init__(self, app: FastAPI, listener: socket.socket) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=CLOSING_LIMIT,
+            )
+        )
+        self._app = app
+        self._listener = listener
+
+    @property
+    def url(self) -> str:
+        """Where a client on this machine reaches it."""
+        host, port = self._listener.getsockname()[:2]
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    async def run_until_stopped(self) -> None:
+        await self.serve(sockets=[self._listener])
+
+    def stop(self) -> None:
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._app.state.context.closing.set()
+        await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Nothing: signals are the composition root's."""
+        yield

@@ -1,0 +1,226 @@
+"""The shell around the decision: take an event, decide, persist, send. It moves bytes and decides nothing.
+
+Owns: the order of those four, the leadership and its fence, and the clocks. Refuses to know: why anything is decided.
+Does not guarantee: that an order arrives (it is due again at the next heartbeat), nor that measurements of steps
+survive a crash (they are for pictures; what counts is in the workers' own records).
+"""
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from itertools import count
+
+from regroup.coordinator.persistence import Fenced, Saved, Store, StoreUnavailable
+from regroup.core.cluster import Cluster, Policy, Refusal
+from regroup.core.decide import Decision, decide
+from regroup.core.jobs import Job
+from regroup.core.messages import (
+    Command,
+    Disconnected,
+    Event,
+    Heard,
+    Heartbeat,
+    ReadRecords,
+    RecordsRead,
+    Report,
+    Reported,
+    StepPoint,
+    Tick,
+)
+from regroup.wire.link import Hub
+
+log = logging.getLogger("regroup.coordinator")
+
+TICK = 0.2  # seconds
+STORE_RETRY = 0.2  # seconds between tries while the store is down
+POINTS_INTERVAL = 0.25  # seconds between writes of measurements
+BACKLOG = 20_000  # events waiting beyond which heartbeats are dropped: they repeat
+RECORDS_PATIENCE = 30.0  # seconds to wait for the next piece of an agent's records
+
+
+class LeadershipLost(Exception):
+    """Another coordinator leads; this one must stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """Who we are to the store, and the fence that every write carries."""
+
+    holder: str
+    fence: int
+    lease: float  # seconds
+
+
+class Shell:
+    def __init__(
+        self,
+        store: Store,
+        hub: Hub,
+        policy: Policy,
+        leadership: Leadership,
+        saved: Saved,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.store, self.policy = store, policy
+        self._hub, self._leadership = hub, leadership
+        self._clock, self._wall = clock, wall
+        self.cluster = Cluster(started=clock(), jobs=dict(saved.jobs), workers=dict(saved.workers))
+        self._events: asyncio.Queue[tuple[Event, float, asyncio.Future[None] | None]] = asyncio.Queue()
+        self._confirmed = clock()  # when the store was last asked about our leadership, and said yes
+        self._trouble: str | None = None
+        self._written: asyncio.Future[None] | None = None
+        self._points: defaultdict[str, list[StepPoint]] = defaultdict(list)
+        self._requests: dict[str, asyncio.Queue[RecordsRead]] = {}
+        self._numbers = count(1)
+
+    async def run(self) -> None:
+        """Lead until cancelled. Raises LeadershipLost."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._hub.run(self._reported, self._closed))
+            tasks.create_task(self._tick())
+            tasks.create_task(self._keep_leading())
+            tasks.create_task(self._write_points())
+            tasks.create_task(self._decide())
+
+    # --- What the API asks (coordinator/desk.py)
+
+    @property
+    def ready(self) -> str | None:
+        if self._trouble is not None:
+            return self._trouble
+        if self._clock() - self._confirmed > self._leadership.lease:
+            return "the store has not confirmed this coordinator's leadership in time"
+        return None
+
+    async def command(self, command: Command) -> None:
+        if self._trouble is not None:
+            raise StoreUnavailable(self._trouble)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._events.put_nowait((command, self._clock(), done))
+        await done
+
+    def new_events(self) -> asyncio.Future[None]:
+        if self._written is None:
+            self._written = asyncio.get_running_loop().create_future()
+        return self._written
+
+    async def records(self, job: str) -> AsyncIterator[tuple[str, str]]:
+        known: set[str] = set()
+        for worker in [name for name, sighting in self.cluster.sightings.items() if sighting.connected]:
+            request = f"r{next(self._numbers)}"
+            pieces = self._requests[request] = asyncio.Queue()
+            try:
+                if not self._hub.send(worker, ReadRecords(request, job, tuple(sorted(known)))):
+                    continue
+                read: set[str] = set()
+                while not (piece := await asyncio.wait_for(pieces.get(), RECORDS_PATIENCE)).last:
+                    read.add(piece.file)
+                    yield piece.file, piece.text
+                known |= read
+            except TimeoutError:
+                log.warning("%s sent no more of its records of job %s", worker, job)
+            finally:
+                del self._requests[request]
+
+    # --- Events in
+
+    def _reported(self, worker: str, report: Report) -> None:
+        if isinstance(report, RecordsRead):
+            if report.request in self._requests:
+                self._requests[report.request].put_nowait(report)
+        elif not isinstance(report, Heartbeat) or self._events.qsize() < BACKLOG:
+            self._events.put_nowait((Reported(worker, report), self._clock(), None))
+
+    def _closed(self, worker: str) -> None:
+        self._events.put_nowait((Disconnected(worker), self._clock(), None))
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK)
+            if self._events.empty():
+                self._events.put_nowait((Tick(), self._clock(), None))
+
+    # --- Decide, persist, send
+
+    async def _decide(self) -> None:
+        while True:
+            event, at, done = await self._events.get()
+            try:
+                decision = decide(self.cluster, event, at, self.policy)
+                await self._persist(decision, patient=done is None)
+            except (Refusal, StoreUnavailable) as refusal:
+                if done is None:
+                    raise
+                if not done.cancelled():
+                    done.set_exception(refusal)
+                continue
+            self._send(decision)
+            if done is not None and not done.cancelled():
+                done.set_result(None)
+
+    async def _persist(self, decision: Decision, patient: bool) -> None:
+        """Make the decision durable, and then ours. Waits for the store if `patient`, else raises StoreUnavailable."""
+        before, after = self.cluster, decision.cluster
+        now = self._wall()
+        changed = [job for id, job in after.jobs.items() if job is not before.jobs.get(id)]
+        jobs = [_stamped(job, before.jobs.get(job.id), now) for job in changed]
+        workers = [worker for name, worker in after.workers.items() if worker is not before.workers.get(name)]
+        if jobs or workers or decision.notes:
+            while True:
+                try:
+                    await self.store.save(self._leadership.fence, jobs, workers, notes=decision.notes, at=now)
+                    self._trouble = None
+                    break
+                except Fenced as fenced:
+                    raise LeadershipLost("another coordinator leads this cluster; this one stops") from fenced
+                except StoreUnavailable as trouble:
+                    self._trouble = str(trouble)
+                    if not patient:
+                        raise
+                    log.warning("cannot persist a decision, trying on: %s", trouble)
+                    await asyncio.sleep(STORE_RETRY)
+        self.cluster = replace(after, jobs={**after.jobs, **{job.id: job for job in jobs}})
+        for job, points in decision.points:
+            self._points[job].extend(points)
+        for note in decision.notes:
+            log.info("%s: %s", note.job or note.worker or "cluster", note.reason)
+        if decision.notes and self._written is not None:
+            self._written.set_result(None)
+            self._written = None
+
+    def _send(self, decision: Decision) -> None:
+        leading = self._clock() - self._confirmed < self._leadership.lease
+        for worker, order in decision.orders:
+            if leading or not isinstance(order, Heard):  # an answer renews a lease: only a confirmed leader gives it
+                self._hub.send(worker, order)
+
+    async def _keep_leading(self) -> None:
+        mine = self._leadership
+        while True:
+            asked = self._clock()
+            try:
+                if not await self.store.renew(mine.holder, mine.fence, mine.lease):
+                    raise LeadershipLost("another coordinator took over the lead of this cluster; this one stops")
+                self._confirmed, self._trouble = asked, None
+            except StoreUnavailable as trouble:
+                self._trouble = str(trouble)
+            await asyncio.sleep(mine.lease / 4)
+
+    async def _write_points(self) -> None:
+        while True:
+            await asyncio.sleep(POINTS_INTERVAL)
+            for job in list(self._points):
+                points = self._points.pop(job)
+                try:
+                    await self.store.append_points(job, points)
+                except StoreUnavailable:
+                    self._points[job] = (points + self._points[job])[-BACKLOG:]
+
+
+def _stamped(job: Job, before: Job | None, now: float) -> Job:
+    """The job, with the time at which its phase changed."""
+    return replace(job, since=now) if before is None or before.phase is not job.phase else job

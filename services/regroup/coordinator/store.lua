@@ -1,0 +1,86 @@
+-- All that is written to Redis, so that each writing is atomic and stands under the fence.
+--
+-- KEYS, always all of them, in this order ($ is the configured prefix):
+--   1  $fence        string: the last fence given out; never expires
+--   2  $leader       hash holder, fence, renewals: the lease on the leadership; expires with it
+--   3  $jobs         hash: job id -> Job as encoded by the wire's codec
+--   4  $workers      hash: worker name -> Worker, likewise
+--   5  $events       stream: the timeline, entries with fields at (seconds since the epoch) and note; capped
+--   6  $points:JOB   sorted set: one job's loss history, encoded StepPoints scored by step; capped
+--                    ($points: without a job where none is meant)
+-- ARGV[1] names what to do; what follows it stands above each function. Needs nothing newer than Redis 7.0.
+
+local FENCE, LEADER, JOBS, WORKERS, EVENTS, POINTS = unpack(KEYS)
+local position = 0
+local does = {}
+
+local function take() -- one by one: unpacking thousands of arguments would overflow Lua's stack
+  position = position + 1
+  return ARGV[position]
+end
+
+local function fence()
+  return tonumber(redis.call('GET', FENCE) or '0')
+end
+
+local function leads(holder, number)
+  local held = redis.call('HMGET', LEADER, 'holder', 'fence')
+  if held[1] then return held[1] == holder and held[2] == number end
+  return fence() == tonumber(number) -- the lease ran out, and nobody took it since
+end
+
+-- holder, lease in ms -> the new fence; nothing if somebody leads
+function does.acquire()
+  local holder, lease = take(), take()
+  if redis.call('EXISTS', LEADER) == 1 then return false end
+  local number = redis.call('INCR', FENCE)
+  redis.call('HSET', LEADER, 'holder', holder, 'fence', number, 'renewals', 0)
+  redis.call('PEXPIRE', LEADER, lease)
+  return number
+end
+
+-- holder, fence, lease in ms -> 1, or 0 if another leads or led since
+function does.renew()
+  local holder, number, lease = take(), take(), take()
+  if not leads(holder, number) then return 0 end
+  redis.call('HSET', LEADER, 'holder', holder, 'fence', number)
+  redis.call('HINCRBY', LEADER, 'renewals', 1)
+  redis.call('PEXPIRE', LEADER, lease)
+  return 1
+end
+
+-- holder, fence: the fence is used up, so that nothing is saved under it any more
+function does.release()
+  if leads(take(), take()) then
+    redis.call('INCR', FENCE)
+    redis.call('DEL', LEADER)
+  end
+end
+
+-- fence, events kept, at, then four times a count and so many: (id, job), (name, worker), gone name, note
+-- -> {1, the new events' ids ...}, or {0, the last fence} with nothing written
+function does.save()
+  local number, kept, at = take(), take(), take()
+  if fence() ~= tonumber(number) then return { 0, tostring(fence()) } end
+  for _ = 1, take() do redis.call('HSET', JOBS, take(), take()) end
+  for _ = 1, take() do redis.call('HSET', WORKERS, take(), take()) end
+  for _ = 1, take() do redis.call('HDEL', WORKERS, take()) end
+  local answer = { 1 }
+  for _ = 1, take() do
+    answer[#answer + 1] = redis.call('XADD', EVENTS, 'MAXLEN', kept, '*', 'at', at, 'note', take())
+  end
+  return answer
+end
+
+-- points kept, then pairs of (step, point)
+function does.append()
+  local kept = take()
+  while position < #ARGV do
+    local step, point = take(), take()
+    redis.call('ZREMRANGEBYSCORE', POINTS, step, step)
+    redis.call('ZADD', POINTS, step, point)
+  end
+  redis.call('ZREMRANGEBYRANK', POINTS, 0, -1 - kept)
+end
+
+return does[take()]()

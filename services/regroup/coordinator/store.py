@@ -1,0 +1,171 @@
+"""The store on Redis: the only importer of redis. The key space stands in the header of `store.lua`.
+
+Owns: the connection, and the translation between values and keys.
+Refuses to know: when to try again (the shell's business: trouble is told at once), and what the values mean.
+Does not guarantee that a failed call did nothing: an answer can be lost on its way. Saving the same again is safe,
+except that its notes then stand in the timeline twice. Durability is the server's: `appendfsync always`.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from regroup.coordinator.persistence import (
+    EVENTS_KEPT,
+    POINTS_KEPT,
+    Fenced,
+    Lease,
+    Saved,
+    StoreUnavailable,
+    event_order,
+)
+from regroup.core.jobs import Job
+from regroup.core.messages import StepPoint
+from regroup.core.notes import Event, Note
+from regroup.core.workers import Worker
+from regroup.wire.codec import T, Undecodable, decode_value, encode_value
+
+ANSWER = 5.0  # seconds to wait for one
+SCAN = 1000  # events read at a time while looking for those of one job
+
+
+class RedisStore:
+    """A Store on the Redis at `url` (redis://, rediss:// or unix://), under keys that begin with `prefix`."""
+
+    def __init__(
+        self,
+        url: str,
+        prefix: str = "regroup:",
+        events_kept: int = EVENTS_KEPT,
+        points_kept: int = POINTS_KEPT,
+    ) -> None:
+        """Connects at the first call. Raises StoreUnavailable if `url` is none."""
+        try:
+            self._redis = redis.asyncio.Redis.from_url(
+                url, retry=Retry(NoBackoff(), 0), socket_timeout=ANSWER, socket_connect_timeout=ANSWER
+            )
+        except ValueError as error:
+            message = "the address of Redis cannot be read: it looks like redis://host:6379/0 or unix:///path/to/socket"
+            raise StoreUnavailable(message) from error
+        self._prefix = prefix
+        self._events_kept = events_kept
+        self._points_kept = points_kept
+        self._script = self._redis.register_script(Path(__file__).with_name("store.lua").read_text())
+
+    async def acquire(self, holder: str, lease: float) -> int | None:
+        return cast(int | None, await self._write("acquire", holder, _milliseconds(lease)))
+
+    async def lease(self) -> Lease | None:
+        with self._trouble():
+            async with self._redis.pipeline(transaction=True) as together:
+                together.hmget(self._prefix + "leader", ["holder", "fence", "renewals"])
+                together.pttl(self._prefix + "leader")
+                (holder, fence, renewals), remaining = await together.execute()
+        return Lease(holder.decode(), int(fence), int(renewals), remaining / 1000) if holder is not None else None
+
+    async def renew(self, holder: str, fence: int, lease: float) -> bool:
+        return bool(await self._write("renew", holder, fence, _milliseconds(lease)))
+
+    async def release(self, holder: str, fence: int) -> None:
+        await self._write("release", holder, fence)
+
+    async def load(self) -> Saved:
+        with self._trouble():
+            async with self._redis.pipeline(transaction=True) as together:
+                together.hgetall(self._prefix + "jobs")
+                together.hgetall(self._prefix + "workers")
+                jobs, workers = await together.execute()
+        return Saved(
+            {key.decode(): _stored(Job, data, f"job {key.decode()}") for key, data in jobs.items()},
+            {key.decode(): _stored(Worker, data, f"worker {key.decode()}") for key, data in workers.items()},
+        )
+
+    async def save(
+        self,
+        fence: int,
+        jobs: Sequence[Job] = (),
+        workers: Sequence[Worker] = (),
+        gone_workers: Sequence[str] = (),
+        notes: Sequence[Note] = (),
+        at: float = 0.0,
+    ) -> tuple[Event, ...]:
+        stored: list[str | bytes | int] = [len(jobs)]
+        for job in jobs:
+            stored += job.id, encode_value(job)
+        stored.append(len(workers))
+        for worker in workers:
+            stored += worker.name, encode_value(worker)
+        stored += len(gone_workers), *gone_workers
+        stored += len(notes), *map(encode_value, notes)
+        done, *answer = await self._write("save", fence, self._events_kept, repr(at), *stored)
+        if not done:
+            raise Fenced(f"fence {fence} is not the last one given out, which is {answer[0].decode()}")
+        return tuple(Event(id.decode(), at, note) for id, note in zip(answer, notes, strict=True))
+
+    async def events(self, after: str = "", job: str | None = None, limit: int = 1000) -> list[Event]:
+        event_order(after)
+        found: list[Event] = []
+        while len(found) < limit:
+            count = SCAN if job is not None else limit - len(found)
+            with self._trouble():
+                entries: Any = await self._redis.xrange(
+                    self._prefix + "events", f"({after}" if after else "-", "+", count
+                )
+            for key, entry in entries:
+                after = key.decode()
+                note = _stored(Note, entry[b"note"], f"event {after}")
+                if job is None or note.job == job:
+                    found.append(Event(after, float(entry[b"at"]), note))
+            if len(entries) < count:
+                break
+        return found[:limit]
+
+    async def append_points(self, job: str, points: Sequence[StepPoint]) -> None:
+        stored = [part for point in points for part in (point.step, encode_value(point))]
+        if stored:
+            await self._write("append", self._points_kept, *stored, job=job)
+
+    async def points(self, job: str, after_step: int = -1, limit: int = 10_000) -> list[StepPoint]:
+        key = f"{self._prefix}points:{job}"
+        with self._trouble():
+            found: Any = await self._redis.zrange(key, f"({after_step}", "+inf", byscore=True, offset=0, num=limit)
+        return [_stored(StepPoint, data, f"a point of job {job}") for data in found]
+
+    async def close(self) -> None:
+        await self._redis.aclose()
+
+    async def _write(self, what: str, *values: str | bytes | int, job: str = "") -> Any:
+        names = ("fence", "leader", "jobs", "workers", "events", f"points:{job}")
+        with self._trouble():
+            return await self._script([self._prefix + name for name in names], [what, *values])
+
+    @contextmanager
+    def _trouble(self) -> Iterator[None]:
+        """Whatever goes wrong between here and Redis, in one line, without the password."""
+        try:
+            yield
+        except (RedisError, OSError) as error:
+            options = self._redis.connection_pool.connection_kwargs
+            where = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
+            reason = " ".join(str(error).split()) or type(error).__name__
+            for secret in filter(None, (options.get("password"), options.get("username"))):
+                reason = reason.replace(secret, "***")
+            message = f"no use of Redis at {where} ({reason}): start it, or set REGROUP_REDIS_URL to where it runs"
+            raise StoreUnavailable(message) from error
+
+
+def _stored(cls: type[T], data: bytes, what: str) -> T:
+    try:
+        return decode_value(cls, data)
+    except Undecodable as reason:
+        raise Undecodable(f"{what} cannot be read: {reason}") from reason
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, round(seconds * 1000))

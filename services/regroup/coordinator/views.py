@@ -1,0 +1,219 @@
+"""From the cluster's value to what the API shows. Pure: no clock, no store; `now` is passed in.
+
+Owns: what is derived for readers: progress, rate, health, what each lent worker does, the cluster's totals.
+Refuses to know: how an answer is encoded, and every way to change something.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from regroup.core.cluster import Cluster, Policy
+from regroup.core.jobs import ENDED, Formation, Job, JobPhase
+from regroup.core.messages import StepPoint
+from regroup.core.notes import Event
+from regroup.core.shards import owned, steps_per_epoch
+from regroup.core.workers import Sighting, Telemetry
+from regroup.wire.rest import (
+    ClusterView,
+    EventView,
+    JobView,
+    LentView,
+    MemberView,
+    PointView,
+    TelemetryView,
+    WorkerView,
+)
+
+
+def job_view(cluster: Cluster, job: Job, points: Sequence[StepPoint] = ()) -> JobView:
+    """A job with its members; `points` are its latest ones, oldest first, for the loss."""
+    step = committed_step(cluster, job)
+    losses = [finite(point.loss) for point in points if point.loss is not None]
+    return JobView(
+        id=job.id,
+        name=job.spec.name,
+        task=job.spec.task,
+        phase=job.phase,
+        reason=job.reason,
+        ended=job.ended,
+        submitted=job.submitted,
+        since=job.since,
+        generation=job.generation,
+        step=step,
+        steps=job.steps,
+        progress=min(step / job.steps, 1.0) if job.steps else None,
+        rate=rate(cluster, job),
+        loss=losses[-1] if losses else None,
+        samples=samples_trained(job, step),
+        shards=job.spec.shard_count,
+        members=_members(cluster, job),
+        workers=tuple(
+            LentView(worker=worker.name, doing=_doing(cluster.sightings.get(worker.name), job.id))
+            for worker in cluster.workers.values()
+            if worker.job == job.id
+        ),
+        refused=job.refused,
+        restarts=job.restarts,
+        failures=job.failures,
+        history=job.history,
+        checkpoint=job.checkpoint,
+        result=None if job.result is None else plain(job.result),
+        error=job.error,
+        spec=job.spec,
+    )
+
+
+def committed_step(cluster: Cluster, job: Job) -> int:
+    """The minimum committed step over the members; what was persisted, while not all have been heard."""
+    watch = cluster.watches.get(job.id)
+    if job.ended or job.formation is None or watch is None:
+        return job.step
+    heard = [watch.committed[member] for member in job.formation.members if member in watch.committed]
+    complete = len(heard) == len(job.formation.members)
+    return max(job.step, min(heard)) if heard and complete else job.step
+
+
+def rate(cluster: Cluster, job: Job) -> float | None:
+    """Steps per second since the formation began to run."""
+    watch = cluster.watches.get(job.id)
+    if job.phase is not JobPhase.RUNNING or job.formation is None or watch is None:
+        return None
+    steps = committed_step(cluster, job) - job.formation.base.step
+    seconds = watch.progressed - watch.since
+    return steps / seconds if steps > 0 and seconds > 0 else None
+
+
+def samples_trained(job: Job, step: int) -> int:
+    """The samples of the first `step` steps: whole epochs, and the batches of the one under way."""
+    batch = job.spec.global_batch
+    if job.fingerprint is None:
+        return step * batch
+    epochs, rest = divmod(step, steps_per_epoch(job.fingerprint.samples, batch))
+    return epochs * job.fingerprint.samples + rest * batch
+
+
+def worker_view(cluster: Cluster, name: str, policy: Policy, now: float) -> WorkerView:
+    """One worker. `now` is of the clock that the sightings are of, seconds. Raises KeyError if there is none."""
+    worker = cluster.workers[name]
+    sighting = cluster.sightings.get(name)
+    return WorkerView(
+        name=worker.name,
+        device=worker.device,
+        host=worker.host,
+        pid=worker.pid,
+        version=worker.version,
+        healthy=healthy(sighting, policy, now),
+        heartbeat_age=None if sighting is None else max(0.0, now - sighting.seen),
+        job=worker.job,
+        doing=_doing(sighting, worker.job),
+        errors=worker.errors,
+        quarantined=worker.quarantined,
+        reason=worker.reason,
+        telemetry=None if sighting is None else _telemetry(sighting.telemetry),
+    )
+
+
+def _telemetry(read: Telemetry) -> TelemetryView:
+    return TelemetryView(
+        memory_used=read.memory_used, memory_total=read.memory_total, utilization=finite(read.utilization)
+    )
+
+
+def healthy(sighting: Sighting | None, policy: Policy, now: float) -> bool:
+    """Connected, and not two heartbeats missing."""
+    return sighting is not None and sighting.connected and now - sighting.seen <= 2 * policy.heartbeat_interval
+
+
+def cluster_view(cluster: Cluster, policy: Policy, now: float, *, ready: str | None, version: str) -> ClusterView:
+    workers = [worker_view(cluster, name, policy, now) for name in cluster.workers]
+    fit = [worker for worker in workers if worker.healthy and not worker.quarantined]
+    phases = Counter(job.phase for job in cluster.jobs.values())
+    steps = {job.id: committed_step(cluster, job) for job in cluster.jobs.values()}
+    return ClusterView(
+        version=version,
+        ready=ready,
+        uptime=max(0.0, now - cluster.started),
+        workers=len(workers),
+        healthy=sum(worker.healthy for worker in workers),
+        failed=len(workers) - len(fit),
+        quarantined=sum(worker.quarantined for worker in workers),
+        idle=sum(worker.job is None for worker in fit),
+        jobs={phase: phases[phase] for phase in JobPhase},
+        fallback=tuple(job.id for job in cluster.jobs.values() if fallen_back(job)),
+        updates=sum(steps.values()),
+        samples=sum(samples_trained(job, steps[job.id]) for job in cluster.jobs.values()),
+        throughput=sum((rate(cluster, job) or 0.0) * job.spec.global_batch for job in cluster.jobs.values()),
+    )
+
+
+def fallen_back(job: Job) -> bool:
+    """It may use several workers and trains on one."""
+    alone = job.formation is not None and len(job.formation.seats) == 1
+    return job.phase is JobPhase.RUNNING and alone and job.spec.max_workers > 1
+
+
+def event_view(event: Event) -> EventView:
+    note = event.note
+    return EventView(
+        id=event.id,
+        at=event.at,
+        kind=note.kind,
+        reason=note.reason,
+        job=note.job,
+        worker=note.worker,
+        data=plain(note.data),
+    )
+
+
+def point_view(point: StepPoint) -> PointView:
+    return PointView(
+        step=point.step,
+        loss=finite(point.loss),
+        weight=finite(point.weight),
+        samples=point.samples,
+        seconds=finite(point.seconds),
+        exchange_seconds=finite(point.exchange_seconds),
+        metrics={name: finite(value) for name, value in point.metrics.items()},
+    )
+
+
+def finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def plain(value: Any) -> Any:
+    """JSON values all the way down, with null for numbers that are not finite."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    return finite(value) if isinstance(value, float) else value
+
+
+def _members(cluster: Cluster, job: Job) -> tuple[MemberView, ...]:
+    formation: Formation | None = job.formation
+    if formation is None or job.phase in ENDED:
+        return ()
+    watch = cluster.watches.get(job.id)
+    return tuple(
+        MemberView(
+            worker=member.worker,
+            incarnation=member.incarnation,
+            rank=rank,
+            step=watch.committed.get(member) if watch else None,
+            shards=owned(formation.owners, rank),
+        )
+        for rank, member in enumerate(formation.members)
+    )
+
+
+def _doing(sighting: Sighting | None, job: str | None) -> str:
+    if sighting is None:
+        return "not heard since the coordinator began"
+    if not sighting.connected:
+        return "disconnected"
+    if sighting.trainer is not None:
+        return sighting.trainer.phase.value
+    return "idle" if job is None else "starting"

@@ -1,0 +1,54 @@
+"""Workers and the cluster as a whole over REST.
+
+Owns: the routes below /v1/workers, and /v1/cluster.
+Refuses to know: how a worker is reached; clearing one is a command like any other.
+"""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+
+from regroup.coordinator import views
+from regroup.coordinator.desk import ApiContext, InContext
+from regroup.coordinator.problems import NO_SUCH_WORKER, documented
+from regroup.core.cluster import NoSuchWorker
+from regroup.core.messages import ClearWorker
+from regroup.wire.rest import ClusterView, WorkerList, WorkerView
+
+router = APIRouter(prefix="/v1", tags=["workers"])
+
+WorkerName = Annotated[str, Path(description="the worker's name")]
+
+
+@router.get("/workers", summary="List the workers", responses=documented())
+async def workers(context: InContext) -> WorkerList:
+    desk, now = context.desk, context.clock()
+    return WorkerList(tuple(views.worker_view(desk.cluster, name, desk.policy, now) for name in desk.cluster.workers))
+
+
+@router.get("/workers/{name}", summary="Inspect a worker", responses=documented(NO_SUCH_WORKER))
+async def worker(context: InContext, name: WorkerName) -> WorkerView:
+    return _view(context, name)
+
+
+@router.post(
+    "/workers/{name}/clear",
+    summary="Forgive a worker's errors and lift its quarantine",
+    responses=documented(NO_SUCH_WORKER),
+)
+async def clear(context: InContext, name: WorkerName) -> WorkerView:
+    await context.desk.command(ClearWorker(name))
+    return _view(context, name)
+
+
+@router.get("/cluster", summary="The whole in a few numbers", tags=["cluster"], responses=documented())
+async def cluster(context: InContext) -> ClusterView:
+    desk = context.desk
+    return views.cluster_view(desk.cluster, desk.policy, context.clock(), ready=desk.ready, version=context.version)
+
+
+def _view(context: ApiContext, name: str) -> WorkerView:
+    desk = context.desk
+    if name not in desk.cluster.workers:
+        raise NoSuchWorker(f"there is no worker {name}")
+    return views.worker_view(desk.cluster, name, desk.policy, context.clock())

@@ -1,0 +1,1 @@
+"""The decisions of Regroup as values: standard library only, no clock, no I/O, no logging, no randomness."""

@@ -1,0 +1,80 @@
+"""The whole state that decisions read: durable jobs and workers, volatile sightings and watches.
+
+Owns: the shape of the cluster's state and the limits it lives by.
+Refuses to know: how it changes. `jobs` and `workers` are persisted before anything is done about them; `sightings`
+and `watches` are lost with the coordinator, and told anew by the workers' next heartbeats.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from regroup.core.jobs import Job, Member, Version
+from regroup.core.workers import Sighting, Worker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The limits of a cluster, in seconds unless said otherwise."""
+
+    heartbeat_interval: float = 1.0
+    detached_limit: float = 300.0  # a worker whose heartbeats go unanswered for so long stops committing
+    detached_margin: float = 15.0  # added before anybody may roll back past such a worker
+    leader_lease: float = 5.0
+    halt_limit: float = 10.0  # a round ends without those who did not answer in this time
+    form_limit: float = 15.0  # connect and take the leader's state, before a new try
+    absent_limit: float = 30.0  # a disconnected worker that no formation lists is taken off its job
+    save_retry: float = 2.0  # between failed tries to write the final state
+    error_limit: int = 5  # more errors than this quarantine a worker
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a participant answered to the Halt of the round under way."""
+
+    version: Version | None
+    store: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """What is being watched of one job. Times are the coordinator's monotonic clock."""
+
+    since: float  # when the stage began: the round, the formation, the running
+    progressed: float  # when a step was last seen committed
+    disturbed: float | None = None  # when the regroup under way began, also over several rounds
+    answers: Mapping[Member, Answer] = field(default_factory=dict)  # to the round's generation alone
+    formed: frozenset[Member] = frozenset()
+    finished: bool = False  # a member of the last formation committed its last step
+    broken: str | None = None  # why a member of the last formation reported a broken group
+    dead: Mapping[Member, str] = field(default_factory=dict)  # known dead, and how it is known
+    evicted: frozenset[Member] = frozenset()  # to be killed: it did not answer
+    committed: Mapping[Member, int] = field(default_factory=dict)  # steps, of the last formation's members
+    stumbled: Mapping[Member, int] = field(default_factory=dict)  # how often it kept others from forming, in a row
+    failed_savers: frozenset[Member] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Everything that `decide` reads and gives back."""
+
+    started: float  # when this coordinator began, on its monotonic clock
+    jobs: Mapping[str, Job] = field(default_factory=dict)  # in the order of their submission
+    workers: Mapping[str, Worker] = field(default_factory=dict)
+    sightings: Mapping[str, Sighting] = field(default_factory=dict)
+    watches: Mapping[str, Watch] = field(default_factory=dict)
+
+
+class Refusal(Exception):
+    """A command that cannot be carried out; nothing was changed."""
+
+
+class NoSuchJob(Refusal):
+    """There is no job with this id."""
+
+
+class NoSuchWorker(Refusal):
+    """There is no worker with this name."""
+
+
+class JobEnded(Refusal):
+    """The job has ended; ended states absorb."""

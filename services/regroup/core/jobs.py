@@ -1,0 +1,242 @@
+"""The nouns of a job: what a user asked for, who takes part, what was decided, and how its history descends.
+
+Owns: the values that every process shares, and the rules of a well-formed job spec.
+Refuses to know: where they are stored, how they travel, when they change (`decide` says when).
+Does not guarantee: that the task exists or that its options make sense; only a worker can tell, while it prepares.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import isfinite
+from typing import Any, ClassVar
+
+from regroup.core.shards import default_shards
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with a request: the field by name, and what to do about it."""
+
+    field: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """What a user asks for. `global_batch`, `shards` and `seed` are fixed for the life of the job.
+
+    Every quantity is a count unless its comment gives a unit. Exactly one of `steps` and `epochs` is given.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+
+    task: str  # "gpt", "digits", or "module:Class" on the workers' path
+    name: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)  # the task's own, checked by its constructor
+    steps: int | None = None
+    epochs: int | None = None
+    global_batch: int = 64  # samples per step, whoever computes them
+    shards: int | None = None  # V; None: 4 x max_workers, or the largest divisor of global_batch below that
+    micro_batch: int | None = None  # samples per pass; None: chosen for the job
+    seed: int = 0
+    min_workers: int = 1
+    max_workers: int = 1
+    evaluate_every: int | None = None  # steps; None: never
+    step_timeout: float = 60.0  # seconds without a committed step until somebody is suspected
+    max_restarts: int = 3  # how often a total loss may restart the job
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Everything that contradicts, in the order of the fields; empty when the spec is sound."""
+        found: list[Problem] = []
+
+        def expect(good: bool, name: str, message: str) -> None:
+            if not good:
+                found.append(Problem(name, message))
+
+        builtin = self.task.isidentifier()
+        module, _, cls = self.task.partition(":")
+        dotted = all(part.isidentifier() for part in module.split(".")) and cls.isidentifier()
+        expect(builtin or dotted, "task", "must be a built-in task's name, or module:Class on the workers' path")
+        expect(len(self.name) <= 200, "name", "must have at most 200 characters")
+        given = (self.steps is not None) + (self.epochs is not None)
+        expect(given == 1, "steps", "give exactly one of steps and epochs")
+        for name in ("steps", "epochs", "shards", "micro_batch", "evaluate_every"):
+            value = getattr(self, name)
+            expect(value is None or value >= 1, name, "must be at least 1")
+        expect(self.global_batch >= 1, "global_batch", "must be at least 1")
+        if self.shards is not None and self.shards >= 1 and self.global_batch >= 1:
+            message = f"must divide global_batch: {self.global_batch} is no multiple of {self.shards}"
+            expect(self.global_batch % self.shards == 0, "shards", message)
+        expect(0 <= self.seed < 2**63, "seed", "must be between 0 and 2**63 - 1")
+        expect(self.min_workers >= 1, "min_workers", "must be at least 1")
+        message = f"must not be below min_workers ({self.min_workers})"
+        expect(self.max_workers >= self.min_workers, "max_workers", message)
+        expect(self.max_workers <= MAX_WORKERS, "max_workers", f"must be at most {MAX_WORKERS}")
+        finite = isfinite(self.step_timeout) and self.step_timeout > 0
+        expect(finite, "step_timeout", "must be a positive number of seconds")
+        expect(self.max_restarts >= 0, "max_restarts", "must not be negative")
+        return tuple(found)
+
+    @property
+    def shard_count(self) -> int:
+        """V: the shards given, or the default for this batch and these workers."""
+        return self.shards or default_shards(self.global_batch, self.max_workers)
+
+
+MAX_WORKERS = 256  # every worker has slots on the reduction's tail; beyond this they would no longer be a few floats
+
+
+class JobPhase(StrEnum):
+    """Where a job stands, as users see it. The legal arrows are in `phases`."""
+
+    QUEUED = "queued"
+    PREPARING = "preparing"
+    RUNNING = "running"
+    REGROUPING = "regrouping"
+    WAITING = "waiting"  # fewer than min_workers; the survivors keep the state in memory
+    STOPPED = "stopped"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Member:
+    """A trainer: a worker's name and the incarnation of its process. A restarted trainer is another member."""
+
+    worker: str
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Version:
+    """What a state is: the generation whose line it continues, and the steps committed in it. Ordered in that order."""
+
+    generation: int
+    step: int
+
+
+ORIGIN = Version(0, 0)  # the state that the lowest rank builds from the job's seed
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A member's place in a formation; its index among the seats is its rank."""
+
+    member: Member
+    version: Version | None  # what it answered to the Halt of this generation; None: no state
+
+
+@dataclass(frozen=True, slots=True)
+class Formation:
+    """Who trains in a generation, and from which state. Issued once persisted; built from answers to its own Halt."""
+
+    generation: int
+    seats: tuple[Seat, ...]
+    leader: int  # the rank whose state all others hold or receive
+    base: Version  # of the leader's state; its generation is this generation's parent
+    owners: tuple[int, ...]  # owners[v] is the rank that owns shard v
+    store: str  # the leader's rendezvous: host:port/prefix, fresh for this generation
+    micro_batch: int | None = None  # samples per pass, the same for everybody; None: the task's natural pass
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        return tuple(seat.member for seat in self.seats)
+
+    @property
+    def receivers(self) -> tuple[int, ...]:
+        """The ranks whose state differs from the leader's, or who have none: they are replaced."""
+        fresh = self.base == ORIGIN
+        return tuple(
+            rank for rank, seat in enumerate(self.seats) if rank != self.leader and (fresh or seat.version != self.base)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A Halt round under way: `generation` was taken for it, and `participants` were asked."""
+
+    generation: int
+    boundary: bool  # True: at the first step on which all agree; False: now
+    participants: tuple[Member, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One link of the chain of history: steps of `parent` beyond `base_step` are void."""
+
+    generation: int
+    parent: int
+    base_step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What two workers must agree on before they train together."""
+
+    code: str  # digest of parameters' names, shapes and dtypes, and of the task's options
+    dataset: str  # digest of the dataset's length and of some of its samples
+    samples: int  # N, the dataset's length
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A durable state, named by its version."""
+
+    version: Version
+    path: str
+    checksum: str  # sha256 of the file of tensors
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepFailure:
+    """User code that raised, or a process that died, in the passes of one shard of one step."""
+
+    step: int
+    shard: int
+    worker: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """The durable truth about one job. Times are seconds since the epoch, for people only: no decision reads them."""
+
+    id: str
+    spec: JobSpec
+    submitted: float
+    phase: JobPhase = JobPhase.QUEUED
+    reason: str = "waiting for its turn"
+    since: float = 0.0
+    generation: int = 0  # the highest number taken; never reused
+    round: Round | None = None  # the Halt round under way
+    formation: Formation | None = None  # the last issued
+    saver: Member | None = None  # who was asked to write the final state
+    stopping: bool = False
+    history: tuple[Link, ...] = ()
+    fingerprint: Fingerprint | None = None
+    checkpoint: Checkpoint | None = None
+    result: Mapping[str, Any] | None = None  # what the task said of the final state
+    step: int = 0  # the minimum committed step over the members when last persisted
+    restarts: int = 0
+    failures: tuple[StepFailure, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)  # worker -> why it may not take part
+    error: str | None = None  # the traceback of a failed job
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in ENDED
+
+    @property
+    def steps(self) -> int | None:
+        """Steps to commit until completion; None while the dataset's length is unknown."""
+        if self.spec.steps is not None:
+            return self.spec.steps
+        if self.fingerprint is None or self.spec.epochs is None:
+            return None
+        return self.spec.epochs * -(-self.fingerprint.samples // self.spec.global_batch)
+
+
+ENDED = frozenset({JobPhase.STOPPED, JobPhase.COMPLETED, JobPhase.FAILED})

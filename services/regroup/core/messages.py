@@ -1,0 +1,340 @@
+"""Everything that is said: Commands users give, Reports workers make, Orders we give back.
+
+Owns: the vocabulary. Commands and orders are imperative, reports are past tense. Every order can be derived from
+state and repeated; every report about a generation names it, so that a late one is recognised.
+Refuses to know: how they are encoded (`wire`), and what is decided about them (`decide`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from regroup.core.jobs import Checkpoint, Fingerprint, Formation, JobSpec, Version
+from regroup.core.workers import Telemetry, TrainerStatus
+
+# --- Commands: what users ask
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitJob:
+    """Queue a job under an id that the caller made."""
+
+    job: str
+    spec: JobSpec
+    at: float  # seconds since the epoch, for people to read
+
+
+@dataclass(frozen=True, slots=True)
+class StopJob:
+    """End a job at its next step, with a checkpoint of its state if it has one."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClearWorker:
+    """Forgive a worker's errors and lift its quarantine."""
+
+    worker: str
+
+
+# --- Reports: what workers say. The link adds the worker's name.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRegistered:
+    """The first words on every connection. A new `boot` proves that everything of the old one is dead."""
+
+    boot: str
+    device: str
+    host: str
+    pid: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """Sent each interval and when the trainer's phase changes. Its answer renews the lease from when it was sent."""
+
+    boot: str
+    sequence: int
+    trainer: TrainerStatus | None = None  # None: no trainer runs
+    telemetry: Telemetry = field(default_factory=Telemetry)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """The trainer could join now."""
+
+    job: str
+    incarnation: str
+    fingerprint: Fingerprint
+    store: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareFailed:
+    """The task could not be built here. `field` names the job spec's field to mend, such as options.lr."""
+
+    job: str
+    incarnation: str
+    field: str
+    message: str
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Halted:
+    """The promise: this incarnation never commits, forms or answers below `generation` again."""
+
+    job: str
+    incarnation: str
+    generation: int
+    version: Version | None
+    store: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Formed:
+    """It connected in `generation` and holds the leader's state complete."""
+
+    job: str
+    incarnation: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupBroke:
+    """A collective of `generation` failed, or a neighbour's socket closed."""
+
+    job: str
+    incarnation: str
+    generation: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepPoint:
+    """One committed step, measured. Loss is the mean over the step's weight; seconds are this trainer's own."""
+
+    step: int
+    loss: float | None
+    weight: float
+    samples: int
+    seconds: float
+    exchange_seconds: float
+    metrics: Mapping[str, float] = field(default_factory=dict)  # of an evaluation at this step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepsCommitted:
+    """The trainer's state is now (generation, step). Only rank 0 sends points, the last ones again after a regroup."""
+
+    job: str
+    incarnation: str
+    generation: int
+    step: int
+    points: tuple[StepPoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFailed:
+    """User code raised in the passes of a shard. The trainer lives and waits for a Halt."""
+
+    job: str
+    incarnation: str
+    generation: int
+    step: int
+    shard: int
+    error: str
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicasDiffered:
+    """Members' states had different digests; those that differ from the leader's answer the next Halt with none."""
+
+    job: str
+    incarnation: str
+    generation: int
+    step: int
+    digests: tuple[str, ...]  # by rank
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateSaved:
+    """The state is durable. `generation` is the Halt under which it was ordered; `result` is the task's report."""
+
+    job: str
+    incarnation: str
+    generation: int
+    checkpoint: Checkpoint
+    result: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveFailed:
+    """The state could not be written; it is still in memory."""
+
+    job: str
+    incarnation: str
+    generation: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerExited:
+    """The agent saw its trainer end. `step` and `shard` are where it was, if it was in a pass."""
+
+    job: str
+    incarnation: str
+    cause: str  # "killed by SIGKILL", "exit status 1"
+    asked: bool  # True: the coordinator or the agent ended it on purpose
+    step: int | None = None
+    shard: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentLeft:
+    """An agent's last words: it was asked to go, and its trainer is dead."""
+
+    boot: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsRead:
+    """A piece of one file of a trainer's own records, in answer to ReadRecords. `last` closes the answer."""
+
+    request: str
+    file: str
+    text: str
+    last: bool
+
+
+# --- Orders: what we give
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The limits that this cluster lives by. Seconds."""
+
+    heartbeat_interval: float
+    detached_limit: float
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The answer to a heartbeat. Renews the lease of a worker that is in `generation`, the last issued of its job."""
+
+    sequence: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Start a trainer for this job, beside whatever runs elsewhere."""
+
+    job: str
+    spec: JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """Promise `generation`: now, or at the first step on which all flags agree."""
+
+    job: str
+    generation: int
+    boundary: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Connect with the others of this formation, hold its base, and train."""
+
+    job: str
+    formation: Formation
+    steps: int  # until completion
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """Halted for `generation`: write your state, which is `version`, and report it."""
+
+    job: str
+    generation: int
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class RenewLease:
+    """From the agent: a heartbeat was answered with `generation`; commit in it until `until`, monotonic seconds."""
+
+    generation: int
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """End the trainer of this job; the worker is free."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """End this trainer at once: it was evicted."""
+
+    job: str
+    incarnation: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRecords:
+    """Send the trainers' own records of a job, as RecordsRead, but not the files in `known`."""
+
+    request: str
+    job: str
+    known: tuple[str, ...] = ()
+
+
+# --- What the shell itself notices
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A report, with the name of the worker that the link knows it came from."""
+
+    worker: str
+    report: "Report"
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """The link to a worker's agent closed. Alone this is no death."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time passed."""
+
+
+Command = SubmitJob | StopJob | ClearWorker
+TrainerReport = (
+    Prepared
+    | PrepareFailed
+    | Halted
+    | Formed
+    | GroupBroke
+    | StepsCommitted
+    | StepFailed
+    | ReplicasDiffered
+    | StateSaved
+    | SaveFailed
+)
+Report = AgentRegistered | AgentLeft | Heartbeat | TrainerExited | RecordsRead | TrainerReport
+TrainerOrder = Halt | Form | Save | RenewLease
+Order = Welcome | Heard | Prepare | Release | Kill | ReadRecords | TrainerOrder
+Event = Command | Reported | Disconnected | Tick

@@ -1,0 +1,43 @@
+"""Which orders are due to a worker: derived from the state alone, so that any of them may be lost and sent again.
+
+Owns: the whole answer to "what should this worker be told now".
+Refuses to know: what was sent before; nothing is edge-triggered.
+"""
+
+from regroup.core.cluster import Cluster
+from regroup.core.jobs import Job, Member
+from regroup.core.messages import Form, Halt, Kill, Order, Prepare, Release, Save
+from regroup.core.workers import TrainerPhase, TrainerStatus
+
+
+def due(cluster: Cluster, name: str) -> tuple[Order, ...]:
+    """The orders that worker `name` should be sent, given what its trainer last said of itself."""
+    worker, sighting = cluster.workers.get(name), cluster.sightings.get(name)
+    if worker is None or sighting is None or not sighting.connected:
+        return ()
+    trainer = sighting.trainer
+    if trainer is not None and trainer.job != worker.job:
+        return (Release(trainer.job),)
+    if worker.job is None:
+        return ()
+    job = cluster.jobs[worker.job]
+    if trainer is None:
+        return (Prepare(job.id, job.spec),)
+    return _due_to_trainer(cluster, job, Member(name, trainer.incarnation), trainer)
+
+
+def _due_to_trainer(cluster: Cluster, job: Job, member: Member, trainer: TrainerStatus) -> tuple[Order, ...]:
+    watch = cluster.watches.get(job.id)
+    if watch is not None and member in watch.evicted:
+        return (Kill(job.id, member.incarnation, "it did not answer in time"),)
+    if job.round is not None:
+        asked = member in job.round.participants and trainer.promised < job.round.generation
+        return (Halt(job.id, job.round.generation, job.round.boundary),) if asked else ()
+    halted = trainer.phase is TrainerPhase.HALTED and trainer.promised == job.generation
+    if job.saver == member and halted and trainer.version is not None:
+        return (Save(job.id, job.generation, trainer.version),)
+    formation = job.formation
+    issued = formation is not None and formation.generation == job.generation
+    if formation is not None and issued and halted and member in formation.members and job.steps is not None:
+        return (Form(job.id, formation, job.steps),)
+    return ()

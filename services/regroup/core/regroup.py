@@ -1,0 +1,119 @@
+"""What a finished Halt round means: who trains on, from which state; or who saves; or what is waited for.
+
+The heart of the protocol. It owns rules 2, 3, 4, 6 and 7 of design section 4: who leads, who is replaced, whether the
+answers hold an anchor, when all is lost. It is given answers and gives a verdict with its reason; what a waiting job
+shows as its reason comes from the same function.
+It refuses to know: how long a round lasts and who takes part (`rounds`), and anything of processes or sockets.
+"""
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+
+from regroup.core.cluster import Answer
+from regroup.core.jobs import ORIGIN, Formation, Job, Member, Seat, Version
+from regroup.core.shards import assign
+
+
+@dataclass(frozen=True, slots=True)
+class Train:
+    """Issue this formation. `rolled_back`: the last generation's state is lost; this is the most advanced left."""
+
+    formation: Formation
+    rolled_back: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SaveState:
+    """Ask this member to write its state, the job's most advanced, which ends the job."""
+
+    saver: Member
+    version: Version
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndUnsaved:
+    """A job that is to stop and has no state to save."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing can be formed from these answers; they are kept in the workers' memory."""
+
+    reason: str
+
+
+Verdict = Train | SaveState | EndUnsaved | Wait
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    version: Version
+    rolled_back: bool = False
+
+
+def conclude(
+    job: Job, generation: int, answers: Mapping[Member, Answer], passed: Set[Member], tried: Set[Member] = frozenset()
+) -> Verdict:
+    """Decide from the answers to the Halt of `generation`, and from them alone.
+
+    `passed` are the members of the last formation that rule 7 lets us roll back past: known dead, or silent for the
+    detached limit and its margin. `tried` are members that failed to save the state, asked again only as a last resort.
+    """
+    base = _base(job, answers, passed)
+    if isinstance(base, Wait):
+        return EndUnsaved(f"stopped without a checkpoint: {base.reason}") if job.stopping else base
+    if job.stopping and base.version == ORIGIN:
+        return EndUnsaved("stopped before its first step")
+    holders = sorted(member for member, answer in answers.items() if answer.version == base.version)
+    finished = job.steps is not None and base.version.step >= job.steps
+    if job.stopping or finished:
+        saver = next((member for member in holders if member not in tried), holders[0])
+        what = "the final state" if finished else f"the state of step {base.version.step}, to stop"
+        return SaveState(saver, base.version, f"{saver.worker} saves {what}")
+    if len(answers) < job.spec.min_workers:
+        kept = f"; step {base.version.step} is kept in memory" if holders else ""
+        return Wait(f"{len(answers)} of at least {job.spec.min_workers} workers are ready{kept}")
+    return _train(job, generation, answers, base, holders)
+
+
+def _base(job: Job, answers: Mapping[Member, Answer], passed: Set[Member]) -> _Base | Wait:
+    """The state to go on from: rule 4's leader if there is an anchor (rule 6), else what rule 7 leaves."""
+    if job.formation is None:
+        return _Base(ORIGIN)
+    stateful = {member: answer.version for member, answer in answers.items() if answer.version is not None}
+    listed = job.formation.members
+    if any(member in stateful for member in listed):
+        return _Base(max(stateful.values()))
+    missing = [member.worker for member in listed if member not in answers and member not in passed]
+    if missing:
+        names = ", ".join(sorted(missing))
+        return Wait(f"the state of generation {job.formation.generation} may live on {names}: waiting for an answer")
+    return _Base(max(stateful.values(), default=ORIGIN), rolled_back=True)
+
+
+def _train(job: Job, generation: int, answers: Mapping[Member, Answer], base: _Base, holders: list[Member]) -> Train:
+    first = holders[0] if holders else min(answers)
+    # The leader first, then those that need no transfer.
+    by_worth = sorted(answers, key=lambda member: (member != first, answers[member].version != base.version, member))
+    members = sorted(by_worth[: job.spec.max_workers])
+    formation = Formation(
+        generation=generation,
+        seats=tuple(Seat(member, answers[member].version) for member in members),
+        leader=members.index(first),
+        base=base.version,
+        owners=assign(job.spec.shard_count, len(members), turn=generation),
+        store=answers[first].store,
+        micro_batch=job.spec.micro_batch,
+    )
+    names = ", ".join(member.worker for member in members)
+    if base.version == ORIGIN:
+        start = "all state is lost: from the seed, at step 0, on" if base.rolled_back else "from the seed on"
+    elif base.rolled_back:
+        start = f"the last generation is lost: from step {base.version.step}, the most advanced state left, on"
+    else:
+        start = f"from step {base.version.step} on"
+    return Train(formation, base.rolled_back, f"{start} {names}")

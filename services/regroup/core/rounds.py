@@ -1,0 +1,291 @@
+"""The stages that a job goes through between two formations, and what moves it from one to the next.
+
+    gathering -> halting -> forming -> training -> halting ...        (and halting -> saving -> ended)
+
+Owns: when a Halt round begins, whom it waits for, when it is over; each new try takes a fresh generation (rules 1, 2).
+Refuses to know: what the answers mean (`regroup.conclude`), and who sent what (`decide`).
+`advance` is level-triggered: it reads the state and may be called at any time.
+"""
+
+from collections.abc import Set
+from enum import Enum, auto
+
+from regroup.core.cluster import Answer, Cluster
+from regroup.core.jobs import ORIGIN, Job, JobPhase, Link, Member, Round
+from regroup.core.regroup import EndUnsaved, SaveState, Train, Verdict, Wait, conclude
+from regroup.core.turn import Turn
+
+
+class Stage(Enum):
+    IDLE = auto()  # queued or ended
+    GATHERING = auto()  # no round, no formation of this generation: too few workers, or nobody holds the state
+    HALTING = auto()
+    FORMING = auto()
+    TRAINING = auto()
+    SAVING = auto()
+
+
+def stage(job: Job) -> Stage:
+    if job.ended or job.phase is JobPhase.QUEUED:
+        return Stage.IDLE
+    if job.saver is not None:
+        return Stage.SAVING
+    if job.round is not None:
+        return Stage.HALTING
+    if job.formation is None or job.formation.generation != job.generation:
+        return Stage.GATHERING
+    return Stage.TRAINING if job.phase is JobPhase.RUNNING else Stage.FORMING
+
+
+def advance(turn: Turn, job_id: str) -> None:
+    """Take the job as far as what is known now allows."""
+    job = turn.jobs[job_id]
+    step = {
+        Stage.GATHERING: _gather,
+        Stage.HALTING: _halt,
+        Stage.FORMING: _form,
+        Stage.TRAINING: _train,
+        Stage.SAVING: _save,
+    }.get(stage(job))
+    if step is not None:
+        step(turn, job)
+
+
+def begin_round(turn: Turn, job: Job, reason: str, *, boundary: bool = False) -> None:
+    """Take a fresh generation and ask everybody for its promise."""
+    watch = turn.watch(job.id)
+    listed = job.formation.members if job.formation else ()
+    living = {member for member in listed if member not in watch.dead and member not in watch.evicted}
+    participants = tuple(sorted(living | set(candidates(turn.cluster, job))))
+    generation = job.generation + 1
+    asked = Round(generation, boundary, participants, reason)
+    phase = job.phase if boundary or job.formation is None else JobPhase.REGROUPING
+    turn.change_job(job, round=asked, generation=generation, saver=None, phase=phase, reason=reason)
+    disturbed = turn.now if watch.disturbed is None else watch.disturbed
+    turn.change_watch(job.id, since=turn.now, answers={}, disturbed=disturbed)
+    turn.note("halt", reason, job=job.id, generation=generation, boundary=boundary)
+    advance(turn, job.id)  # a round without participants is over at once
+
+
+def candidates(cluster: Cluster, job: Job) -> dict[Member, Answer]:
+    """The connected and prepared trainers of a job, with what they last said they hold."""
+    watch = cluster.watches.get(job.id)
+    found: dict[Member, Answer] = {}
+    for name, worker in cluster.workers.items():
+        sighting = cluster.sightings.get(name)
+        if worker.job != job.id or sighting is None or not sighting.connected or sighting.trainer is None:
+            continue
+        trainer, member = sighting.trainer, Member(name, sighting.trainer.incarnation)
+        unfit = watch is not None and (member in watch.dead or member in watch.evicted)
+        if trainer.job == job.id and trainer.fingerprint is not None and not unfit:
+            found[member] = Answer(trainer.version, trainer.store)
+    return found
+
+
+def passed(turn: Turn, job: Job) -> Set[Member]:
+    """Rule 7: members of the last formation that are known dead, or silent for the detached limit and its margin."""
+    if job.formation is None:
+        return frozenset()
+    limit = turn.policy.detached_limit + turn.policy.detached_margin
+    watch = turn.watch(job.id)
+
+    def silent(member: Member) -> bool:
+        sighting = turn.sightings.get(member.worker)
+        heard = sighting.seen if sighting is not None else turn.started + turn.policy.leader_lease
+        return turn.now - heard > limit
+
+    return frozenset(member for member in job.formation.members if member in watch.dead or silent(member))
+
+
+def _gather(turn: Turn, job: Job) -> None:
+    watch = turn.watch(job.id)
+    if watch.failed_savers and turn.now - watch.since < turn.policy.save_retry:
+        return
+    verdict = _verdict(turn, job, candidates(turn.cluster, job))
+    if isinstance(verdict, Wait):
+        _wait(turn, job, verdict.reason)
+    elif isinstance(verdict, EndUnsaved):
+        turn.end(job, JobPhase.STOPPED, verdict.reason)
+    else:
+        begin_round(turn, job, "enough workers are ready" if job.formation is None else verdict.reason)
+
+
+def _halt(turn: Turn, job: Job) -> None:
+    asked, watch = job.round, turn.watch(job.id)
+    assert asked is not None
+    trouble = _trouble(turn, job)
+    if asked.boundary and trouble is not None:
+        begin_round(turn, job, trouble)
+        return
+    unanswered = [member for member in asked.participants if _awaited(turn, job, member)]
+    limit = job.spec.step_timeout if asked.boundary else turn.policy.halt_limit
+    if unanswered and turn.now - watch.since <= limit:
+        return
+    names = ", ".join(member.worker for member in unanswered)
+    if unanswered and asked.boundary:
+        begin_round(turn, job, f"no boundary was reached in {limit:g} s: {names} did not get there")
+        return
+    if unanswered:
+        turn.change_watch(job.id, evicted=turn.watch(job.id).evicted | set(unanswered))
+        turn.note("evicted", f"{names} did not answer the Halt in {limit:g} s", job=job.id, generation=job.generation)
+    _settle(turn, job)
+
+
+def _awaited(turn: Turn, job: Job, member: Member) -> bool:
+    """Whether the round still waits for this participant."""
+    watch = turn.watch(job.id)
+    if member in watch.answers or member in watch.dead:
+        return False
+    listed = job.formation is not None and member in job.formation.members
+    sighting = turn.sightings.get(member.worker)
+    if sighting is None:
+        return listed  # this coordinator is young: it has not re-attached yet
+    if sighting.connected:
+        return True
+    # A closed connection alone is no death. It ends the wait when a member reports a broken collective, or when
+    # the group was not even formed: leaving somebody out is safe as long as an anchor answers (rules 4 and 6).
+    unformed = job.formation is not None and set(job.formation.members) - watch.formed
+    return listed and watch.broken is None and not unformed
+
+
+def _settle(turn: Turn, job: Job) -> None:
+    watch = turn.watch(job.id)
+    answers = {
+        member: answer
+        for member, answer in watch.answers.items()
+        if member not in watch.dead and (seen := turn.sightings.get(member.worker)) is not None and seen.connected
+    }
+    verdict = _verdict(turn, job, answers)
+    if isinstance(verdict, Train):
+        _issue(turn, job, verdict)
+    elif isinstance(verdict, SaveState):
+        turn.change_job(job, round=None, saver=verdict.saver, step=verdict.version.step, reason=verdict.reason)
+        turn.change_watch(job.id, since=turn.now)
+        turn.note("saving", verdict.reason, job=job.id, worker=verdict.saver.worker, generation=job.generation)
+    elif isinstance(verdict, EndUnsaved):
+        turn.end(job, JobPhase.STOPPED, verdict.reason)
+    else:
+        _wait(turn, turn.change_job(job, round=None), verdict.reason)
+
+
+def _verdict(turn: Turn, job: Job, answers: dict[Member, Answer]) -> Verdict:
+    return conclude(job, job.generation, answers, passed(turn, job), turn.watch(job.id).failed_savers)
+
+
+def _issue(turn: Turn, job: Job, verdict: Train) -> None:
+    formation = verdict.formation
+    restarts = job.restarts + (verdict.rolled_back and job.step > 0)
+    if restarts > job.spec.max_restarts:
+        turn.end(job, JobPhase.FAILED, f"all state was lost more often than max_restarts ({job.spec.max_restarts})")
+        return
+    phase = JobPhase.PREPARING if job.phase is JobPhase.PREPARING else JobPhase.REGROUPING
+    job = turn.change_job(
+        job,
+        phase=phase,
+        round=None,
+        formation=formation,
+        history=(*job.history, Link(formation.generation, formation.base.generation, formation.base.step)),
+        step=formation.base.step,
+        restarts=restarts,
+        reason=verdict.reason,
+    )
+    turn.change_watch(job.id, since=turn.now, formed=frozenset(), finished=False, broken=None, committed={}, answers={})
+    names = [member.worker for member in formation.members]
+    kind, base_step = "rolled_back" if verdict.rolled_back else "form", formation.base.step
+    turn.note(kind, verdict.reason, job=job.id, generation=formation.generation, base_step=base_step, workers=names)
+
+
+def _wait(turn: Turn, job: Job, reason: str) -> None:
+    phase = JobPhase.PREPARING if job.formation is None else JobPhase.WAITING
+    if job.phase is JobPhase.RUNNING and job.stopping:
+        phase = job.phase
+    if (job.phase, job.reason) != (phase, reason):
+        turn.change_job(job, phase=phase, reason=reason)
+        turn.note("waiting", reason, job=job.id)
+
+
+def _trouble(turn: Turn, job: Job) -> str | None:
+    """Why the last formation cannot go on, if it cannot."""
+    watch = turn.watch(job.id)
+    if job.formation is None:
+        return None
+    deaths = [f"{m.worker}: {watch.dead[m]}" for m in job.formation.members if m in watch.dead]
+    return "; ".join(deaths) or watch.broken
+
+
+def _form(turn: Turn, job: Job) -> None:
+    watch, formation = turn.watch(job.id), job.formation
+    assert formation is not None
+    if watch.formed >= set(formation.members):
+        _run(turn, job)
+        return
+    trouble = _trouble(turn, job)
+    late = turn.now - watch.since > turn.policy.form_limit
+    if trouble is None and not late:
+        return
+    missing = sorted(set(formation.members) - watch.formed - set(watch.dead))
+    if late or not watch.dead:
+        _blame(turn, job, missing)
+    names = ", ".join(member.worker for member in missing)
+    begin_round(turn, job, trouble or f"{names} did not form in {turn.policy.form_limit:g} s")
+
+
+def _blame(turn: Turn, job: Job, missing: list[Member]) -> None:
+    """Members that keep others from forming twice in a row lose the most suspected one."""
+    watch, formation = turn.watch(job.id), job.formation
+    assert formation is not None
+    counts = {member: watch.stumbled.get(member, 0) + 1 for member in missing}
+    turn.change_watch(job.id, stumbled=counts)
+    holders = [seat.member for seat in formation.seats if seat.version == formation.base]
+    leader = formation.seats[formation.leader].member
+    # The only holder of the state is never given up for a suspicion.
+    suspects = [member for member, count in counts.items() if count >= 2 and (member != leader or len(holders) > 1)]
+    if suspects and len(formation.seats) > 1:
+        worst = max(suspects, key=lambda member: (counts[member], member))
+        turn.change_watch(job.id, evicted=turn.watch(job.id).evicted | {worst}, stumbled={})
+        reason = f"{worst.worker} is evicted: the members failed to form together twice, and it is the most suspected"
+        turn.note("evicted", reason, job=job.id, worker=worst.worker, generation=job.generation)
+
+
+def _run(turn: Turn, job: Job) -> None:
+    watch, formation = turn.watch(job.id), job.formation
+    assert formation is not None
+    first = formation.base == ORIGIN and len(job.history) == 1
+    names = ", ".join(member.worker for member in formation.members)
+    reason = f"{'started' if first else 'regrouped'} in generation {formation.generation}: {names}"
+    turn.change_job(job, phase=JobPhase.RUNNING, reason=reason)
+    seconds = turn.now - watch.disturbed if watch.disturbed is not None else 0.0
+    turn.change_watch(job.id, since=turn.now, progressed=turn.now, disturbed=None, stumbled={})
+    kind = "started" if first else "regrouped"
+    turn.note(kind, reason, job=job.id, generation=formation.generation, seconds=round(seconds, 4))
+
+
+def _train(turn: Turn, job: Job) -> None:
+    watch, formation = turn.watch(job.id), job.formation
+    assert formation is not None
+    trouble = _trouble(turn, job)
+    if trouble is not None:
+        begin_round(turn, job, trouble)
+    elif watch.finished:
+        begin_round(turn, job, "the last step is committed", boundary=True)
+    elif turn.now - watch.progressed > job.spec.step_timeout:
+        begin_round(turn, job, f"no step was committed for {job.spec.step_timeout:g} s")
+    elif job.stopping:
+        begin_round(turn, job, "stopped by its user", boundary=True)
+    elif len(formation.seats) < job.spec.max_workers:
+        ready = set(candidates(turn.cluster, job))
+        newcomers = sorted(ready - set(formation.members))
+        if newcomers and ready >= set(formation.members):
+            names = ", ".join(member.worker for member in newcomers)
+            begin_round(turn, job, f"prepared to join: {names}", boundary=True)
+
+
+def _save(turn: Turn, job: Job) -> None:
+    watch, saver = turn.watch(job.id), job.saver
+    assert saver is not None
+    seen = turn.sightings.get(saver.worker)
+    present = seen is not None and seen.connected and seen.trainer is not None
+    same = present and seen is not None and seen.trainer is not None and seen.trainer.incarnation == saver.incarnation
+    gone = turn.now - watch.since > turn.policy.halt_limit and not same
+    if saver in watch.dead or gone:
+        begin_round(turn, job, f"{saver.worker} is gone and did not save: another member will")

@@ -1,0 +1,54 @@
+"""Which free worker is lent to which job: first in, first out.
+
+Owns: the order in which jobs get workers. The oldest queued job starts as soon as `min_workers` are free; running jobs
+grow to `max_workers` from what no queued job can use.
+Refuses to know: what a worker does once it is lent. Does not guarantee: that a lent worker ever gets prepared.
+"""
+
+from collections.abc import Mapping
+
+from regroup.core.cluster import Cluster
+from regroup.core.jobs import Job, JobPhase
+
+
+def is_free(cluster: Cluster, name: str) -> bool:
+    sighting = cluster.sightings.get(name)
+    worker = cluster.workers[name]
+    idle = sighting is not None and sighting.connected and sighting.trainer is None
+    return idle and worker.job is None and not worker.quarantined
+
+
+def lent(cluster: Cluster, job: Job) -> list[str]:
+    """The workers lent to a job that are connected, or that its last formation lists."""
+    listed = {member.worker for member in job.formation.members} if job.formation else set()
+    return [
+        name
+        for name, worker in cluster.workers.items()
+        if worker.job == job.id
+        and (name in listed or ((sighting := cluster.sightings.get(name)) is not None and sighting.connected))
+    ]
+
+
+def lend(cluster: Cluster) -> Mapping[str, str]:
+    """Worker -> job, for every worker that should be lent now."""
+    free = [name for name in sorted(cluster.workers) if is_free(cluster, name)]
+    usable = sum(not worker.quarantined for worker in cluster.workers.values())
+    loans: dict[str, str] = {}
+    for job in cluster.jobs.values():
+        if job.phase is not JobPhase.QUEUED:
+            continue
+        takes = [name for name in free if name not in job.refused][: job.spec.max_workers]
+        if len(takes) < job.spec.min_workers:
+            if job.spec.min_workers <= usable:
+                return loans  # it can start once others end: what is free is kept for it
+            continue
+        loans |= dict.fromkeys(takes, job.id)
+        free = [name for name in free if name not in loans]
+    for job in cluster.jobs.values():
+        if job.phase is JobPhase.QUEUED or job.ended or job.stopping:
+            continue
+        room = job.spec.max_workers - len(lent(cluster, job))
+        takes = [name for name in free if name not in job.refused][: max(room, 0)]
+        loans |= dict.fromkeys(takes, job.id)
+        free = [name for name in free if name not in loans]
+    return loans

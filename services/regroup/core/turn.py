@@ -1,0 +1,97 @@
+"""One decision in the making: copies of the state's maps, changed in place, frozen again at the end.
+
+Owns: the bookkeeping that every handler shares (change a job's phase, lend, kill, take note).
+Refuses to know: when any of that is right. It lives only inside one call of `decide`, so no caller sees it change.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from regroup.core.cluster import Cluster, NoSuchJob, NoSuchWorker, Policy, Watch
+from regroup.core.jobs import Job, JobPhase, Member
+from regroup.core.messages import StepPoint
+from regroup.core.notes import Note
+from regroup.core.phases import check_arrow
+from regroup.core.workers import Worker
+
+
+class Turn:
+    def __init__(self, cluster: Cluster, now: float, policy: Policy) -> None:
+        self.now, self.policy, self.started = now, policy, cluster.started
+        self.jobs = dict(cluster.jobs)
+        self.workers = dict(cluster.workers)
+        self.sightings = dict(cluster.sightings)
+        self.watches = dict(cluster.watches)
+        self.notes: list[Note] = []
+        self.points: list[tuple[str, tuple[StepPoint, ...]]] = []
+
+    @property
+    def cluster(self) -> Cluster:
+        return Cluster(
+            started=self.started,
+            jobs=self.jobs,
+            workers=self.workers,
+            sightings=self.sightings,
+            watches=self.watches,
+        )
+
+    def note(self, kind: str, reason: str, job: str | None = None, worker: str | None = None, **data: Any) -> None:
+        self.notes.append(Note(kind=kind, reason=reason, job=job, worker=worker, data=data))
+
+    def job(self, job: str) -> Job:
+        if job not in self.jobs:
+            raise NoSuchJob(f"there is no job {job}")
+        return self.jobs[job]
+
+    def worker(self, name: str) -> Worker:
+        if name not in self.workers:
+            raise NoSuchWorker(f"there is no worker {name}")
+        return self.workers[name]
+
+    def watch(self, job: str) -> Watch:
+        """The job's watch; begun now if this coordinator had none, as after its restart."""
+        if job not in self.watches:
+            known = self.jobs[job]
+            formed = known.formation.members if known.formation and known.phase is JobPhase.RUNNING else ()
+            self.watches[job] = Watch(since=self.now, progressed=self.now, formed=frozenset(formed))
+        return self.watches[job]
+
+    def change_watch(self, job: str, **changes: Any) -> None:
+        self.watches[job] = replace(self.watch(job), **changes)
+
+    def change_job(self, job: Job, **changes: Any) -> Job:
+        """Replace a job; a change of phase must be legal."""
+        if "phase" in changes:
+            check_arrow(job.phase, changes["phase"])
+        self.jobs[job.id] = replace(job, **changes)
+        return self.jobs[job.id]
+
+    def end(self, job: Job, phase: JobPhase, reason: str, **changes: Any) -> None:
+        """The job ends: its workers are free, and nothing of it is watched any more."""
+        job = self.change_job(job, phase=phase, reason=reason, round=None, saver=None, **changes)
+        self.watches.pop(job.id, None)
+        for name, worker in self.workers.items():
+            if worker.job == job.id:
+                self.workers[name] = replace(worker, job=None, reason=f"job {job.id} is {phase}")
+        self.note(str(phase), reason, job=job.id, step=job.step)
+
+    def unlend(self, name: str, reason: str) -> None:
+        worker = self.workers[name]
+        if worker.job is not None:
+            self.workers[name] = replace(worker, job=None, reason=reason)
+            self.note("unlent", f"{name} leaves the job: {reason}", job=worker.job, worker=name)
+
+    def bury(self, job: str, member: Member, cause: str) -> None:
+        """A member is known dead."""
+        if job in self.jobs and not self.jobs[job].ended:
+            self.change_watch(job, dead={**self.watch(job).dead, member: cause})
+
+    def count_error(self, name: str, cause: str) -> None:
+        """A trainer died unasked; a worker with more errors than the policy's limit is quarantined."""
+        worker = self.workers[name]
+        worker = self.workers[name] = replace(worker, errors=worker.errors + 1)
+        if worker.errors > self.policy.error_limit and not worker.quarantined:
+            reason = f"quarantined after {worker.errors} errors, the last: {cause}"
+            self.unlend(name, reason)
+            self.workers[name] = replace(self.workers[name], quarantined=True, reason=reason)
+            self.note("quarantined", f"{name} is {reason}", worker=name)

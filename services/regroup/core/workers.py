@@ -1,0 +1,73 @@
+"""The nouns of a worker: one device with its agent, and what its trainer last said of itself.
+
+Owns: the durable record of a worker and the volatile sighting of it.
+Refuses to know: how a process is started or watched.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from regroup.core.jobs import Fingerprint, Version
+
+
+class TrainerPhase(StrEnum):
+    """Where a trainer stands. The legal arrows are in `phases`."""
+
+    PREPARING = "preparing"  # imports, builds the model, compares fingerprints, warms up
+    PREPARED = "prepared"  # ready to be taken in
+    HALTED = "halted"  # promised never to commit, form or answer below `promised` again
+    FORMING = "forming"  # accepted a formation; connects and takes the leader's state
+    TRAINING = "training"  # holds the state of its generation; commits steps
+    FINISHED = "finished"  # committed and evaluated its last step; waits for a Halt
+    BROKEN = "broken"  # its group broke; waits for a Halt
+    SAVING = "saving"  # halted, and writes its state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerStatus:
+    """What a trainer says of itself; sent with each heartbeat, so that nothing depends on one message arriving."""
+
+    job: str
+    incarnation: str
+    phase: TrainerPhase
+    promised: int = 0  # the highest Halt it promised
+    generation: int = 0  # the last formation it accepted
+    version: Version | None = None  # of the state that it holds complete
+    store: str = ""  # its rendezvous, host:port/prefix; the prefix is new with each Halt
+    pid: int = 0  # for people
+    fingerprint: Fingerprint | None = None  # None until it is prepared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telemetry:
+    """What the agent read of its device and process. Bytes; fractions of 1; None where it cannot be known."""
+
+    memory_used: int | None = None
+    memory_total: int | None = None
+    utilization: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """The durable truth about one worker."""
+
+    name: str
+    boot: str  # changes whenever its agent starts
+    device: str
+    host: str
+    pid: int
+    version: str
+    job: str | None = None  # the job it is lent to
+    errors: int = 0  # trainers that died unasked; more than the policy's limit quarantine it
+    quarantined: bool = False
+    reason: str = "registered"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """The volatile side of a worker: lost with the coordinator, and told anew by the next heartbeat."""
+
+    seen: float  # the coordinator's monotonic clock, seconds
+    connected: bool = True
+    trainer: TrainerStatus | None = None
+    telemetry: Telemetry = field(default_factory=Telemetry)

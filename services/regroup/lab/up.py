@@ -1,0 +1,51 @@
+"""`regroup up`: a cluster on this machine, until Ctrl-C.
+
+Owns: the command and what it tells. Refuses to know: how processes are kept alive (`local`).
+"""
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from regroup.client.errors import RegroupError
+from regroup.lab.local import ClusterFailed, LocalCluster
+from regroup.wire.places import default_data_dir
+
+
+def up(
+    workers: Annotated[int, typer.Option("--workers", "-n", min=1, max=64, help="CPU workers to start.")] = 2,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the REST API; 0: any free one.")] = 8787,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where everything is kept. Default: REGROUP_DATA_DIR or ~/.local/share/regroup.")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Of torch, in each worker. Default: the cores, divided.")
+    ] = None,
+) -> None:
+    """Start a local cluster (embedded store, coordinator, workers) and keep it alive until Ctrl-C."""
+    console = Console(stderr=True, highlight=False)
+    folder = (data_dir or default_data_dir(os.environ)).expanduser().absolute()
+    stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+    cluster = LocalCluster(folder, workers, threads=threads, settings={"port": str(port)})
+    try:
+        with cluster:
+            token = folder / "token"
+            with cluster.client() as client:
+                console.print(f"REST      {client.url}   (documentation on /docs)")
+            console.print(f"token     {token}")
+            console.print(f"workers   {', '.join(cluster.agents)}; logs in {folder / 'logs'}")
+            console.print("try       regroup submit --task digits --steps 200 --follow")
+            console.print("Ctrl-C stops everything; jobs under way go on at the next start, from step 0.")
+            stopping.wait()
+            console.print("stopping ...")
+    except (ClusterFailed, OSError, RegroupError) as error:
+        console.print(f"regroup up: {error}", markup=False, soft_wrap=True)
+        sys.exit(1)

@@ -1,0 +1,120 @@
+"""The CURVE keys of a cluster: made at the first start, then read from a folder that only its owner may enter.
+
+Owns: two pairs, `server` and `worker`, each as a secret file that the pair is made from and a public file beside it.
+The coordinator needs the server's pair and the worker's public key; an agent the worker's pair and the server's public
+key. On several machines, copy exactly these files.
+Refuses to know: sockets, and what a key is used for.
+Does not guarantee: that one worker cannot pass for another. All workers of a cluster share one pair.
+"""
+
+import os
+import re
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from regroup.wire.link import new_secret, public_of
+
+Z85 = re.compile(rb"[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}")
+
+
+class KeysUnreadable(Exception):
+    """A key can be neither read nor made; the message names the path and says what to do."""
+
+
+class Keys(NamedTuple):
+    """A CURVE pair, each key as 40 characters of Z85."""
+
+    public: bytes
+    secret: bytes
+
+    def __repr__(self) -> str:
+        return f"Keys(public={self.public!r}, secret=<hidden>)"
+
+
+def server_keys(folder: Path) -> Keys:
+    """The coordinator's pair, made if there is none. Raises KeysUnreadable."""
+    return _pair(folder, "server")
+
+
+def worker_keys(folder: Path) -> Keys:
+    """The pair that all agents share, made if there is none. Raises KeysUnreadable."""
+    return _pair(folder, "worker")
+
+
+def server_public(folder: Path) -> bytes:
+    """The key by which an agent knows the coordinator. Raises KeysUnreadable if it was not made yet, or not copied."""
+    return _public(folder, "server")
+
+
+def worker_public(folder: Path) -> bytes:
+    """The key that the coordinator lets in. Raises KeysUnreadable if it was not made yet, or not copied."""
+    return _public(folder, "worker")
+
+
+def _pair(folder: Path, name: str) -> Keys:
+    path = folder / f"{name}.secret"
+    try:
+        if not path.exists():
+            _make(path)
+        secret = path.read_bytes().strip()
+        keys = Keys(_checked(path, secret, public_of), secret)
+        public = folder / f"{name}.public"
+        if not public.exists() and os.access(folder, os.W_OK):  # a mounted secret may stand alone and be read-only
+            _write(public, keys.public)
+        return keys
+    except OSError as error:
+        raise _unreadable(error, folder) from error
+
+
+def _public(folder: Path, name: str) -> bytes:
+    path = folder / f"{name}.public"
+    try:
+        return _checked(path, path.read_bytes().strip(), bytes)
+    except FileNotFoundError as error:
+        message = f"{path} does not exist: start the coordinator first, or copy the file from its machine"
+        raise KeysUnreadable(message) from error
+    except OSError as error:
+        raise _unreadable(error, folder) from error
+
+
+def _make(path: Path) -> None:
+    if not path.parent.exists():
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _write(path, new_secret())
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Whole or not at all, and never over another starter's file: the first one's is everybody's."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            return
+    finally:
+        draft.unlink()
+
+
+def _checked(path: Path, content: bytes, derive: Callable[[bytes], bytes]) -> bytes:
+    try:
+        if not Z85.fullmatch(content):
+            raise ValueError(f"{len(content)} bytes, where 40 characters of Z85 were expected")
+        return derive(content)
+    except ValueError as error:
+        raise KeysUnreadable(
+            f"{path} holds no key ({error}): copy it again, or remove it to have a new one made"
+        ) from error
+
+
+def _unreadable(error: OSError, folder: Path) -> KeysUnreadable:
+    path = error.filename or folder
+    return KeysUnreadable(
+        f"no access to the keys at {path} ({error.strerror}): run as the owner of {folder}, or name another folder"
+    )

@@ -1,0 +1,134 @@
+"""An agent's end: one encrypted connection to the coordinator, which it makes again whenever it is lost.
+
+Owns: the connection, and the moment at which it stands.
+Refuses to know: what is said first, and what should be said again after a loss; its user is told and decides.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+import zmq
+import zmq.asyncio
+
+from regroup.core.messages import Order, Report
+from regroup.wire.codec import Undecodable, decode_order, encode
+from regroup.wire.link.sockets import MAX_MESSAGE, REFUSALS, WORKER_NAME, Drops, NonBlocking, configure, events_of
+
+RECONNECT = (50, 500)  # ms between attempts: at first, at most
+
+
+class Line:
+    """An agent's connection to the coordinator; it reconnects by itself, for ever.
+
+    `counters` has received, sent, and what was dropped, by reason: detached, full, oversize (reports); undecodable,
+    frames (orders); refused (attempts to connect: one of the keys is wrong).
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        worker: str,
+        public: bytes,
+        secret: bytes,
+        server: bytes,
+        on_connected: Callable[[], None] = lambda: None,
+        max_message: int = MAX_MESSAGE,
+    ) -> None:
+        """Begin to connect to `address` (tcp://host:port), whose public key must be `server`.
+
+        `on_connected` is called from within `receive` or `send`, each time that a connection stands, before anything
+        else is sent through it: what it sends are the first words. Raises ValueError for a name that is none.
+        """
+        if not WORKER_NAME.fullmatch(worker):
+            raise ValueError(f"a worker's name has 1 to 64 of the characters A-Z a-z 0-9 . _ -, not {worker[:70]!r}")
+        self.counters: Counter[str] = Counter()
+        self._drop = Drops(self.counters)
+        self.connected = False
+        self._address = address
+        self._on_connected = on_connected
+        self._max_message = max_message
+        self._context = zmq.asyncio.Context()
+        self._dealer = self._context.socket(zmq.DEALER)
+        configure(self._dealer, max_message)
+        self._dealer.routing_id = worker.encode()
+        self._dealer.curve_serverkey = server
+        self._dealer.curve_publickey = public
+        self._dealer.curve_secretkey = secret
+        self._dealer.immediate = True  # else reports pile up for an absent coordinator and precede the first words
+        self._dealer.reconnect_ivl, self._dealer.reconnect_ivl_max = RECONNECT
+        self._monitor = self._dealer.get_monitor_socket(
+            zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED | REFUSALS
+        )
+        self._now, self._monitor_now = NonBlocking(self._dealer), NonBlocking(self._monitor)
+        self._dealer.connect(address)
+
+    def send(self, report: Report) -> bool:
+        """Hand a report to the connection. False: dropped and counted. Raises Unencodable."""
+        data = encode(report)
+        if len(data) > self._max_message:
+            self._drop("oversize", "%s of %d bytes", type(report).__name__, len(data))
+            return False
+        self._notice()
+        if not self.connected:
+            self.counters["detached"] += 1
+            return False
+        try:
+            self._now.send([data])
+        except zmq.Again:
+            self._drop("full", "the coordinator reads nothing")
+            return False
+        self.counters["sent"] += 1
+        return True
+
+    async def receive(self) -> Order:
+        """The next order. Must be awaited all the time: it also notices connections. Safe to cancel."""
+        poller = zmq.asyncio.Poller()
+        for socket in (self._dealer, self._monitor):
+            poller.register(socket, zmq.POLLIN)
+        while True:
+            self._notice()
+            try:
+                frame, surplus = self._now.receive_single()
+            except zmq.Again:
+                await poller.poll()
+                continue
+            order = self._decode(frame, surplus)
+            if order is not None:
+                return order
+
+    def reconnect(self) -> None:
+        """Drop the connection and make another: for a coordinator that is connected and answers no heartbeat."""
+        self.connected = False
+        self._dealer.disconnect(self._address)
+        self._dealer.connect(self._address)
+
+    async def close(self, flush: float = 0.0) -> None:
+        """Close, and give what was sent at most `flush` seconds to leave. Idempotent."""
+        if self._context.closed:
+            return
+        self._dealer.disable_monitor()
+        self._monitor.close(linger=0)
+        self._dealer.close(linger=int(flush * 1000))
+        await asyncio.to_thread(self._context.term)
+
+    def _decode(self, frame: zmq.Frame, surplus: int) -> Order | None:
+        if surplus:
+            self._drop("frames", "an order of %d frames too many", surplus)
+            return None
+        try:
+            order = decode_order(frame.bytes)
+        except Undecodable as reason:
+            self._drop("undecodable", "%s", reason)
+            return None
+        self.counters["received"] += 1
+        return order
+
+    def _notice(self) -> None:
+        for event, _ in events_of(self._monitor_now):
+            if event & REFUSALS:
+                self._drop("refused", "%s refuses our key, has another itself, or went away", self._address)
+            self.connected = event == zmq.Event.HANDSHAKE_SUCCEEDED
+            if self.connected:
+                self._on_connected()

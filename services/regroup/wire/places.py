@@ -1,0 +1,78 @@
+"""Where the processes of one machine find each other's files: token, endpoint, keys and the embedded store.
+
+Owns: the layout of the data directory, shared by the coordinator (who writes), the agents and the client (who read).
+Refuses to know: what is inside the files, except the endpoint, whose shape both sides need.
+Does not guarantee: that anything is there, or that the coordinator which wrote an endpoint still lives.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a running coordinator answers REST."""
+
+    url: str
+    pid: int
+
+    def encode(self) -> str:
+        return json.dumps({"url": self.url, "pid": self.pid}) + "\n"
+
+    @classmethod
+    def decode(cls, text: str) -> "Endpoint":
+        """Raises ValueError if the text is no endpoint."""
+        said = json.loads(text)
+        match said:
+            case {"url": str(url), "pid": int(pid)}:
+                return cls(url, pid)
+        raise ValueError("an endpoint is a JSON object with url and pid")
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The paths below one data directory."""
+
+    root: Path
+
+    @property
+    def token(self) -> Path:
+        """The bearer token of the REST API, readable by its owner only."""
+        return self.root / "token"
+
+    @property
+    def endpoint(self) -> Path:
+        return self.root / "endpoint"
+
+    @property
+    def link(self) -> Path:
+        """The address of the running coordinator's link, tcp://host:port."""
+        return self.root / "link"
+
+    @property
+    def keys(self) -> Path:
+        """The folder of the link's key pairs."""
+        return self.root / "keys"
+
+    @property
+    def store(self) -> Path:
+        """The folder of the embedded store."""
+        return self.root / "store"
+
+    def make(self) -> None:
+        """Make the data directory, for its owner only. Raises OSError if it cannot be made or written to."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(self.root, os.W_OK | os.X_OK):
+            raise PermissionError(f"the data directory {self.root} is not writable")
+
+
+def default_data_dir(environ: Mapping[str, str]) -> Path:
+    """`REGROUP_DATA_DIR`, else `$XDG_DATA_HOME/regroup`, else `~/.local/share/regroup`."""
+    if given := environ.get("REGROUP_DATA_DIR"):
+        return Path(given).expanduser()
+    xdg = environ.get("XDG_DATA_HOME", "")
+    shared = Path(xdg) if Path(xdg).is_absolute() else Path.home() / ".local" / "share"
+    return shared / "regroup"

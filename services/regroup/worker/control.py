@@ -1,0 +1,230 @@
+"""The trainer's line to its agent: orders in, status and reports out, and the lock around the session.
+
+Owns: two threads and the pipe. One reads orders, feeds the session and breaks the group when it must; the other sends,
+so that a slow agent never makes the step loop wait. Refuses to know: torch, the network, what a step is.
+Does not guarantee: delivery; the status repeats what matters, and the agent repeats the status.
+"""
+
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from typing import Protocol
+
+from regroup.core.messages import (
+    Form,
+    GroupBroke,
+    Halt,
+    RenewLease,
+    Save,
+    StepPoint,
+    StepsCommitted,
+    TrainerReport,
+)
+from regroup.core.workers import TrainerPhase
+from regroup.wire.codec import decode_order, encode, encode_value
+from regroup.worker.session import (
+    BreakGroup,
+    Join,
+    LoopEvent,
+    Say,
+    Session,
+    StepApplied,
+    Write,
+    begin_apply,
+    handle,
+)
+
+STATUS, REPORT = b"s", b"r"  # the first byte of what goes to the agent: for its heartbeats, or to be passed on
+FLUSH_INTERVAL = 0.1  # seconds between reports of progress; the first step of a generation is reported at once
+REPEATED_POINTS = 64  # measurements that rank 0 says again after a regroup, because its predecessor may have died
+
+
+class Breakable(Protocol):
+    def break_(self) -> None: ...
+
+
+class Control:
+    def __init__(self, pipe: Connection, session: Session) -> None:
+        self._pipe = pipe
+        self._session = session
+        self._lock = threading.Condition()
+        self._group: Breakable | None = None
+        self._lost: int | None = None  # the generation in which a neighbour's socket closed
+        self._tasks: deque[Join | Write] = deque()
+        self._outbox: deque[bytes] = deque()
+        self._points: deque[StepPoint] = deque(maxlen=4096)
+        self._recent: deque[StepPoint] = deque(maxlen=REPEATED_POINTS)
+        self._flushed = 0.0
+        self._urgent = True
+        self._unsaid = False
+
+    def start(self) -> None:
+        threading.Thread(target=self._read, name="orders", daemon=True).start()
+        threading.Thread(target=self._write, name="reports", daemon=True).start()
+        with self._lock:
+            self._push_status()
+
+    # --- What the step loop asks
+
+    def next_task(self) -> Join | Write:
+        """What to do next. Blocks until an order gives something; an older formation or save is forgotten."""
+        with self._lock:
+            while not self._tasks:
+                self._lock.wait()
+            task = self._tasks.pop()
+            self._tasks.clear()
+            return task
+
+    def trains_in(self, generation: int) -> bool:
+        return self._session.trains_in(generation) and self._lost != generation
+
+    def interrupted(self, generation: int) -> bool:
+        """Whether work for `generation` is in vain. Called often, from gradient hooks: reads without the lock."""
+        return self._session.generation != generation or not self.trains_in(generation)
+
+    def may_form(self, generation: int) -> bool:
+        session = self._session
+        return session.phase is TrainerPhase.FORMING and session.generation == generation
+
+    def flag(self) -> int:
+        """What to contribute to the boundary's flag: how far the Halt held is above this generation; 0 for none."""
+        session = self._session
+        return 0 if session.boundary is None else session.boundary - session.generation
+
+    def begin_apply(self, generation: int) -> bool:
+        """Whether the optimizer step may begin now. Waits while only the lease is missing."""
+        with self._lock:
+            while self._session.trains_in(generation):
+                if self._session.may_apply(time.monotonic()):
+                    self._session = begin_apply(self._session)
+                    return True
+                self._lock.wait()
+            return False
+
+    def applied(self, step: int, point: StepPoint | None, agreed: int | None) -> None:
+        """`step` steps are committed; `point` measures the last of them (rank 0 only)."""
+        with self._lock:
+            self._note_points([point] if point else [])
+            self._unsaid = True
+            self._take(StepApplied(step, agreed))
+
+    def measured(self, step: int, metrics: Mapping[str, float]) -> None:
+        """An evaluation after `step` (counted from 0) was committed; rank 0 only."""
+        with self._lock:
+            known = next((point for point in self._recent if point.step == step), None)
+            point = known or StepPoint(step, None, 0.0, 0, 0.0, 0.0)
+            self._note_points([replace(point, metrics=metrics)])
+            self._unsaid = True
+
+    def happened(self, event: LoopEvent) -> None:
+        with self._lock:
+            self._take(event)
+
+    def say(self, report: TrainerReport) -> None:
+        """A fact that the session need not know."""
+        with self._lock:
+            self._post(REPORT + encode(report))
+
+    def say_again(self) -> None:
+        """Rank 0 of a new generation repeats its last measurements; all report their first step at once."""
+        with self._lock:
+            self._points.extend(self._recent)
+            self._urgent = True
+
+    def hold(self, group: Breakable, generation: int) -> bool:
+        """What to break when the session says so. False if it was said already."""
+        with self._lock:
+            self._group = group
+            return self.may_form(generation) or self.trains_in(generation)
+
+    def neighbour_lost(self, generation: int, reason: str) -> None:
+        """From the group's own watch. Reported at once; a reduction that is complete already may still be applied."""
+        with self._lock:
+            if self._session.generation != generation or self._session.phase is not TrainerPhase.TRAINING:
+                return
+            self._lost = generation
+            who = {"job": self._session.job, "incarnation": self._session.member.incarnation}
+            self._post(REPORT + encode(GroupBroke(**who, generation=generation, reason=reason)))
+            self._lock.notify_all()
+
+    # --- Threads
+
+    def _read(self) -> None:
+        while True:
+            try:
+                order = decode_order(self._pipe.recv_bytes())
+            except (EOFError, OSError):
+                os.kill(os.getpid(), signal.SIGKILL)  # the agent is gone, and a trainer without an agent is nobody's
+                return
+            if isinstance(order, Halt | Form | Save | RenewLease):
+                with self._lock:
+                    self._take(order)
+
+    def _write(self) -> None:
+        while True:
+            with self._lock:
+                while not self._outbox and not self._progress_due():
+                    self._lock.wait(FLUSH_INTERVAL if self._unsaid else None)
+                if self._progress_due():
+                    self._post_progress()
+                messages = list(self._outbox)
+                self._outbox.clear()
+            try:
+                for message in messages:
+                    self._pipe.send_bytes(message)
+            except OSError:
+                return  # the reading thread sees the same end
+
+    # --- With the lock held
+
+    def _take(self, happening: Halt | Form | Save | RenewLease | LoopEvent) -> None:
+        before = self._session
+        self._session, actions = handle(before, happening)
+        if self._session.phase is not before.phase or self._session.promised != before.promised:
+            self._push_status()
+        for action in actions:
+            match action:
+                case Say(report=report):
+                    self._post_progress()
+                    self._post(REPORT + encode(report))
+                case BreakGroup():
+                    if self._group is not None:
+                        self._group.break_()
+                case Join() | Write():
+                    self._tasks.append(action)
+        self._lock.notify_all()
+
+    def _push_status(self) -> None:
+        self._post(STATUS + encode_value(self._session.status))
+
+    def _post(self, message: bytes) -> None:
+        self._outbox.append(message)
+        self._lock.notify_all()
+
+    def _note_points(self, points: list[StepPoint]) -> None:
+        self._points.extend(points)
+        self._recent.extend(points)
+
+    def _progress_due(self) -> bool:
+        return self._unsaid and (self._urgent or time.monotonic() - self._flushed >= FLUSH_INTERVAL)
+
+    def _post_progress(self) -> None:
+        session = self._session
+        if not self._unsaid or session.version is None:
+            return
+        report = StepsCommitted(
+            job=session.job,
+            incarnation=session.member.incarnation,
+            generation=session.version.generation,
+            step=session.version.step,
+            points=tuple(self._points),
+        )
+        self._points.clear()
+        self._unsaid, self._urgent, self._flushed = False, False, time.monotonic()
+        self._push_status()
+        self._post(REPORT + encode(report))

@@ -1,0 +1,147 @@
+"""Where trainers come from: forks of a process that has imported torch before any thread or CUDA context existed.
+
+Owns: the fork server, one spare trainer that waits for a job, and how a trainer is killed and its end told.
+Refuses to know: what trainers are told to do, and torch (only the fork server imports it).
+Does not guarantee: that a spare is warm in the first seconds, while the fork server still imports.
+"""
+
+import multiprocessing as mp
+import os
+import secrets
+import signal
+import struct
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+POSITION = struct.Struct("qq")  # the step and the shard whose passes run; shard -1: in none
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """What a trainer is born with. Paths are folders of this machine."""
+
+    worker: str
+    incarnation: str
+    host: str  # the address of this machine that other trainers connect to
+    records: Path
+    checkpoints: Path
+    logs: Path
+    position: Path  # the file in which it notes its position
+    lock: Path  # held while it lives: a worker never has two trainers
+    threads: int  # of torch, within one operation
+
+
+@dataclass(frozen=True, slots=True)
+class Trainer:
+    """A trainer process, as its agent holds it."""
+
+    birth: Birth
+    process: ForkServerProcess
+    pipe: Connection
+
+    @property
+    def incarnation(self) -> str:
+        return self.birth.incarnation
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def bury(self) -> str:
+        """Free what is left of an ended trainer, and tell how it ended."""
+        self.process.join()
+        code = self.process.exitcode
+        self.pipe.close()
+        self.process.close()
+        if code is None or code >= 0:
+            return f"exit status {code}"
+        return f"killed by {signal.Signals(-code).name}"
+
+    def last_position(self) -> tuple[int, int] | None:
+        """(step, shard) whose passes ran last; None outside of them. Call once, after its end."""
+        try:
+            noted = self.birth.position.read_bytes()
+        except FileNotFoundError:
+            return None
+        self.birth.position.unlink()
+        if len(noted) != POSITION.size:
+            return None
+        step, shard = POSITION.unpack(noted)
+        return None if shard < 0 else (step, shard)
+
+
+class Nursery:
+    """Gives birth to trainers of one worker. `target` is "module:function", called in the child with (pipe, birth)."""
+
+    def __init__(self, worker: str, host: str, data: Path, threads: int, target: str) -> None:
+        self._worker, self._host, self._data, self._threads = worker, host, data, threads
+        self._target = target
+        self._context = mp.get_context("forkserver")
+        self._context.set_forkserver_preload([target.partition(":")[0]])
+        self._spare: Trainer | None = None
+        for folder in ("records", "checkpoints", "logs", "run"):
+            (data / folder).mkdir(parents=True, exist_ok=True)
+
+    @property
+    def lock(self) -> Path:
+        return self._data / "run" / f"{self._worker}.trainer.lock"
+
+    def keep_spare(self) -> None:
+        """Have a trainer ready; takes milliseconds once the fork server has imported."""
+        if self._spare is not None and not self._spare.process.is_alive():
+            self._spare.bury()
+            self._spare = None
+        if self._spare is None:
+            self._spare = self._bear()
+
+    def take(self) -> Trainer:
+        """The spare, or a new trainer."""
+        self.keep_spare()
+        trainer, self._spare = self._spare, None
+        assert trainer is not None
+        return trainer
+
+    def close(self) -> None:
+        """End the spare. Trainers that were taken belong to whoever took them."""
+        if self._spare is not None:
+            self._spare.kill()
+            self._spare.bury()
+            self._spare = None
+
+    def _bear(self) -> Trainer:
+        incarnation = secrets.token_hex(6)
+        birth = Birth(
+            worker=self._worker,
+            incarnation=incarnation,
+            host=self._host,
+            records=self._data / "records",
+            checkpoints=self._data / "checkpoints",
+            logs=self._data / "logs",
+            position=self._data / "run" / f"{self._worker}-{incarnation}.position",
+            lock=self.lock,
+            threads=self._threads,
+        )
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=_live, args=(self._target, theirs, birth), daemon=True)
+        process.start()
+        theirs.close()
+        return Trainer(birth, process, ours)
+
+
+def _live(target: str, pipe: Connection, birth: Birth) -> None:
+    """The first code of a trainer: die with the parent, then do what `target` says."""
+    die_with_parent()
+    module, _, function = target.partition(":")
+    getattr(__import__(module, fromlist=[function]), function)(pipe, birth)
+
+
+def die_with_parent() -> None:
+    """SIGKILL this process when its parent ends (prctl PR_SET_PDEATHSIG, Linux)."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(1, signal.SIGKILL) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    if os.getppid() == 1:  # the parent was gone before we asked
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,197 @@
+"""Everything that happens before a trainer may join: import the task, build model and data, warm up, take fingerprints.
+
+Owns: the checks that find a user's mistake before the first step, each named by the field of the job spec to mend.
+Refuses to know: generations, the group, the pipe. Runs beside whatever trains elsewhere.
+Does not guarantee: that equal fingerprints mean equal data; it hashes the length and a few samples.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from traceback import format_exc
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regroup.core.jobs import Fingerprint, JobSpec
+from regroup.tasks.contract import OptionError, SizedDataset, Task
+from regroup.tasks.loading import TaskNotFound, load_task
+from regroup.worker.data import Loader, draw_seed, natural_pass
+from regroup.worker.evaluation import Evaluation
+from regroup.worker.reduce import Exchange, MovingBuffers, moving_buffers
+from regroup.worker.replica import Replica
+from regroup.worker.tail import size
+
+
+class CannotPrepare(Exception):
+    """The job cannot run as it is. `field` names what to mend in its spec; `traceback` may be empty."""
+
+    def __init__(self, field: str, message: str, traceback: str = "") -> None:
+        super().__init__(f"{field}: {message}")
+        self.field, self.message, self.traceback = field, message, traceback
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What a trainer works with, built once per process."""
+
+    task: Task
+    replica: Replica
+    exchange: Exchange
+    moving: MovingBuffers
+    loader: Loader
+    evaluation: Evaluation | None
+    fingerprint: Fingerprint
+    warm_up: Mapping[str, float] = field(default_factory=dict)
+
+
+def prepare(spec: JobSpec) -> Bench:
+    """Build everything of a job. Raises CannotPrepare."""
+    task = _task(spec)
+    dataset = _dataset(task)
+    evaluation = _evaluation(spec, task)
+    try:
+        replica = Replica(task, spec.seed)
+    except OptionError as error:
+        raise CannotPrepare(f"options.{error.field}", error.message) from error
+    except Exception as error:
+        raise CannotPrepare("task", _raised("building the model and optimizer", error), format_exc()) from error
+    names, nominal = _warm_up(spec, task, dataset, replica)
+    if names and task.independent_samples:
+        message = f"declares its samples independent, yet training changes the buffers {', '.join(names)} (BatchNorm?)"
+        raise CannotPrepare("task", message)
+    replica.nominal_weight = nominal
+    samples = len(dataset)
+    loader = Loader(
+        dataset,
+        task.collate,
+        samples=samples,
+        seed=spec.seed,
+        global_batch=spec.global_batch,
+        shards=spec.shard_count,
+        independent=task.independent_samples,
+    )
+    moving = MovingBuffers(replica.model, names)
+    exchange = Exchange(replica.model, moving, tail=size(spec.max_workers))
+    fingerprint = Fingerprint(_code(spec, replica.model), _digest_samples(dataset), samples)
+    return Bench(task, replica, exchange, moving, loader, evaluation, fingerprint)
+
+
+def _raised(doing: str, error: BaseException) -> str:
+    return f"{doing} raised {type(error).__name__}: {error}"
+
+
+def _task(spec: JobSpec) -> Task:
+    try:
+        return load_task(spec.task, spec.options)
+    except TaskNotFound as error:
+        raise CannotPrepare("task", str(error), format_exc()) from error
+    except OptionError as error:
+        raise CannotPrepare(f"options.{error.field}", error.message) from error
+    except Exception as error:
+        raise CannotPrepare("task", _raised(f"importing or constructing {spec.task}", error), format_exc()) from error
+
+
+def _dataset(task: Task) -> SizedDataset:
+    try:
+        dataset = task.dataset()
+    except OptionError as error:
+        raise CannotPrepare(f"options.{error.field}", error.message) from error
+    except Exception as error:
+        raise CannotPrepare("task", _raised("dataset()", error), format_exc()) from error
+    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+        message = "its dataset has no length or no index: iterable datasets are not covered"
+        raise CannotPrepare("task", message)
+    if len(dataset) == 0:
+        raise CannotPrepare("task", "its dataset is empty: at least one sample is needed")
+    return dataset
+
+
+def _evaluation(spec: JobSpec, task: Task) -> Evaluation | None:
+    if spec.evaluate_every is None:
+        return None
+    try:
+        dataset = task.evaluation()
+        if dataset is None or len(dataset) == 0:
+            message = "the task has nothing to evaluate on: leave evaluate_every out"
+            raise CannotPrepare("evaluate_every", message)
+    except OptionError as error:
+        raise CannotPrepare(f"options.{error.field}", error.message) from error
+    except CannotPrepare:
+        raise
+    except Exception as error:
+        raise CannotPrepare("task", _raised("evaluation()", error), format_exc()) from error
+    return Evaluation(task, dataset, spec.shard_count, max(spec.global_batch, 256))
+
+
+def _warm_up(spec: JobSpec, task: Task, dataset: SizedDataset, replica: Replica) -> tuple[tuple[str, ...], float]:
+    """One pass that changes nothing: which buffers move, and the weight of an average step.
+
+    The nominal weight only keeps numbers small (design: the loss is pre-divided by a constant); it is the first
+    samples', the same for everybody, and exact where all samples weigh the same.
+    """
+    count = min(len(dataset), spec.micro_batch or natural_pass(spec.global_batch, spec.shard_count))
+    weights: list[float] = []
+    kept = task.state()
+
+    def run() -> None:
+        torch.manual_seed(draw_seed(spec.seed, 0, 0, 0, 0))
+        batch = task.collate([dataset[index] for index in range(count)])
+        loss, weight = task.loss(replica.model, batch)
+        if not isinstance(loss, Tensor) or loss.dim() != 0 or not loss.requires_grad:
+            raise CannotPrepare("task", "loss() must return a scalar that backward() can start from, and a weight")
+        loss.backward()  # type: ignore[no-untyped-call]
+        weights.append(float(weight))
+
+    try:
+        replica.model.train()
+        names = moving_buffers(replica.model, run)
+        task.load_state(kept)
+    except CannotPrepare:
+        raise
+    except Exception as error:
+        raise CannotPrepare("task", _raised("a first pass over the data", error), format_exc()) from error
+    for parameter in replica.model.parameters():
+        parameter.grad = None
+    weight = weights[0]
+    if not math.isfinite(weight) or weight < 0:
+        raise CannotPrepare("task", f"loss() gave the weight {weight}: it must be finite and not negative")
+    return names, weight / count * spec.global_batch if weight > 0 else float(spec.global_batch)
+
+
+def _code(spec: JobSpec, model: nn.Module) -> str:
+    """A digest of the task's name and options and of every parameter's and buffer's name, shape and dtype."""
+    shapes = [(name, list(tensor.shape), str(tensor.dtype)) for name, tensor in model.state_dict().items()]
+    told = json.dumps([spec.task, dict(spec.options), shapes], sort_keys=True, default=str)
+    return blake2b(told.encode(), digest_size=16).hexdigest()
+
+
+def _digest_samples(dataset: SizedDataset) -> str:
+    """A digest of the length and of the first, the middle and the last sample."""
+    digest = blake2b(str(len(dataset)).encode(), digest_size=16)
+    for index in sorted({0, len(dataset) // 2, len(dataset) - 1}):
+        _absorb(digest, dataset[index])
+    return digest.hexdigest()
+
+
+def _absorb(digest: "blake2b", sample: Any) -> None:
+    if isinstance(sample, Tensor):
+        data = sample.detach().cpu().contiguous()
+        digest.update(f"{tuple(data.shape)}{data.dtype}".encode())
+        digest.update(data.reshape(-1).view(torch.uint8).numpy().tobytes() if data.numel() else b"")
+    elif isinstance(sample, Mapping):
+        for key in sample:
+            digest.update(str(key).encode())
+            _absorb(digest, sample[key])
+    elif isinstance(sample, list | tuple):
+        for part in sample:
+            _absorb(digest, part)
+    elif isinstance(sample, None | bool | int | float | str):
+        digest.update(repr(sample).encode())
+    elif isinstance(sample, bytes):
+        digest.update(sample)
+    else:
+        digest.update(type(sample).__name__.encode())  # its repr may hold an address

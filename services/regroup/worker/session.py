@@ -1,0 +1,316 @@
+"""What a trainer may do and must answer: the worker's half of the protocol, pure.
+
+Owns: the promise of Halt, the acceptance of Form, the right to commit (rules 1, 2, 4, 5 and 7 as a worker keeps them).
+Refuses to know: torch, threads, pipes, clocks (`now` is passed in). One `handle` for each order from outside and each
+event of the step loop gives the next session and the actions that follow; the caller serialises the calls.
+Does not guarantee: that the step loop has noticed a promise yet; `may_apply` is what keeps it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from regroup.core.jobs import Fingerprint, Formation, Member, Version
+from regroup.core.messages import (
+    Form,
+    Formed,
+    GroupBroke,
+    Halt,
+    Halted,
+    Prepared,
+    RenewLease,
+    Save,
+    SaveFailed,
+    StateSaved,
+    StepFailed,
+    TrainerReport,
+)
+from regroup.core.phases import check_arrow
+from regroup.core.workers import TrainerPhase, TrainerStatus
+
+# --- Events of the step loop
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPrepared:
+    fingerprint: Fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class StateHeld:
+    """Connected in `generation`, and the leader's state is held complete."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepApplied:
+    """The optimizer step is over. `agreed`: the boundary Halt that every member held when it contributed, or None."""
+
+    step: int
+    agreed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LastStepDone:
+    """All steps of `generation`'s job are committed, and what is due at the last one is done."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveBroke:
+    generation: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class UserCodeRaised:
+    """`torn`: the optimizer step had begun, so the state is lost."""
+
+    report: StepFailed
+    torn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StateDiscarded:
+    """The replica's digest differs from the leader's: it is nobody's state."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SaveEnded:
+    report: StateSaved | SaveFailed
+
+
+LoopEvent = (
+    TaskPrepared
+    | StateHeld
+    | StepApplied
+    | LastStepDone
+    | CollectiveBroke
+    | UserCodeRaised
+    | StateDiscarded
+    | SaveEnded
+)
+
+# --- Actions
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    report: TrainerReport
+
+
+@dataclass(frozen=True, slots=True)
+class BreakGroup:
+    """Unblock the step loop: whatever collective it is in must fail now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """For the step loop: connect in this formation."""
+
+    formation: Formation
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """For the step loop: write the state, which is `version`, as ordered under the Halt of `generation`."""
+
+    generation: int
+    version: Version
+
+
+Action = Say | BreakGroup | Join | Write
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """Where this incarnation stands. `address` is its rendezvous, host:port."""
+
+    job: str
+    member: Member
+    address: str
+    pid: int = 0
+    phase: TrainerPhase = TrainerPhase.PREPARING
+    promised: int = 0
+    generation: int = 0  # of the formation accepted last
+    version: Version | None = None
+    fingerprint: Fingerprint | None = None
+    formation: Formation | None = None
+    steps: int = 0
+    boundary: int | None = None  # the Halt held until a boundary
+    applying: bool = False  # the optimizer step has begun
+    owed: int | None = None  # a Halt that came while applying
+    lease: float = 0.0  # commit before this, monotonic seconds
+
+    @property
+    def store(self) -> str:
+        """The rendezvous of the next generation; its prefix is used by no other, so stale peers cannot meet."""
+        return f"{self.address}/{self.member.incarnation}.{self.promised}"
+
+    @property
+    def status(self) -> TrainerStatus:
+        return TrainerStatus(
+            job=self.job,
+            incarnation=self.member.incarnation,
+            phase=self.phase,
+            promised=self.promised,
+            generation=self.generation,
+            version=self.version,
+            store=self.store,
+            pid=self.pid,
+            fingerprint=self.fingerprint,
+        )
+
+    def trains_in(self, generation: int) -> bool:
+        return self.phase is TrainerPhase.TRAINING and self.generation == generation and self.owed is None
+
+    def may_apply(self, now: float) -> bool:
+        """Whether the optimizer step may begin: nothing higher is promised, and the lease runs."""
+        return self.phase is TrainerPhase.TRAINING and self.owed is None and now < self.lease
+
+
+Handled = tuple[Session, tuple[Action, ...]]
+
+
+def handle(session: Session, happening: Halt | Form | Save | RenewLease | LoopEvent) -> Handled:
+    """Take in one order or one event of the step loop."""
+    match happening:
+        case Halt():
+            return _halt(session, happening)
+        case Form(formation=formation, steps=steps):
+            return _form(session, formation, steps)
+        case Save(generation=generation, version=version):
+            return _save(session, generation, version)
+        case RenewLease(generation=generation, until=until):
+            renews = generation == session.generation and until > session.lease
+            return (replace(session, lease=until) if renews else session), ()
+        case TaskPrepared(fingerprint=fingerprint):
+            session = _enter(session, TrainerPhase.PREPARED, fingerprint=fingerprint)
+            return session, (_say(session, Prepared, fingerprint=fingerprint, store=session.store),)
+        case StateHeld(generation=generation):
+            return _hold(session, generation)
+        case StepApplied():
+            return _applied(session, happening)
+        case LastStepDone(generation=generation):
+            return _finish(session, generation)
+        case CollectiveBroke(generation=generation, reason=reason):
+            return _broke(session, generation, reason)
+        case UserCodeRaised(report=report, torn=torn):
+            return _raised(session, report, torn)
+        case StateDiscarded(reason=reason):
+            session, actions = _broke(session, session.generation, reason)
+            return replace(session, version=None), actions
+        case SaveEnded(report=report):
+            if session.phase is TrainerPhase.SAVING and session.promised == report.generation:
+                session = _enter(session, TrainerPhase.HALTED)
+            return session, (Say(report),)
+
+
+def begin_apply(session: Session) -> Session:
+    """The caller has asked `may_apply` in the same breath."""
+    return replace(session, applying=True)
+
+
+def _enter(session: Session, phase: TrainerPhase, **changes: object) -> Session:
+    check_arrow(session.phase, phase)
+    return replace(session, phase=phase, **changes)  # type: ignore[arg-type]
+
+
+def _say(session: Session, report: Callable[..., TrainerReport], **facts: object) -> Say:
+    return Say(report(job=session.job, incarnation=session.member.incarnation, **facts))
+
+
+def _halt(session: Session, order: Halt) -> Handled:
+    n = order.generation
+    if session.phase is TrainerPhase.PREPARING or n < session.promised:
+        return session, ()
+    if n == session.promised:
+        # Answered again until the formation of n is accepted, never after.
+        return session, (_answer(session),) if session.phase is TrainerPhase.HALTED else ()
+    if order.boundary and session.phase in (TrainerPhase.FORMING, TrainerPhase.TRAINING):
+        return replace(session, boundary=max(n, session.boundary or 0)), ()
+    if session.applying:
+        return replace(session, owed=max(n, session.owed or 0)), ()
+    return _promise(session, n, at_boundary=order.boundary)
+
+
+def _promise(session: Session, n: int, at_boundary: bool = False) -> Handled:
+    """`at_boundary`: others may still be reading the last sums, so the group is left alone until they have answered."""
+    session = _enter(session, TrainerPhase.HALTED, promised=n, boundary=None, owed=None)
+    return session, (_answer(session),) if at_boundary else (BreakGroup(), _answer(session))
+
+
+def _answer(session: Session) -> Say:
+    return _say(session, Halted, generation=session.promised, version=session.version, store=session.store)
+
+
+def _form(session: Session, formation: Formation, steps: int) -> Handled:
+    halted = session.phase is TrainerPhase.HALTED and session.promised == formation.generation
+    if not halted or session.member not in formation.members:
+        return session, ()
+    session = _enter(
+        session, TrainerPhase.FORMING, generation=formation.generation, formation=formation, steps=steps, boundary=None
+    )
+    return session, (Join(formation, steps),)
+
+
+def _save(session: Session, generation: int, version: Version) -> Handled:
+    asked = session.phase is TrainerPhase.HALTED and session.promised == generation
+    if not asked or session.version != version:
+        return session, ()
+    return _enter(session, TrainerPhase.SAVING), (Write(generation, version),)
+
+
+def _hold(session: Session, generation: int) -> Handled:
+    formation = session.formation
+    if session.phase is not TrainerPhase.FORMING or session.generation != generation or formation is None:
+        return session, ()
+    version = Version(generation, formation.base.step)
+    session = _enter(session, TrainerPhase.TRAINING, version=version)
+    return session, (_say(session, Formed, generation=generation),)
+
+
+def _applied(session: Session, event: StepApplied) -> Handled:
+    session = replace(session, applying=False, version=Version(session.generation, event.step))
+    if session.owed is not None:
+        return _promise(session, session.owed)
+    if event.agreed is not None and event.agreed > session.promised:
+        return _promise(session, event.agreed, at_boundary=True)
+    return session, ()
+
+
+def _finish(session: Session, generation: int) -> Handled:
+    if session.phase is not TrainerPhase.TRAINING or session.generation != generation:
+        return session, ()
+    session = _enter(session, TrainerPhase.FINISHED)
+    return _promise(session, session.boundary, at_boundary=True) if session.boundary is not None else (session, ())
+
+
+def _broke(session: Session, generation: int, reason: str) -> Handled:
+    live = (TrainerPhase.FORMING, TrainerPhase.TRAINING, TrainerPhase.FINISHED)
+    if session.phase not in live or session.generation != generation:
+        return session, ()
+    session = _enter(session, TrainerPhase.BROKEN)
+    actions: tuple[Action, ...] = (BreakGroup(), _say(session, GroupBroke, generation=generation, reason=reason))
+    if session.boundary is not None:
+        # The boundary will never be reached. To promise now instead is always safe.
+        session, promised = _promise(session, session.boundary)
+        actions += promised
+    return session, actions
+
+
+def _raised(session: Session, report: StepFailed, torn: bool) -> Handled:
+    owed = session.owed
+    session = replace(session, applying=False, version=None if torn else session.version)
+    actions: tuple[Action, ...] = (Say(report),)
+    if session.phase in (TrainerPhase.FORMING, TrainerPhase.TRAINING):
+        session = _enter(session, TrainerPhase.BROKEN)
+        actions = (BreakGroup(), *actions)
+    if owed is not None:
+        session, promised = _promise(session, owed)
+        actions += promised
+    return session, actions

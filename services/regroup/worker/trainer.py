@@ -1,0 +1,386 @@
+"""The trainer: prepare, then for each generation join, hold the leader's state, and step until somebody says halt.
+
+Owns: the order of things within a step. Read it top to bottom.
+Refuses to know: the coordinator, other jobs, whether a Halt is right; it asks the session (through `control`) whether
+it may form, contribute and apply, and leaves the moment that the answer is no.
+Does not guarantee: anything after its process dies; what it applied is in its records, and the others hold the state.
+"""
+
+import fcntl
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from traceback import format_exc
+from typing import Any
+
+import torch
+
+from regroup.core.jobs import Formation, JobSpec, Member
+from regroup.core.messages import (
+    Prepare,
+    PrepareFailed,
+    ReplicasDiffered,
+    SaveFailed,
+    StateSaved,
+    StepFailed,
+    StepPoint,
+)
+from regroup.core.shards import owned
+from regroup.wire.codec import decode_order
+from regroup.worker.checkpoint import write
+from regroup.worker.control import Control
+from regroup.worker.data import DataFailed, Loader, StepData, Superseded, draw_seed
+from regroup.worker.evaluation import combine
+from regroup.worker.group import Forming, Group, GroupBroken, Rendezvous
+from regroup.worker.nursery import POSITION, Birth
+from regroup.worker.order import ORDER_NAME
+from regroup.worker.prepare import Bench, CannotPrepare, prepare
+from regroup.worker.records import Records
+from regroup.worker.reduce import Interrupted
+from regroup.worker.session import (
+    CollectiveBroke,
+    Join,
+    LastStepDone,
+    SaveEnded,
+    Session,
+    StateDiscarded,
+    StateHeld,
+    TaskPrepared,
+    UserCodeRaised,
+    Write,
+)
+from regroup.worker.tail import Tail
+from regroup.worker.transfer import give, take
+
+FORM_TIMEOUT = 10.0  # seconds; the coordinator's own limit for forming is above it
+DIGEST_EVERY = 100  # steps between comparisons of the replicas; the first step of a generation always compares
+
+
+class Raised(Exception):
+    """User code raised; `report` says where. `torn`: in the middle of changing the state."""
+
+    def __init__(self, report: StepFailed, torn: bool = False) -> None:
+        super().__init__(report.error)
+        self.report, self.torn = report, torn
+
+
+@dataclass(frozen=True, slots=True)
+class _Breaker:
+    """What the step loop may be blocked in: a collective, or a dataset that is slow."""
+
+    forming: Forming
+    loader: Loader
+
+    def break_(self) -> None:
+        self.forming.break_()
+        self.loader.own((), 0, 0, None)
+
+
+def main(pipe: Connection, birth: Birth) -> None:
+    """The life of one trainer process, from the fork on. It ends when its agent kills it, or dies."""
+    try:
+        order = decode_order(pipe.recv_bytes())
+    except EOFError:
+        return  # a spare that was not needed
+    assert isinstance(order, Prepare)
+    alone = os.open(birth.lock, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(alone, fcntl.LOCK_EX)  # held until this process is gone: a worker never has two trainers
+    _log_to(birth, order.job)
+    torch.set_num_threads(birth.threads)
+    rendezvous = Rendezvous(birth.host)
+    member = Member(birth.worker, birth.incarnation)
+    session = Session(job=order.job, member=member, address=rendezvous.address, pid=os.getpid())
+    control = Control(pipe, session)
+    control.start()
+    try:
+        bench = prepare(order.spec)
+        records = Records(birth.records, order.job, birth.worker, birth.incarnation)
+    except CannotPrepare as error:
+        _give_up(control, order.job, birth, error)
+    else:
+        Trainer(order.job, order.spec, birth, control, bench, records).run()
+
+
+def _give_up(control: Control, job: str, birth: Birth, error: CannotPrepare) -> None:
+    print(error.traceback or error, file=sys.stderr, flush=True)
+    report = PrepareFailed(
+        job=job, incarnation=birth.incarnation, field=error.field, message=error.message, traceback=error.traceback
+    )
+    control.say(report)
+    threading.Event().wait()  # the agent ends this process when it has heard
+
+
+def _log_to(birth: Birth, job: str) -> None:
+    """Whatever the task prints goes to a file of its own, also from C code."""
+    folder = birth.logs / job
+    folder.mkdir(parents=True, exist_ok=True)
+    log = os.open(folder / f"{birth.worker}-{birth.incarnation}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+
+
+class Trainer:
+    def __init__(self, job: str, spec: JobSpec, birth: Birth, control: Control, bench: Bench, records: Records) -> None:
+        self.job, self.spec, self.birth, self.control, self.records = job, spec, birth, control, records
+        self.bench, self.task, self.replica, self.exchange = bench, bench.task, bench.replica, bench.exchange
+        self.group: Group | None = None
+        self.evaluated = 0  # the step whose evaluation is complete, or under way in bench.evaluation
+        self.position = os.open(birth.position, os.O_WRONLY | os.O_CREAT, 0o600)
+
+    def run(self) -> None:
+        """Do what the session was ordered to, one thing after another, for ever."""
+        self.control.happened(TaskPrepared(self.bench.fingerprint))
+        while True:
+            task = self.control.next_task()
+            self._leave_group()
+            if isinstance(task, Join):
+                self._train(task.formation, task.steps)
+            else:
+                self._save(task)
+
+    # ----- one generation
+
+    def _train(self, formation: Formation, steps: int) -> None:
+        generation = formation.generation
+        try:
+            group = self._connect(formation)
+            self._hold_state(formation, group)
+            self.bench.loader.own(owned(formation.owners, group.rank), self.replica.step, steps, formation.micro_batch)
+            first = True
+            while self.control.trains_in(generation):
+                # once in a while: evaluate the state that everybody holds
+                self._evaluate(formation, group, steps)
+                if self.replica.step >= steps:
+                    self.control.happened(LastStepDone(generation))
+                    return
+                # otherwise: one step
+                self._step(formation, group, steps, compare=first or self.replica.step % DIGEST_EVERY == 0)
+                first = False
+            self.control.happened(CollectiveBroke(generation, "a neighbour closed its connection"))
+        except (GroupBroken, Interrupted, Superseded) as broken:
+            self.control.happened(CollectiveBroke(generation, str(broken)))
+        except Raised as raised:
+            print(raised.report.traceback, file=sys.stderr, flush=True)
+            self.control.happened(UserCodeRaised(raised.report, raised.torn))
+
+    def _connect(self, formation: Formation) -> Group:
+        generation, members = formation.generation, formation.members
+        rank = members.index(Member(self.birth.worker, self.birth.incarnation))
+        forming = Forming(formation.store, rank, len(members), host=self.birth.host, timeout=FORM_TIMEOUT)
+        if not self.control.hold(_Breaker(forming, self.bench.loader), generation):
+            forming.break_()
+        self.group = group = forming.group()
+        group.watch(lambda reason: self.control.neighbour_lost(generation, reason))
+        self.exchange.join(group)
+        self.exchange.interrupted = lambda: self.control.interrupted(generation)
+        return group
+
+    def _hold_state(self, formation: Formation, group: Group) -> None:
+        """Rules 4 and 5: the leader keeps its state; whoever differs takes it, beside its own, and swaps at the end."""
+        if group.rank == formation.leader:
+            if formation.base.generation == 0:
+                self.replica.reset()
+                self.evaluated = 0
+            if formation.receivers:
+                give(group, self._tree(), formation.receivers)
+        elif group.rank in formation.receivers:
+            self._load(take(group, formation.leader))
+        self.control.happened(StateHeld(formation.generation))
+        self.control.say_again()
+
+    # ----- one step
+
+    def _step(self, formation: Formation, group: Group, steps: int, compare: bool) -> None:
+        generation, step, started = formation.generation, self.replica.step, time.perf_counter()
+        try:
+            data = self.bench.loader.take(step)
+        except DataFailed as error:
+            raise self._raised(generation, error.shard, error.__cause__ or error) from error
+        # written down before any gradient is given away
+        self.records.read(generation, step, ((read.epoch, read.shard, read.indices) for read in data.reads))
+        digest = self.replica.digest() if compare else 0
+        weight, loss = self._gradients(generation, data)
+        own = Tail.of(
+            group.rank, self.spec.max_workers, weight=weight, loss=loss, flag=self.control.flag(), digest=digest
+        )
+        summed = self.exchange.finish(torch.tensor(own.slots(), dtype=torch.float64))
+        total = Tail.read(summed.tolist(), self.spec.max_workers)
+        if compare and total.differing(group.size, formation.leader):
+            self._differ(formation, group, total)
+            return
+        # from here on nothing in place has been done with the gradient, and the session may still say no
+        if not self.control.begin_apply(generation):
+            return
+        self._apply(generation, total)
+        mean = total.loss * self.replica.nominal_weight / total.weight if total.weight > 0 else None
+        self.records.applied(generation, step, mean, total.weight)
+        agreed = total.agreed(group.size)
+        if agreed is not None:
+            agreed = generation + agreed if self.replica.step < steps else None
+        self.control.applied(self.replica.step, self._point(group, data, mean, total.weight, started), agreed)
+
+    def _gradients(self, generation: int, data: StepData) -> tuple[float, float]:
+        """Forward and backward of every pass. Returns the weight, and the loss divided by the nominal weight."""
+        weight, loss = 0.0, torch.zeros((), dtype=torch.float64)
+        self.exchange.begin()
+        self.bench.moving.start()
+        for number, one in enumerate(data.passes):
+            last = number + 1 == len(data.passes)
+            self._note_position(data.step, one.shard)
+            if self.control.interrupted(generation):
+                raise Interrupted(f"generation {generation} is over")
+            try:
+                torch.manual_seed(draw_seed(self.spec.seed, data.epoch, data.step, one.shard, one.number))
+                summed, pass_weight = self.task.loss(self.replica.model, one.batch)
+                if not 0 <= pass_weight < float("inf"):
+                    raise ValueError(f"loss() gave the weight {pass_weight}: it must be finite and not negative")
+                scaled = summed / self.replica.nominal_weight
+                if last:
+                    self.exchange.expect_last_pass()
+                scaled.backward()  # type: ignore[no-untyped-call]
+            except (GroupBroken, Interrupted):
+                raise
+            except Exception as error:
+                raise self._raised(generation, one.shard, error) from error
+            weight += pass_weight
+            loss += scaled.detach()
+            if last or data.passes[number + 1].shard != one.shard:
+                self.bench.moving.end_shard(sum(p.samples for p in data.passes if p.shard == one.shard))
+        self._note_position(data.step, -1)
+        return weight, float(loss)
+
+    def _apply(self, generation: int, total: Tail) -> None:
+        """The update, the same on every member: divide by the summed weight, clip, step. Weight 0 commits no update."""
+        try:
+            if total.weight > 0:
+                self.exchange.scale(self.replica.nominal_weight / total.weight)
+                if self.task.clip is not None:
+                    self.exchange.clip(self.task.clip)
+                self.replica.optimizer.step()
+                self.exchange.apply_moving()
+            if self.replica.scheduler is not None:
+                self.replica.scheduler.step()
+            self.replica.step += 1
+        except Exception as error:
+            raise self._raised(generation, -1, error, torn=True) from error
+
+    def _point(
+        self, group: Group, data: StepData, loss: float | None, weight: float, started: float
+    ) -> StepPoint | None:
+        if group.rank != 0:
+            return None
+        return StepPoint(
+            step=data.step,
+            loss=loss,
+            weight=weight,
+            samples=data.samples,
+            seconds=time.perf_counter() - started,
+            exchange_seconds=self.exchange.seconds,
+        )
+
+    def _differ(self, formation: Formation, group: Group, total: Tail) -> None:
+        """Members' states are not the same bits: whoever differs from the leader gives its own up."""
+        digests = tuple(f"{digest:012x}" for digest in total.digests[: group.size])
+        if group.rank == formation.leader:
+            report = ReplicasDiffered(
+                job=self.job,
+                incarnation=self.birth.incarnation,
+                generation=formation.generation,
+                step=self.replica.step,
+                digests=digests,
+            )
+            self.control.say(report)
+        if total.digests[group.rank] != total.digests[formation.leader]:
+            self.control.happened(StateDiscarded(f"its digest {digests[group.rank]} differs from the leader's"))
+        else:
+            self.control.happened(CollectiveBroke(formation.generation, "replicas differed"))
+
+    # ----- evaluation
+
+    def _evaluate(self, formation: Formation, group: Group, steps: int) -> None:
+        """A read-only pass at this committed step. A regroup repeats only its unfinished chunk."""
+        evaluation, every, step = self.bench.evaluation, self.spec.evaluate_every, self.replica.step
+        if evaluation is None or every is None or step == 0 or (step % every and step != steps):
+            return
+        if self.evaluated != step:
+            evaluation.finished.clear()
+            self.evaluated = step
+        shards = owned(formation.owners, group.rank)
+        done = self._least(group, len(evaluation.finished))
+        del evaluation.finished[done:]
+        if done == evaluation.chunks:
+            return
+        while not evaluation.complete:
+            if self.control.interrupted(formation.generation):
+                raise Interrupted(f"generation {formation.generation} is over")
+            try:
+                sums = evaluation.measure(self.replica.model, len(evaluation.finished), shards, formation.micro_batch)
+            except Exception as error:
+                raise self._raised(formation.generation, -1, error) from error
+            packed = evaluation.pack(sums)
+            group.all_reduce(packed).wait()
+            evaluation.record(len(evaluation.finished), evaluation.unpack(packed))
+        if group.rank == 0:
+            self.control.measured(step - 1, combine(evaluation.finished))
+
+    def _least(self, group: Group, own: int) -> int:
+        """The smallest of all ranks' numbers; each writes a slot of its own into a sum."""
+        slots = torch.zeros(group.size, dtype=torch.float64)
+        slots[group.rank] = own
+        group.all_reduce(slots).wait()
+        return int(slots.min())
+
+    # ----- the state as bytes
+
+    def _tree(self) -> dict[str, Any]:
+        finished = self.bench.evaluation.finished if self.bench.evaluation else []
+        return {**self.replica.tree(), "evaluation": {"step": self.evaluated, "finished": list(finished)}}
+
+    def _load(self, tree: Mapping[str, Any]) -> None:
+        self.replica.load(tree)
+        self.evaluated = tree["evaluation"]["step"]
+        if self.bench.evaluation is not None:
+            self.bench.evaluation.finished[:] = tree["evaluation"]["finished"]
+
+    def _save(self, task: Write) -> None:
+        who = {"job": self.job, "incarnation": self.birth.incarnation}
+        try:
+            result = self.task.report(self.replica.model)
+            meta = {"task": self.spec.task, "options": dict(self.spec.options), "seed": self.spec.seed}
+            meta |= {"order": ORDER_NAME, "global_batch": self.spec.global_batch, "shards": self.spec.shard_count}
+            checkpoint = write(self.birth.checkpoints, self.job, task.version, self._tree(), meta)
+        except Exception as error:
+            print(format_exc(), file=sys.stderr, flush=True)
+            failed = SaveFailed(**who, generation=task.generation, error=f"{type(error).__name__}: {error}")
+            self.control.happened(SaveEnded(failed))
+            return
+        saved = StateSaved(**who, generation=task.generation, checkpoint=checkpoint, result=result)
+        self.control.happened(SaveEnded(saved))
+
+    # ----- small things
+
+    def _leave_group(self) -> None:
+        """Only now: at a boundary, others may have been reading the last sums until this order came."""
+        if self.group is not None:
+            self.exchange.join(None)
+            self.group.close()
+            self.group = None
+
+    def _note_position(self, step: int, shard: int) -> None:
+        os.pwrite(self.position, POSITION.pack(step, shard), 0)
+
+    def _raised(self, generation: int, shard: int, error: BaseException, torn: bool = False) -> Raised:
+        report = StepFailed(
+            job=self.job,
+            incarnation=self.birth.incarnation,
+            generation=generation,
+            step=self.replica.step,
+            shard=shard,
+            error=f"{type(error).__name__}: {error}",
+            traceback=format_exc(),
+        )
+        return Raised(report, torn)

@@ -1,0 +1,201 @@
+"""Jobs over REST: submitting, reading and stopping them."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from regroup.core.jobs import JobPhase
+from regroup.core.messages import StepPoint
+
+SPEC = {"task": "digits", "steps": 10}
+
+
+async def test_a_submitted_job_is_answered_with_its_place_and_can_be_read_there(api, desk):
+    answer = await api.post("/v1/jobs", json=SPEC | {"name": "mine", "options": {"lr": 0.01}})
+    assert answer.status_code == 201
+    job = answer.json()
+    assert answer.headers["location"] == f"/v1/jobs/{job['id']}"
+    assert job["id"].startswith("j-") and len(job["id"]) == 10
+    read = (await api.get(answer.headers["location"])).json()
+    assert (read["phase"], read["name"], read["steps"]) == ("queued", "mine", 10)
+    assert read["spec"]["options"] == {"lr": 0.01}
+    assert read["submitted"] > 1e9
+    assert list(desk.cluster.jobs) == [job["id"]]
+
+
+async def test_jobs_are_listed_in_the_order_of_their_submission(api):
+    made = [(await api.post("/v1/jobs", json=SPEC)).json()["id"] for _ in range(3)]
+    assert [job["id"] for job in (await api.get("/v1/jobs")).json()["jobs"]] == made
+
+
+async def test_a_whole_number_will_do_for_a_float(api):
+    assert (await api.post("/v1/jobs", json=SPEC | {"step_timeout": 5})).status_code == 201
+
+
+BAD = {
+    "a string for a number": (SPEC | {"global_batch": "8"}, "global_batch", "whole number"),
+    "a float for a whole number": (SPEC | {"global_batch": 8.0}, "global_batch", "whole number"),
+    "a boolean for a number": (SPEC | {"min_workers": True}, "min_workers", "whole number"),
+    "a number for a string": (SPEC | {"name": 7}, "name", "string"),
+    "a list for options": (SPEC | {"options": []}, "options", "object"),
+    "no task": ({"steps": 10}, "task", "required"),
+    "an unknown field": (SPEC | {"globalbatch": 8}, "globalbatch", "did you mean global_batch"),
+    "two lengths": (SPEC | {"epochs": 1}, "steps", "exactly one"),
+    "no length": ({"task": "digits"}, "steps", "exactly one"),
+    "min above max": (SPEC | {"min_workers": 3, "max_workers": 2}, "max_workers", "min_workers"),
+    "shards that do not divide": (SPEC | {"global_batch": 10, "shards": 3}, "shards", "divide"),
+    "a negative seed": (SPEC | {"seed": -1}, "seed", "between"),
+    "a zero batch": (SPEC | {"global_batch": 0}, "global_batch", "at least 1"),
+    "a number beyond 64 bits": (SPEC | {"steps": 2**64}, "steps", "64 bits"),
+    "a task that is a path": (SPEC | {"task": "../x"}, "task", "module:Class"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+async def test_a_wrong_spec_is_refused_naming_the_field(api, desk, case):
+    body, field, words = BAD[case]
+    answer = await api.post("/v1/jobs", json=body)
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert problem["status"] == 422 and problem["type"] == "/problems/invalid-request"
+    assert [each["field"] for each in problem["errors"]] == [field]
+    assert words in problem["errors"][0]["message"]
+    assert field in problem["detail"]
+    assert not desk.cluster.jobs
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "1e999"])
+async def test_a_number_that_is_not_finite_is_refused_naming_the_field(api, word):
+    for body, field in (
+        ('{"task": "digits", "steps": 1, "step_timeout": %s}', "step_timeout"),
+        ('{"task": "digits", "steps": 1, "options": {"lr": [0, %s]}}', "options.lr.1"),
+    ):
+        answer = await api.post("/v1/jobs", content=body % word)
+        assert answer.status_code == 422
+        assert answer.json()["errors"] == [{"field": field, "message": "must be a finite number"}]
+
+
+async def test_all_that_is_wrong_is_said_at_once(api):
+    answer = await api.post("/v1/jobs", json={"steps": "x", "nonsense": 1})
+    assert {each["field"] for each in answer.json()["errors"]} == {"task", "steps", "nonsense"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"\xff\xfe\x00", b"[" * 100_000, b'{"task": ' + b"9" * 5000 + b"}", b"{'task': 'digits'}"],
+    ids=["empty", "cut off", "no UTF-8", "nested beyond reading", "an endless number", "python's quotes"],
+)
+async def test_a_body_that_is_no_json_is_refused_naming_the_body(api, body):
+    answer = await api.post("/v1/jobs", content=body)
+    assert answer.status_code == 400
+    assert [each["field"] for each in answer.json()["errors"]] == ["body"]
+
+
+@pytest.mark.parametrize("body", [[], 7, "x", None])
+async def test_json_that_is_no_object_is_refused(api, body):
+    answer = await api.post("/v1/jobs", content=json.dumps(body))
+    assert answer.status_code == 422
+    assert answer.json()["errors"] == [{"field": "body", "message": "must be a JSON object"}]
+
+
+async def test_text_that_no_store_could_keep_is_refused_naming_the_field(api):
+    answer = await api.post("/v1/jobs", content=rb'{"task": "digits", "steps": 1, "name": "\ud800"}')
+    assert answer.json()["errors"] == [{"field": "name", "message": "must be valid Unicode text"}]
+
+
+async def test_options_nested_without_sense_are_refused(api):
+    deep = '{"task": "digits", "steps": 1, "options": ' + '{"a":' * 100 + "1" + "}" * 101
+    answer = await api.post("/v1/jobs", content=deep)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["message"] == "is nested too deeply"
+
+
+async def test_stopping_a_job_is_accepted_and_stopping_it_again_names_its_state(api):
+    job = (await api.post("/v1/jobs", json=SPEC)).json()["id"]
+    stopped = await api.post(f"/v1/jobs/{job}/stop")
+    assert (stopped.status_code, stopped.json()["phase"]) == (202, "stopped")
+    again = await api.post(f"/v1/jobs/{job}/stop")
+    assert again.status_code == 409
+    assert again.json()["phase"] == "stopped"
+    assert "stopped" in again.json()["detail"]
+
+
+@pytest.mark.parametrize("path", ["", "/points", "/records", "/events", "/events?follow=true"])
+async def test_an_unknown_job_is_not_found(api, path):
+    answer = await api.get(f"/v1/jobs/j-nothing{path}")
+    assert answer.status_code == 404
+    assert answer.json()["type"] == "/problems/no-such-job"
+    assert "j-nothing" in answer.json()["detail"]
+
+
+async def test_stopping_an_unknown_job_is_not_found(api):
+    assert (await api.post("/v1/jobs/j-nothing/stop")).status_code == 404
+
+
+async def test_a_command_while_the_store_is_away_is_unavailable_and_reading_goes_on(api, desk):
+    desk.ready = "the store does not answer"
+    answer = await api.post("/v1/jobs", json=SPEC)
+    assert answer.status_code == 503
+    assert answer.json()["detail"] == "the store does not answer"
+    assert (await api.get("/v1/jobs")).status_code == 200
+
+
+async def test_the_loss_history_is_read_in_pages(api, desk):
+    job = (await api.post("/v1/jobs", json=SPEC)).json()["id"]
+    points = [StepPoint(step, 1.0 / (step + 1), 64.0, 64, 0.1, 0.01) for step in range(5)]
+    points[3] = replace(points[3], loss=float("nan"), metrics={"accuracy": float("inf")})
+    await desk.store.append_points(job, points)
+    first = (await api.get(f"/v1/jobs/{job}/points?limit=3")).json()["points"]
+    assert [point["step"] for point in first] == [0, 1, 2]
+    rest = (await api.get(f"/v1/jobs/{job}/points?after=2")).json()["points"]
+    assert [point["loss"] for point in rest] == [None, 0.2]
+    assert rest[0]["metrics"] == {"accuracy": None}
+
+
+async def test_a_job_shows_its_last_finite_loss_and_a_list_shows_none(api, desk):
+    job = (await api.post("/v1/jobs", json=SPEC)).json()["id"]
+    desk.cluster = replace(desk.cluster, jobs={job: replace(desk.cluster.jobs[job], step=2)})
+    await desk.store.append_points(
+        job, [StepPoint(1, 0.5, 64.0, 64, 0.1, 0.01), StepPoint(2, 0.25, 64.0, 64, 0.1, 0.01)]
+    )
+    assert (await api.get(f"/v1/jobs/{job}")).json()["loss"] == 0.25
+    assert (await api.get("/v1/jobs")).json()["jobs"][0]["loss"] is None
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("limit=0", "limit"),
+        ("limit=many", "limit"),
+        ("limit=100000", "limit"),
+        ("after=-5", "after"),
+        ("after=x", "after"),
+    ],
+)
+async def test_a_wrong_page_of_points_is_refused_naming_the_parameter(api, query, field):
+    job = (await api.post("/v1/jobs", json=SPEC)).json()["id"]
+    answer = await api.get(f"/v1/jobs/{job}/points?{query}")
+    assert answer.status_code == 422
+    assert [each["field"] for each in answer.json()["errors"]] == [field]
+
+
+async def test_the_workers_records_come_as_json_lines(api, desk):
+    job = (await api.post("/v1/jobs", json=SPEC)).json()["id"]
+    desk.pieces = [("a.jsonl", '{"step": 1}\n'), ("b.jsonl", "line\u2028separator")]
+    answer = await api.get(f"/v1/jobs/{job}/records")
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    pieces = [json.loads(line) for line in answer.text.splitlines()]
+    assert [(piece["file"], piece["text"]) for piece in pieces] == desk.pieces
+
+
+async def test_a_result_with_a_number_that_json_has_no_word_for_is_shown_with_null(api, desk):
+    job = (await api.post("/v1/jobs", json=SPEC)).json()["id"]
+    ended = replace(
+        desk.cluster.jobs[job], phase=JobPhase.COMPLETED, result={"loss": float("nan"), "text": ["a", float("inf")]}
+    )
+    desk.cluster = replace(desk.cluster, jobs={job: ended})
+    answer = await api.get(f"/v1/jobs/{job}")
+    assert answer.status_code == 200
+    assert answer.json()["result"] == {"loss": None, "text": ["a", None]}

@@ -1,0 +1,88 @@
+"""A starter takes over from the dead and makes way for the living, with either store."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from regroup.coordinator.leadership import AnotherLeads, lead
+from regroup.coordinator.memory_store import MemoryStore
+from regroup.coordinator.persistence import Store
+from regroup.coordinator.store import RedisStore
+
+LEASE = 0.3  # seconds
+
+
+@pytest.fixture(params=["redis", "memory"])
+async def store(request: pytest.FixtureRequest, key_prefix: str) -> AsyncIterator[Store]:
+    one = RedisStore(request.getfixturevalue("redis_url"), key_prefix) if request.param == "redis" else MemoryStore()
+    yield one
+    await one.close()
+
+
+async def test_the_first_leads_at_once(store: Store) -> None:
+    async def never(seconds: float) -> None:
+        raise AssertionError("it waited")
+
+    assert await lead(store, "a", 60.0, never) == 1
+
+
+async def test_a_dead_holders_lease_is_waited_out_and_the_fence_grows(store: Store) -> None:
+    assert await store.acquire("dead", LEASE) == 1
+    async with asyncio.timeout(20):
+        assert await lead(store, "b", LEASE, asyncio.sleep) == 2
+
+
+async def test_a_starter_with_a_shorter_lease_waits_out_the_longer_one(store: Store) -> None:
+    assert await store.acquire("dead", LEASE) == 1
+    async with asyncio.timeout(20):
+        assert await lead(store, "b", LEASE / 10, asyncio.sleep) == 2
+
+
+async def test_a_renewing_holder_makes_the_starter_give_up_in_one_line(store: Store) -> None:
+    assert await store.acquire("alive", 60.0) == 1
+
+    async def meanwhile(seconds: float) -> None:
+        assert 0 < seconds <= 60.0
+        assert await store.renew("alive", 1, 60.0)
+
+    with pytest.raises(
+        AnotherLeads, match=r"another coordinator leads this cluster \(alive\): stop it first"
+    ) as caught:
+        await lead(store, "b", 60.0, meanwhile)
+    assert caught.value.holder == "alive"
+    assert "\n" not in str(caught.value)
+    assert await store.renew("alive", 1, 60.0)
+
+
+async def test_of_two_starters_that_wait_for_the_same_dead_one_leads(store: Store) -> None:
+    await store.acquire("dead", LEASE)
+    ended = asyncio.Event()
+
+    async def start(holder: str) -> int:
+        fence = await lead(store, holder, 60.0, lambda seconds: asyncio.sleep(min(seconds, LEASE / 10)))
+        ended.set()
+        return fence
+
+    async def keep_renewing() -> None:
+        await ended.wait()
+        held = await store.lease()
+        assert held is not None
+        assert await store.renew(held.holder, held.fence, 60.0)
+
+    async with asyncio.timeout(20):
+        fences = await asyncio.gather(start("b"), start("c"), keep_renewing(), return_exceptions=True)
+    assert sorted(type(one).__name__ for one in fences) == ["AnotherLeads", "NoneType", "int"]
+
+
+async def test_a_simulation_waits_in_its_own_time() -> None:
+    now = 100.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    store = MemoryStore(clock=lambda: now)
+    await store.acquire("dead", 15.0)
+    assert await lead(store, "b", 15.0, sleep) == 2
+    assert 115.0 <= now < 116.0

@@ -1,0 +1,47 @@
+"""The coordinator's settings, from a real environment."""
+
+import os
+
+import pytest
+
+from regroup.coordinator.settings import BadSettings, Settings, read_settings
+from regroup.core.cluster import Policy
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch, tmp_path):
+    for name in [name for name in os.environ if name.startswith("REGROUP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("REGROUP_DATA_DIR", str(tmp_path))
+
+
+def test_without_variables_the_policy_is_the_usual_one(tmp_path):
+    settings = read_settings(os.environ)
+    assert settings.policy() == Policy()
+    assert (settings.host, settings.data_dir, settings.redis_url) == ("127.0.0.1", tmp_path, None)
+
+
+def test_every_limit_of_the_policy_can_be_set(monkeypatch):
+    for name in Policy.__dataclass_fields__:
+        monkeypatch.setenv(f"REGROUP_{name.upper()}", "7" if name != "detached_limit" else "70")
+    assert read_settings(os.environ).policy() == Policy(
+        **{name: 7 if name != "detached_limit" else 70 for name in Policy.__dataclass_fields__}
+    )
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("PORT", "many"), ("PORT", "65536"), ("HALT_LIMIT", "-1"), ("HALT_LIMIT", "nan"), ("LOG_LEVEL", "loud")]
+    + [("ERROR_LIMIT", "-1"), ("DETACHED_LIMIT", "1.5")],
+)
+def test_a_bad_value_is_told_in_one_line_naming_the_variable(monkeypatch, variable, value):
+    monkeypatch.setenv(f"REGROUP_{variable}", value)
+    with pytest.raises(BadSettings, match=rf"^REGROUP_{variable}") as error:
+        read_settings(os.environ)
+    assert "\n" not in str(error.value)
+
+
+def test_secrets_are_not_shown(monkeypatch):
+    monkeypatch.setenv("REGROUP_TOKEN", "hush")
+    monkeypatch.setenv("REGROUP_REDIS_URL", "redis://:hush@somewhere")
+    assert "hush" not in repr(Settings())

@@ -1,0 +1,294 @@
+"""One contract, kept by the store on a real Redis and by its twin in memory."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from math import inf, isnan, nan
+
+import pytest
+import redis.asyncio
+
+from regroup.coordinator.memory_store import MemoryStore
+from regroup.coordinator.persistence import Fenced, Store, StoreUnavailable
+from regroup.coordinator.store import RedisStore
+from regroup.core.jobs import Fingerprint, Formation, Job, JobPhase, JobSpec, Link, Member, Round, Seat, Version
+from regroup.core.messages import StepPoint
+from regroup.core.notes import Note
+from regroup.core.workers import Worker
+from regroup.wire.codec import Undecodable
+
+LEASE = 30.0  # seconds; nothing here waits for it
+EVENTS_KEPT, POINTS_KEPT = 50, 20
+
+member = Member("w1", "i1")
+job = Job(
+    id="j1",
+    spec=JobSpec(task="digits", steps=100, options={"lr": 0.01, "layers": [8, 8]}, max_workers=2),
+    submitted=1.5,
+    phase=JobPhase.REGROUPING,
+    generation=3,
+    round=Round(3, False, (member,), "w2 was killed"),
+    formation=Formation(2, (Seat(member, Version(1, 7)),), 0, Version(1, 7), (0, 0), "127.0.0.1:1/x", 8),
+    history=(Link(1, 0, 0), Link(2, 1, 7)),
+    fingerprint=Fingerprint("c", "d", 1797),
+    result={"accuracy": 0.9},
+    refused={"w3": "other code"},
+)
+worker = Worker(name="w1", boot="b", device="cpu", host="here", pid=1, version="0", job="j1")
+
+
+@pytest.fixture(params=["redis", "memory"])
+async def store(request: pytest.FixtureRequest, key_prefix: str) -> AsyncIterator[Store]:
+    limits = {"events_kept": EVENTS_KEPT, "points_kept": POINTS_KEPT}
+    if request.param == "redis":
+        one: Store = RedisStore(request.getfixturevalue("redis_url"), key_prefix, **limits)
+    else:
+        one = MemoryStore(**limits)
+    yield one
+    await one.close()
+
+
+async def first_fence(store: Store) -> int:
+    fence = await store.acquire("a", LEASE)
+    assert fence is not None
+    return fence
+
+
+async def test_a_new_store_is_empty_and_led_by_nobody(store: Store) -> None:
+    saved = await store.load()
+    assert (dict(saved.jobs), dict(saved.workers)) == ({}, {})
+    assert await store.events() == []
+    assert await store.points("j1") == []
+    assert await store.lease() is None
+
+
+async def test_what_is_saved_is_loaded_as_it_was(store: Store) -> None:
+    fence = await first_fence(store)
+    await store.save(fence, [job], [worker])
+    saved = await store.load()
+    assert saved.jobs == {"j1": job}
+    assert saved.workers == {"w1": worker}
+
+
+async def test_saving_replaces_what_is_given_and_leaves_the_rest(store: Store) -> None:
+    fence = await first_fence(store)
+    other, gone = replace(job, id="j2"), replace(worker, name="w2")
+    await store.save(fence, [job, other], [worker, gone])
+    await store.save(fence, [replace(job, step=9)], [replace(worker, errors=1)], ["w2", "never there"])
+    saved = await store.load()
+    assert saved.jobs == {"j1": replace(job, step=9), "j2": other}
+    assert saved.workers == {"w1": replace(worker, errors=1)}
+
+
+async def test_thousands_of_workers_are_saved_at_once(store: Store) -> None:
+    fence = await first_fence(store)
+    many = [replace(worker, name=f"w{number}") for number in range(5000)]
+    await store.save(fence, workers=many)
+    assert len((await store.load()).workers) == 5000
+
+
+async def test_a_held_leadership_is_not_given_out_again(store: Store) -> None:
+    fence = await first_fence(store)
+    assert await store.acquire("b", LEASE) is None
+    assert await store.acquire("a", LEASE) is None
+    held = await store.lease()
+    assert held is not None
+    assert (held.holder, held.fence, held.renewals) == ("a", fence, 0)
+    assert LEASE - 5 < held.remaining <= LEASE
+
+
+async def test_only_one_of_many_starters_leads(store: Store) -> None:
+    fences = await asyncio.gather(*(store.acquire(f"c{number}", LEASE) for number in range(20)))
+    assert sum(fence is not None for fence in fences) == 1
+
+
+async def test_renewing_is_seen_by_others(store: Store) -> None:
+    fence = await first_fence(store)
+    for renewals in (1, 2):
+        assert await store.renew("a", fence, LEASE)
+        held = await store.lease()
+        assert held is not None
+        assert held.renewals == renewals
+
+
+async def test_a_released_leadership_is_free_at_once_and_its_fence_is_used_up(store: Store) -> None:
+    fence = await first_fence(store)
+    await store.release("a", fence)
+    assert await store.lease() is None
+    assert not await store.renew("a", fence, LEASE)
+    with pytest.raises(Fenced):
+        await store.save(fence, [job])
+    newer = await store.acquire("b", LEASE)
+    assert newer is not None
+    assert newer > fence
+
+
+async def test_nobody_releases_or_renews_what_another_holds(store: Store) -> None:
+    fence = await first_fence(store)
+    for holder, number in (("b", fence), ("a", fence + 1), ("a", fence - 1)):
+        await store.release(holder, number)
+        assert not await store.renew(holder, number, LEASE)
+    held = await store.lease()
+    assert held is not None
+    assert held.renewals == 0
+    await store.save(fence, [job])
+
+
+async def ran_out(store: Store) -> None:
+    held = await store.lease()
+    if held is not None:
+        await asyncio.sleep(held.remaining)
+        await ran_out(store)
+
+
+async def test_a_lease_that_ran_out_is_taken_by_another_and_the_old_fence_writes_nothing(store: Store) -> None:
+    old = await store.acquire("a", 0.05)
+    assert old is not None
+    await ran_out(store)
+    new = await store.acquire("b", LEASE)
+    assert new is not None
+    assert new > old
+    assert not await store.renew("a", old, LEASE)
+    with pytest.raises(Fenced, match=f"fence {old} is not the last one given out, which is {new}"):
+        await store.save(old, [job], [worker], [], [Note("kind", "reason")])
+    saved = await store.load()
+    assert not saved.jobs
+    assert not saved.workers
+    assert await store.events() == []
+
+
+async def test_a_lease_that_ran_out_untaken_can_be_taken_up_again(store: Store) -> None:
+    fence = await store.acquire("a", 0.05)
+    assert fence is not None
+    await ran_out(store)
+    await store.save(fence, [job])
+    assert await store.renew("a", fence, LEASE)
+    assert await store.acquire("b", LEASE) is None
+
+
+async def test_a_fence_that_was_never_given_out_writes_nothing(store: Store) -> None:
+    with pytest.raises(Fenced):
+        await store.save(7, [job])
+    assert not (await store.load()).jobs
+
+
+async def test_notes_become_events_in_their_order(store: Store) -> None:
+    fence = await first_fence(store)
+    notes = [Note("regrouping", "w2 was killed", "j1", "w2", {"generation": 3}), Note("registered", "w3 came")]
+    saved = await store.save(fence, notes=notes, at=12.25)
+    assert [(event.note, event.at) for event in saved] == [(note, 12.25) for note in notes]
+    assert await store.events() == list(saved)
+
+
+async def test_events_are_read_on_from_any_of_them(store: Store) -> None:
+    fence = await first_fence(store)
+    events = []
+    for number in range(10):
+        events += await store.save(fence, notes=[Note("count", str(number), job=f"j{number % 2}")], at=float(number))
+    assert await store.events(events[3].id) == events[4:]
+    assert await store.events(events[-1].id) == []
+    assert await store.events(limit=3) == events[:3]
+    assert await store.events(events[3].id, limit=2) == events[4:6]
+    assert await store.events(job="j1") == events[1::2]
+    assert await store.events(events[3].id, "j1", 2) == [events[5], events[7]]
+
+
+async def test_the_timeline_is_capped_and_reading_on_from_a_lost_event_goes_on_with_the_oldest(store: Store) -> None:
+    fence = await first_fence(store)
+    events = await store.save(fence, notes=[Note("count", str(number)) for number in range(3 * EVENTS_KEPT)])
+    assert await store.events() == list(events[-EVENTS_KEPT:])
+    assert await store.events(events[0].id) == list(events[-EVENTS_KEPT:])
+
+
+@pytest.mark.parametrize("after", ["x", "1", "1-", "-1", "1-x", "1-2-3", "99999999999999999999-0", "٣-١", " 1-1"])
+async def test_what_is_no_event_id_is_refused(store: Store, after: str) -> None:
+    with pytest.raises(ValueError, match="is no event's id"):
+        await store.events(after)
+
+
+def point(step: int, loss: float | None = 0.5) -> StepPoint:
+    return StepPoint(step, loss, 64.0, 64, 0.1, 0.02, {"accuracy": 0.5})
+
+
+async def test_points_come_back_by_step(store: Store) -> None:
+    await store.append_points("j1", [point(2), point(1)])
+    await store.append_points("j1", [point(3)])
+    await store.append_points("j2", [point(9)])
+    await store.append_points("j1", [])
+    assert await store.points("j1") == [point(1), point(2), point(3)]
+    assert await store.points("j1", after_step=1) == [point(2), point(3)]
+    assert await store.points("j1", after_step=0, limit=1) == [point(1)]
+    assert await store.points("j2") == [point(9)]
+
+
+async def test_a_later_point_of_a_step_replaces_the_earlier_one(store: Store) -> None:
+    await store.append_points("j1", [point(1), point(2, 0.5), point(2, 0.4)])
+    await store.append_points("j1", [point(2, 0.3)])
+    assert await store.points("j1") == [point(1), point(2, 0.3)]
+
+
+async def test_a_loss_history_is_capped_at_its_newest_steps(store: Store) -> None:
+    await store.append_points("j1", [point(step) for step in range(3 * POINTS_KEPT)])
+    assert [one.step for one in await store.points("j1")] == list(range(2 * POINTS_KEPT, 3 * POINTS_KEPT))
+
+
+async def test_a_loss_that_is_not_finite_is_kept(store: Store) -> None:
+    await store.append_points("j1", [point(1, nan), point(2, inf), point(3, None)])
+    first, *others = await store.points("j1")
+    assert first.loss is not None
+    assert isnan(first.loss)
+    assert [one.loss for one in others] == [inf, None]
+
+
+async def test_two_prefixes_are_two_clusters(redis_url: str, key_prefix: str) -> None:
+    one, other = RedisStore(redis_url, key_prefix + "one:"), RedisStore(redis_url, key_prefix + "other:")
+    assert await one.acquire("a", LEASE) == 1
+    await one.save(1, [job], notes=[Note("kind", "reason")])
+    assert await other.acquire("b", LEASE) == 1
+    assert not (await other.load()).jobs
+    assert await other.events() == []
+    for store in (one, other):
+        await store.close()
+
+
+async def test_every_key_stands_in_the_scripts_header(redis_url: str, key_prefix: str) -> None:
+    store, client = RedisStore(redis_url, key_prefix), redis.asyncio.Redis.from_url(redis_url)
+    fence = await first_fence(store)
+    await store.save(fence, [job], [worker], [], [Note("kind", "reason")])
+    await store.append_points("j1", [point(1)])
+    keys = {key.decode().removeprefix(key_prefix) for key in await client.keys(key_prefix + "*")}
+    assert keys == {"fence", "leader", "jobs", "workers", "events", "points:j1"}
+    assert await client.ttl(key_prefix + "fence") == -1
+    await store.close()
+    await client.aclose()
+
+
+async def test_a_stored_value_that_cannot_be_read_is_named(redis_url: str, key_prefix: str) -> None:
+    store, client = RedisStore(redis_url, key_prefix), redis.asyncio.Redis.from_url(redis_url)
+    await client.hset(key_prefix + "jobs", "j9", b'{"v":2,"type":"Job","body":{}}')
+    with pytest.raises(Undecodable, match=r"job j9 cannot be read: version 2 .* only version 1"):
+        await store.load()
+    await store.close()
+    await client.aclose()
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://user:hunter2@127.0.0.1:1/0", "unix://user:hunter2@/nowhere/redis.sock?db=0"], ids=["tcp", "unix"]
+)
+async def test_an_unreachable_redis_is_said_in_one_line_without_its_password(url: str) -> None:
+    store = RedisStore(url)
+    with pytest.raises(StoreUnavailable, match="start it, or set REGROUP_REDIS_URL") as caught:
+        await store.load()
+    with pytest.raises(StoreUnavailable):
+        await store.acquire("a", LEASE)
+    await store.close()
+    message = str(caught.value)
+    assert "hunter2" not in message
+    assert "\n" not in message
+    assert "127.0.0.1:1" in message or "/nowhere/redis.sock" in message
+
+
+def test_an_address_that_is_none_is_said_in_one_line_without_its_password() -> None:
+    with pytest.raises(StoreUnavailable, match="looks like redis://") as caught:
+        RedisStore("http://user:hunter2@host")
+    assert "hunter2" not in str(caught.value)

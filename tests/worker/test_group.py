@@ -1,0 +1,338 @@
+"""Groups over real processes: they form, break from any side, and leave nothing behind."""
+
+import os
+import signal
+import socket
+import threading
+import time
+from multiprocessing.connection import Connection
+
+import pytest
+import torch
+from torch.distributed.distributed_c10d import ProcessGroupGloo
+
+from regroup.worker.group import Forming, Group, GroupBroken, Rendezvous, form
+from regroup.worker.rendezvous import Meeting
+
+HOST = "127.0.0.1"
+SOON = 5.0  # seconds; far below the patience of a collective, far above a busy machine's delays
+
+
+def join(store: str, rank: int, size: int, patience: float = 60.0) -> Group:
+    torch.set_num_threads(1)
+    return form(store, rank, size, host=HOST, timeout=20, patience=patience)
+
+
+def sums_then_waits(pipe: Connection, store: str, rank: int, size: int) -> None:
+    """Sum once, then do what the test says: `reduce` again, `close`, or nothing."""
+    group = join(store, rank, size)
+    broken = threading.Event()
+    group.watch(lambda reason: (pipe.send(("watched", reason)), group.break_(reason), broken.set()))
+    tensor = torch.arange(1000, dtype=torch.float32) / 3 + rank
+    group.all_reduce(tensor).wait()
+    pipe.send(tensor.numpy().tobytes())
+    while True:
+        match pipe.recv():
+            case "reduce":
+                work = group.all_reduce(torch.ones(1000))
+                pipe.send("reducing")
+                try:
+                    work.wait()
+                    pipe.send("reduced")
+                except GroupBroken as error:
+                    pipe.send(("broken", str(error)))
+            case "close":
+                group.close()
+                pipe.send("closed")
+
+
+def test_three_ranks_get_the_same_bits(start_rank):
+    meeting = Rendezvous()
+    ranks = [start_rank("sums_then_waits", f"{meeting.address}/1", rank, 3) for rank in range(3)]
+    sums = {rank.says() for rank in ranks}
+    assert len(sums) == 1
+    expected = torch.arange(1000) / 3 * 3 + 3
+    torch.testing.assert_close(torch.frombuffer(bytearray(sums.pop()), dtype=torch.float32), expected)
+    meeting.close()
+
+
+def test_a_killed_rank_releases_every_survivor(start_rank):
+    meeting = Rendezvous()
+    ranks = [start_rank("sums_then_waits", f"{meeting.address}/1", rank, 3) for rank in range(3)]
+    for rank in ranks:
+        rank.says()
+    for survivor in ranks[1:]:
+        survivor.tell("reduce")
+        assert survivor.says() == "reducing"
+    began = time.monotonic()
+    ranks[0].kill()
+    for survivor in ranks[1:]:
+        said = [survivor.says(SOON)[0], survivor.says(SOON)[0]]
+        assert sorted(said) == ["broken", "watched"]
+    assert time.monotonic() - began < SOON
+    meeting.close()
+
+
+def test_a_rank_that_computes_hears_of_a_neighbours_death(start_rank):
+    meeting = Rendezvous()
+    killed, computing = (start_rank("sums_then_waits", f"{meeting.address}/1", rank, 2) for rank in range(2))
+    killed.says(), computing.says()
+    killed.kill()
+    assert computing.says(SOON)[0] == "watched"  # it is in no collective
+    meeting.close()
+
+
+def test_a_peer_that_closes_cleanly_is_noticed_and_closing_ones_own_end_is_not(start_rank):
+    meeting = Rendezvous()
+    ranks = [start_rank("sums_then_waits", f"{meeting.address}/1", rank, 2) for rank in range(2)]
+    for rank in ranks:
+        rank.says()
+    ranks[0].tell("close")
+    assert ranks[0].says() == "closed"  # and not: watched
+    assert ranks[1].says(SOON)[0] == "watched"
+    meeting.close()
+
+
+def breaks_its_group(pipe: Connection, store: str, rank: int, size: int) -> None:
+    """Hang in a collective that the peer never calls, until a thread breaks the group."""
+    group = join(store, rank, size)
+    watched: list[str] = []
+    group.watch(watched.append)
+    tensors = [torch.ones(100_000) for _ in range(5)]
+    works = [group.all_reduce(tensor) for tensor in tensors]
+    threading.Timer(0.1, group.break_, ("as the test says",)).start()
+    said = []
+    for attempt in (works[0].wait, lambda: group.all_reduce(tensors[0]), lambda: group.send(tensors[0], 1 - rank)):
+        with pytest.raises(GroupBroken, match="as the test says") as caught:
+            attempt()
+        said.append(str(caught.value))
+    group.break_("twice")
+    group.close()
+    # Four collectives were never waited for: after close() none of them may write any more.
+    for tensor in tensors:
+        tensor.zero_()
+    time.sleep(0.1)
+    assert not any(tensor.any() for tensor in tensors)
+    assert watched == []
+    pipe.send(said)
+
+
+def forms_and_idles(pipe: Connection, store: str, rank: int, size: int) -> None:
+    group = join(store, rank, size)
+    pipe.send("formed")
+    pipe.recv()
+    group.close()
+
+
+def test_a_group_broken_from_another_thread_raises_for_good(start_rank):
+    meeting = Rendezvous()
+    breaking = start_rank("breaks_its_group", f"{meeting.address}/1", 0, 2)
+    idle = start_rank("forms_and_idles", f"{meeting.address}/1", 1, 2)
+    assert idle.says() == "formed"
+    assert breaking.says(SOON) == ["as the test says"] * 3
+    meeting.close()
+
+
+def waits_for_a_stopped_peer(pipe: Connection, store: str, rank: int, size: int) -> None:
+    group = join(store, rank, size, patience=1.0)
+    pipe.send("formed")
+    pipe.recv()
+    began = time.monotonic()
+    with pytest.raises(GroupBroken):
+        group.all_reduce(torch.ones(4)).wait()
+    pipe.send(time.monotonic() - began)
+    group.close()
+
+
+def test_patience_ends_a_collective_with_a_stopped_peer(start_rank):
+    meeting = Rendezvous()
+    waiting = start_rank("waits_for_a_stopped_peer", f"{meeting.address}/1", 0, 2)
+    stopped = start_rank("forms_and_idles", f"{meeting.address}/1", 1, 2)
+    assert waiting.says() == stopped.says() == "formed"
+    os.kill(stopped.process.pid, signal.SIGSTOP)
+    waiting.tell("go")
+    assert 0.5 < waiting.says(20) < SOON
+    meeting.close()
+
+
+def forms_often(pipe: Connection, address: str, rank: int, size: int, times: int) -> None:
+    def held() -> tuple[int, int]:
+        return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+
+    after_first = None
+    for turn in range(times):
+        group = join(f"{address}/{turn}", rank, size)
+        group.watch(lambda reason: None)
+        tensor = torch.ones(10)
+        group.all_reduce(tensor).wait()
+        assert tensor[0] == size
+        group.close()
+        for thread in threading.enumerate():
+            if thread.name.startswith("free"):
+                thread.join()
+        after_first = after_first or held()
+    pipe.send((after_first, held()))
+
+
+def test_fifty_groups_leave_descriptors_and_threads_flat(start_rank):
+    meeting = Rendezvous()
+    ranks = [start_rank("forms_often", meeting.address, rank, 2, 50) for rank in range(2)]
+    for rank in ranks:
+        after_first, after_last = rank.says(60)
+        assert after_last <= after_first
+    meeting.close()
+
+
+def passes_tensors(pipe: Connection, store: str, rank: int, size: int) -> None:
+    group = join(store, rank, size)
+    if rank == 0:
+        group.send(torch.arange(5, dtype=torch.uint8), 1)
+    else:
+        tensor = torch.zeros(5, dtype=torch.uint8)
+        group.recv(tensor, 0)
+        pipe.send(tensor.tolist())
+    pipe.recv()
+
+
+def test_a_tensor_goes_from_rank_to_rank(start_rank):
+    meeting = Rendezvous()
+    ranks = [start_rank("passes_tensors", f"{meeting.address}/1", rank, 2) for rank in range(2)]
+    assert ranks[1].says() == [0, 1, 2, 3, 4]
+    meeting.close()
+
+
+def opens_a_socket_meanwhile(pipe: Connection, store: str, rank: int, size: int) -> None:
+    """Another thread opens connections and listeners all the time; breaking the group must leave them alone."""
+    stop = threading.Event()
+    foreign: list[tuple[socket.socket, socket.socket]] = []
+
+    def open_some() -> None:
+        while not stop.is_set():
+            with socket.create_server((HOST, 0)) as listener:
+                near = socket.create_connection(listener.getsockname())
+                foreign.append((near, listener.accept()[0]))
+            stop.wait(0.002)
+
+    opening = threading.Thread(target=open_some)
+    opening.start()
+    group = join(store, rank, size)
+    stop.set()
+    opening.join()
+    group.break_()
+    for near, far in foreign:
+        near.sendall(b"x")
+        assert far.recv(1) == b"x"
+        near.close(), far.close()
+    group.close()
+    pipe.send(len(foreign))
+
+
+def test_breaking_a_group_leaves_foreign_sockets_alone(start_rank):
+    meeting = Rendezvous()
+    opening = start_rank("opens_a_socket_meanwhile", f"{meeting.address}/1", 0, 2)
+    start_rank("forms_and_idles", f"{meeting.address}/1", 1, 2)
+    assert opening.says() > 0
+    meeting.close()
+
+
+def test_a_group_of_one_needs_no_sockets():
+    group = form("nowhere:1/never", 0, 1, host=HOST, timeout=1)
+    tensor = torch.ones(3)
+    group.all_reduce(tensor).wait()
+    assert tensor.tolist() == [1, 1, 1]
+    group.break_()
+    with pytest.raises(GroupBroken):
+        group.all_reduce(tensor)
+    group.close()
+
+
+def test_a_group_whose_peer_never_comes_gives_up():
+    meeting = Rendezvous()
+    with pytest.raises(GroupBroken):
+        form(f"{meeting.address}/1", 0, 2, host=HOST, timeout=0.3)
+    meeting.close()
+
+
+def test_a_group_whose_leader_is_gone_gives_up():
+    with socket.create_server((HOST, 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(GroupBroken):
+        form(f"{HOST}:{port}/1", 0, 2, host=HOST, timeout=0.3)
+
+
+def test_forming_can_be_broken_while_it_waits_and_the_rendezvous_serves_the_next(start_rank):
+    meeting = Rendezvous()
+    forming = Forming(f"{meeting.address}/1", 0, 2, host=HOST, timeout=60)
+    threading.Timer(0.2, forming.break_, ("halted",)).start()
+    began = time.monotonic()
+    with pytest.raises(GroupBroken, match="halted"):
+        forming.group()
+    assert time.monotonic() - began < SOON
+    for thread in threading.enumerate():
+        if thread.name.startswith("forming"):
+            thread.join(SOON)  # its store was taken away, so the constructor ends as well
+            assert not thread.is_alive()
+    other = start_rank("forms_and_idles", f"{meeting.address}/2", 1, 2)
+    group = form(f"{meeting.address}/2", 0, 2, host=HOST, timeout=20)
+    assert other.says() == "formed"
+    group.close()
+    meeting.close()
+
+
+def test_forming_that_was_broken_before_it_began_never_forms():
+    meeting = Rendezvous()
+    forming = Forming(f"{meeting.address}/1", 0, 2, host=HOST, timeout=0.5)
+    forming.break_("too late")
+    forming.break_("again")
+    with pytest.raises(GroupBroken, match="too late"):
+        forming.group()
+    meeting.close()
+
+
+def dies_while_forming(pipe: Connection, store: str, rank: int, size: int) -> None:
+    """Publish the address of its listener, as a constructor does, and die before anybody connects."""
+    address, prefix = store.split("/")
+    host, port = address.split(":")
+    meeting = DyingMeeting((host, int(port)), prefix, 20)
+    options = ProcessGroupGloo._Options()
+    options._devices = [ProcessGroupGloo.create_device(hostname=HOST, lazy_init=False)]
+    ProcessGroupGloo(meeting, rank, size, options)
+
+
+class DyingMeeting(Meeting):
+    def wait(self, keys, timeout=None):
+        if "0/1" in keys:
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().wait(keys, timeout)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_peer_that_dies_while_forming_delays_nobody_who_is_told(start_rank, rank):
+    meeting = Rendezvous()
+    forming = Forming(f"{meeting.address}/1", rank, 2, host=HOST, timeout=1)
+    dying = start_rank("dies_while_forming", f"{meeting.address}/1", 1 - rank, 2)
+    dying.process.join(20)
+    assert dying.process.exitcode == -signal.SIGKILL
+    began = time.monotonic()
+    forming.break_("halted")
+    with pytest.raises(GroupBroken):
+        forming.group()
+    assert time.monotonic() - began < 1
+    for thread in threading.enumerate():
+        if thread.name.startswith("forming"):
+            thread.join()  # the abandoned constructor: Gloo tries a few times
+    meeting.close()
+
+
+def test_a_rendezvous_listens_on_its_host_alone():
+    meeting = Rendezvous(HOST)
+    port = int(meeting.address.rpartition(":")[2])
+    with open("/proc/net/tcp") as table, open("/proc/net/tcp6") as table6:
+        rows = [line.split() for line in (*table, *table6)]
+    listening = {row[1] for row in rows if row[3] == "0A" and row[1].endswith(f":{port:04X}")}
+    assert listening == {f"0100007F:{port:04X}"}
+    meeting.close()
+
+
+if __name__ == "__rank__":
+    globals()[BODY](*ARGS)  # noqa: F821  # given by the test
