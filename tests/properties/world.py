@@ -178,15 +178,18 @@ class World:
 
     def deliver_report(self, agent: Agent, index: int, again: bool = False) -> None:
         """First words come first on their connection; nothing else keeps its place."""
-        first = [i for i, (_, report) in enumerate(agent.reports) if isinstance(report, m.AgentRegistered)]
-        index = first[0] if first and not agent.heard else index % len(agent.reports)
+        index %= len(agent.reports)
         link, report = agent.reports[index]
+        if link > agent.heard and not isinstance(report, m.AgentRegistered):
+            words = [i for i, (n, r) in enumerate(agent.reports) if n == link and isinstance(r, m.AgentRegistered)]
+            index = words[0] if words else index
+            report = agent.reports[index][1]
         registers = isinstance(report, m.AgentRegistered)
         if not again or registers:
             del agent.reports[index]
+        if link < agent.heard and registers or link > agent.heard and not registers:
+            return
         if registers:
-            if link < agent.heard or (link != agent.link and any(n > link for n, _ in agent.reports)):
-                return
             agent.heard = link
         self.decide(m.Reported(agent.name, report))
 
@@ -309,7 +312,7 @@ class World:
             case "idle" if loop.task is not None:
                 found = [lambda: self._begin(trainer)]
             case "connecting":
-                present = self.arrived[trainer.job, session.generation] if session.generation else set()
+                present = self.arrived.get((trainer.job, session.generation), set())
                 if loop.formation and present >= set(loop.formation.members) and not loop.broken:
                     found = [lambda: self._at(trainer, "connected")]
             case "connected" if not loop.broken:
@@ -358,7 +361,7 @@ class World:
                 return True
             if other.loop.formation is not formation and other.loop.formation != formation:
                 return True
-            if other.loop.broken or (other.loop.at == "idle" and other.session.phase is TrainerPhase.BROKEN):
+            if other.loop.broken:
                 return True
         return False
 
@@ -387,7 +390,7 @@ class World:
         """The step loop sees its group broken, and waits for the next task."""
         loop = trainer.loop
         assert loop.formation is not None
-        loop.at, loop.broken = "idle", True
+        loop.at = "idle"
         self.take(trainer, s.CollectiveBroke(loop.formation.generation, reason))
 
     def lose_neighbour(self, trainer: Trainer) -> None:
@@ -477,7 +480,7 @@ class World:
         report = m.StepFailed(
             **who, generation=formation.generation, step=step, shard=shard, error="E: no", traceback="T\nE: no"
         )
-        trainer.loop.at, trainer.loop.broken = "idle", True
+        trainer.loop.at = "idle"
         if torn:
             trainer.history = None
         self.take(trainer, s.UserCodeRaised(report, torn))

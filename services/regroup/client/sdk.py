@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 
 from regroup.client.address import find
 from regroup.client.errors import Unavailable, Unreachable, WaitedTooLong
-from regroup.client.transport import Transport
+from regroup.client.transport import Transport, understood
 from regroup.core.jobs import JobSpec
 from regroup.wire.rest import (
     ClusterView,
@@ -166,7 +166,7 @@ class Client:
                     for kind, data in server_sent(lines):
                         if kind == "end":
                             return
-                        event = _EVENT.validate_json(data)
+                        event = understood(_EVENT, data)
                         after = event.id
                         yield event
             except (Unreachable, Unavailable):
@@ -179,7 +179,7 @@ class Client:
         """The workers' own records of a job, in pieces of files."""
         with self._transport.stream(f"/v1/jobs/{_part(id)}/records", {}, {}, None) as lines:
             for line in lines:
-                yield _PIECE.validate_json(line)
+                yield understood(_PIECE, line)
 
     def workers(self) -> tuple[WorkerView, ...]:
         return self._transport.get(_WORKERS, "/v1/workers").workers

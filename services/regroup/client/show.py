@@ -70,9 +70,12 @@ def job_sheet(job: JobView, now: float) -> RenderableType:
     rows.extend((f"refused {name}", why) for name, why in job.refused.items())
     for name, value in rows:
         facts.add_row(name, value)
-    parts: list[RenderableType] = [Text(f"{job.id}  {job.name}".rstrip(), style="bold"), Padding(facts, (0, 0, 0, 2))]
+    parts: list[RenderableType] = [
+        Text(f"{job.id}  {job.name}".rstrip(), style="bold"),
+        Padding(facts, (0, 0, 0, 2), expand=False),
+    ]
     if job.members:
-        parts.append(Padding(_members(job), (1, 0, 0, 2)))
+        parts.append(Padding(_members(job), (1, 0, 0, 2), expand=False))
     if job.result:
         parts.append(Text("\nresult", style="bold"))
         parts.extend(Text(f"  {name}: {value}") for name, value in job.result.items())
@@ -96,19 +99,17 @@ def _members(job: JobView) -> Table:
 def workers_table(workers: Sequence[WorkerView]) -> RenderableType:
     if not workers:
         return "no workers"
-    table = _table("worker", "device", "host", "health", "job", "doing", "errors", "memory", "use", "heard")
+    table = _table("worker", "device", "health", "job", "doing", "errors", "memory", "heard")
     for worker in workers:
         table.add_row(
             worker.name,
             worker.device,
-            worker.host,
             health_text(worker),
             worker.job or "-",
             worker.doing,
             str(worker.errors),
             memory(worker.telemetry),
-            utilization(worker.telemetry),
-            "-" if worker.heartbeat_age is None else f"{worker.heartbeat_age:.1f} s ago",
+            "-" if worker.heartbeat_age is None else f"{worker.heartbeat_age:.1f} s",
         )
     return table
 
@@ -129,7 +130,7 @@ def worker_sheet(worker: WorkerView) -> RenderableType:
         ("utilization", utilization(worker.telemetry)),
     ):
         facts.add_row(name, value)
-    return Group(Text(worker.name, style="bold"), Padding(facts, (0, 0, 0, 2)))
+    return Group(Text(worker.name, style="bold"), Padding(facts, (0, 0, 0, 2), expand=False))
 
 
 def event_line(event: EventView) -> Text:
@@ -162,7 +163,7 @@ def steps(job: JobView) -> str:
 
 def workers_text(job: JobView) -> str:
     """Members of all that it may have, such as 2/3."""
-    return f"{len(job.members)}/{job.spec.max_workers}"
+    return "-" if job.ended else f"{len(job.members)}/{job.spec.max_workers}"
 
 
 def rate_text(rate: float | None) -> str:

@@ -49,7 +49,14 @@ def console() -> Console:
 
 
 def write(what: RenderableType) -> None:
-    console().print(what, soft_wrap=isinstance(what, str))
+    """One answer. In a pipe, lines have no blanks at their ends."""
+    out = console()
+    if out.is_terminal:
+        out.print(what)
+        return
+    with out.capture() as captured:
+        out.print(what, soft_wrap=isinstance(what, str))
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()), flush=True)
 
 
 def write_json(value: Any) -> None:

@@ -70,13 +70,13 @@ class Transport:
         if response.is_error:
             self._refuse(response)
         try:
-            return shape.validate_json(response.content)
+            return understood(shape, response.content)
         except ValidationError:
             raise NoRegroup(f"{response.url} answered something that no coordinator of this version says") from None
 
     def _refuse(self, response: httpx.Response) -> None:
         try:
-            problem = _PROBLEM.validate_json(response.content)
+            problem = understood(_PROBLEM, response.content)
         except ValidationError:
             message = f"{response.url} answered {response.status_code} and not as a coordinator does"
             raise NoRegroup(message) from None
@@ -93,6 +93,11 @@ class Transport:
             raise Unreachable(f"the coordinator at {self.url} did not answer in time") from None
         except httpx.TransportError as error:
             raise Unreachable(f"the connection to the coordinator at {self.url} broke: {error}") from None
+
+
+def understood(shape: TypeAdapter[T], content: str | bytes) -> T:
+    """JSON in this shape, without the fields that a newer coordinator may have added. Raises ValidationError."""
+    return shape.validate_json(content, extra="ignore")
 
 
 def _lines(response: httpx.Response) -> Iterator[str]:

@@ -26,7 +26,13 @@ def watch(client: Client, id: str, *, quiet: bool) -> JobView:
     if not out.is_terminal:
         return client.wait(id, on_change=Lines(out).show)
     with Progress(
-        TextColumn("{task.description}"), _Phase(), BarColumn(), _Facts(), TimeElapsedColumn(), console=out
+        TextColumn("{task.description}"),
+        _Phase(),
+        BarColumn(bar_width=None),
+        _Facts(),
+        TimeElapsedColumn(),
+        console=out,
+        expand=True,
     ) as progress:
         bar = progress.add_task(id, total=None, job=None)
         last: list[tuple[JobPhase, str]] = []
@@ -67,7 +73,9 @@ def _line(job: JobView) -> Text:
 
 
 def _facts(job: JobView) -> str:
-    facts = [f"step {show.steps(job)}", f"{show.workers_text(job)} workers"]
+    facts = [f"step {show.steps(job)}"]
+    if not job.ended:
+        facts.append(f"{show.workers_text(job)} workers")
     if job.rate is not None:
         facts.append(f"{show.rate_text(job.rate)} steps/s")
     if job.loss is not None:

@@ -72,12 +72,12 @@ class Agent:
         self._trainer: Trainer | None = None
         self._status: TrainerStatus | None = None
         self._asked = False  # the trainer's end was asked for
-        self._spec_job = ""
+        self._births: set[asyncio.Task[None]] = set()  # one at most, while the fork server gives birth
         self._leaving = asyncio.Event()
 
     async def run(self) -> None:
         """Serve until `leave` is called."""
-        self._nursery.keep_spare()
+        warming = asyncio.create_task(asyncio.to_thread(self._nursery.keep_spare))
         orders = asyncio.create_task(self._follow_orders())
         beats = asyncio.create_task(self._beat())
         leaving: asyncio.Task[None] = asyncio.create_task(self._left())
@@ -86,6 +86,8 @@ class Agent:
             task.cancel()
         for task in done - {leaving}:
             task.result()
+        self._end_trainer()
+        await asyncio.gather(warming, *self._births)
         self._end_trainer()
         self._nursery.close()
         self._line.send(AgentLeft(boot=self._boot))
@@ -151,9 +153,11 @@ class Agent:
                 sent = self._sent.pop(sequence, None)
                 if sent is not None and generation:
                     self._tell(RenewLease(generation, sent + self._welcome.detached_limit))
-            case Prepare(job=job):
-                if self._trainer is None:
-                    self._start(order, job)
+            case Prepare():
+                if self._trainer is None and not self._births:
+                    birth = asyncio.create_task(self._start(order))
+                    self._births.add(birth)
+                    birth.add_done_callback(self._births.discard)
             case Halt(job=job) | Form(job=job) | Save(job=job):
                 if self._status is not None and self._status.job == job:
                     self._tell(order)
@@ -178,17 +182,21 @@ class Agent:
 
     # --- The trainer's side
 
-    def _start(self, order: Prepare, job: str) -> None:
-        trainer = self._trainer = self._nursery.take()
+    async def _start(self, order: Prepare) -> None:
+        trainer = self._trainer = await asyncio.to_thread(self._nursery.take)
         self._asked = False
-        self._status = TrainerStatus(job=job, incarnation=trainer.incarnation, phase=TrainerPhase.PREPARING)
+        self._status = TrainerStatus(job=order.job, incarnation=trainer.incarnation, phase=TrainerPhase.PREPARING)
         loop = asyncio.get_running_loop()
         loop.add_reader(trainer.pipe.fileno(), self._hear, trainer)
         loop.add_reader(trainer.process.sentinel, self._ended, trainer)
-        log.info("job %s: trainer %s prepares", job, trainer.incarnation)
+        log.info("job %s: trainer %s prepares", order.job, trainer.incarnation)
         self._tell(order)
         self._heartbeat()
-        loop.call_later(1.0, self._nursery.keep_spare)  # not now: it would compete with the one that is needed
+        loop.call_later(1.0, self._renew_spare)  # not now: it would compete with the one that is needed
+
+    def _renew_spare(self) -> None:
+        if not self._leaving.is_set():
+            asyncio.get_running_loop().run_in_executor(None, self._nursery.keep_spare)
 
     def _tell(self, order: Order) -> None:
         if self._trainer is not None:

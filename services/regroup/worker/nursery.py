@@ -10,6 +10,7 @@ import os
 import secrets
 import signal
 import struct
+import threading
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
@@ -80,6 +81,7 @@ class Nursery:
         self._context = mp.get_context("forkserver")
         self._context.set_forkserver_preload([target.partition(":")[0]])
         self._spare: Trainer | None = None
+        self._lock = threading.Lock()  # births take seconds while the fork server imports: they run on other threads
         for folder in ("records", "checkpoints", "logs", "run"):
             (data / folder).mkdir(parents=True, exist_ok=True)
 
@@ -88,26 +90,29 @@ class Nursery:
         return self._data / "run" / f"{self._worker}.trainer.lock"
 
     def keep_spare(self) -> None:
-        """Have a trainer ready; takes milliseconds once the fork server has imported."""
-        if self._spare is not None and not self._spare.process.is_alive():
-            self._spare.bury()
-            self._spare = None
-        if self._spare is None:
-            self._spare = self._bear()
+        """Have a trainer ready. Takes milliseconds once the fork server has imported, and waits for that."""
+        with self._lock:
+            self._spare = self._living_spare() or self._bear()
 
     def take(self) -> Trainer:
-        """The spare, or a new trainer."""
-        self.keep_spare()
-        trainer, self._spare = self._spare, None
-        assert trainer is not None
-        return trainer
+        """The spare, or a new trainer. Waits as `keep_spare` does."""
+        with self._lock:
+            trainer, self._spare = self._living_spare() or self._bear(), None
+            return trainer
 
     def close(self) -> None:
         """End the spare. Trainers that were taken belong to whoever took them."""
-        if self._spare is not None:
-            self._spare.kill()
+        with self._lock:
+            if spare := self._living_spare():
+                spare.kill()
+                spare.bury()
+            self._spare = None
+
+    def _living_spare(self) -> Trainer | None:
+        if self._spare is not None and not self._spare.process.is_alive():
             self._spare.bury()
             self._spare = None
+        return self._spare
 
     def _bear(self) -> Trainer:
         incarnation = secrets.token_hex(6)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 
-from torch.distributed import Store
+from torch.distributed.distributed_c10d import Store
 
 FRAME = struct.Struct(">HI")  # lengths of key and value; they follow. A connection's first frame: no key, its prefix.
 LARGEST = 1 << 16  # bytes of a value; addresses have about a hundred

@@ -58,6 +58,10 @@ class TestDesk:
         for piece in self.pieces:
             yield piece
 
+    def forget_waiting(self) -> None:
+        """A new event loop serves from here on."""
+        self._written = None
+
     def new_events(self) -> asyncio.Future[None]:
         if self._written is None:
             self._written = asyncio.get_running_loop().create_future()
@@ -70,14 +74,23 @@ class Served:
     def __init__(self, keepalive: float = 15.0) -> None:
         self.desk = TestDesk()
         self.token = "token-of-the-tests"
+        self._keepalive = keepalive
+        self._port = 0
+        self.start()
+
+    def start(self) -> None:
+        """Serve, at the same address as before."""
         self._loop = asyncio.new_event_loop()
-        self.server = HttpServer(create_app(self.desk, self.token, keepalive=keepalive), listen("127.0.0.1", 0))
+        app = create_app(self.desk, self.token, keepalive=self._keepalive)
+        self.server = HttpServer(app, listen("127.0.0.1", self._port))
         self.url = self.server.url
+        self._port = int(self.url.rsplit(":", 1)[1])
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            self.desk.forget_waiting()
             runner.run(self.server.run_until_stopped())
 
     def do(self, what: Coroutine[Any, Any, T]) -> T:

@@ -1,0 +1,186 @@
+"""The SDK against the real API on a real socket."""
+
+import json
+import threading
+from dataclasses import replace
+
+import pytest
+from pydantic import TypeAdapter
+
+from regroup.client import Client
+from regroup.client.errors import (
+    Conflict,
+    Invalid,
+    NoRegroup,
+    NotFound,
+    NotRunning,
+    Unauthorized,
+    Unavailable,
+    WaitedTooLong,
+)
+from regroup.client.sdk import server_sent
+from regroup.client.transport import understood
+from regroup.core.jobs import JobPhase, JobSpec
+from regroup.core.messages import StepPoint, StopJob
+
+
+def test_a_job_is_submitted_listed_read_and_stopped(client):
+    job = client.submit(task="digits", steps=5, options={"lr": 0.1})
+    assert (job.phase, job.spec) == (JobPhase.QUEUED, JobSpec(task="digits", steps=5, options={"lr": 0.1}))
+    assert client.jobs() == (job,)
+    assert client.job(job.id) == job
+    assert client.stop(job.id).phase is JobPhase.STOPPED
+
+
+def test_a_spec_can_be_given_whole(client):
+    spec = JobSpec(task="gpt", epochs=2, global_batch=32, max_workers=2)
+    assert client.submit(spec).spec == spec
+    assert client.submit(spec, name="other").name == "other"
+
+
+def test_errors_tell_what_the_coordinator_said(client, served):
+    with pytest.raises(Invalid) as invalid:
+        client.submit(task="digits", steps=0, step_timeout=float("nan"))
+    assert [each.field for each in invalid.value.errors] == ["step_timeout"]
+    with pytest.raises(NotFound, match="j-none"):
+        client.job("j-none")
+    with pytest.raises(NotFound, match="no worker"):
+        client.clear("none")
+    job = client.submit(task="digits", steps=5)
+    client.stop(job.id)
+    with pytest.raises(Conflict) as conflict:
+        client.stop(job.id)
+    assert conflict.value.problem.phase is JobPhase.STOPPED
+    served.desk.ready = "no store"
+    with pytest.raises(Unavailable, match="no store"):
+        client.submit(task="digits", steps=5)
+
+
+def test_a_wrong_token_is_unauthorized(served):
+    with Client(token="wrong") as client, pytest.raises(Unauthorized):
+        client.jobs()
+
+
+def test_an_id_cannot_lead_to_another_path(client):
+    with pytest.raises(NotFound):
+        client.job("../workers")
+
+
+def test_without_a_coordinator_it_is_not_running(places, served):
+    served.stop()
+    with Client() as client, pytest.raises(NotRunning, match="regroup up"):
+        client.jobs()
+    places.endpoint.unlink()
+    with pytest.raises(NotRunning, match="regroup up"):
+        Client()
+
+
+def test_something_else_at_the_address_is_no_coordinator(served):
+    with Client(f"{served.url}/docs/oauth2-redirect?", token="x") as client, pytest.raises(NoRegroup):
+        client.jobs()
+
+
+def test_waiting_ends_with_the_job_and_tells_every_change(client, served):
+    job = client.submit(task="digits", steps=5)
+    seen = []
+
+    def change(view):
+        seen.append(view.phase)
+        if len(seen) == 1:
+            served.do(served.desk.command(StopJob(job.id)))
+
+    assert client.wait(job.id, timeout=10, on_change=change, interval=0.01).phase is JobPhase.STOPPED
+    assert seen == [JobPhase.QUEUED, JobPhase.STOPPED]
+
+
+def test_waiting_gives_up_after_its_timeout_and_the_job_goes_on(client):
+    job = client.submit(task="digits", steps=5)
+    with pytest.raises(WaitedTooLong, match="queued"):
+        client.wait(job.id, timeout=0.05, interval=0.01)
+    assert client.job(job.id).phase is JobPhase.QUEUED
+
+
+def test_points_and_events_are_read_over_pages(client, served):
+    job = client.submit(task="digits", steps=5)
+    points = [StepPoint(step, 0.5, 1.0, 1, 0.1, 0.1) for step in range(2500)]
+    served.do(served.desk.store.append_points(job.id, points))
+    assert [point.step for point in client.points(job.id)] == list(range(2500))
+    assert [point.step for point in client.points(job.id, after=2497)] == [2498, 2499]
+    others = [client.submit(task="digits", steps=5).id for _ in range(3)]
+    events = list(client.events())
+    assert [event.job for event in events] == [job.id, *others]
+    assert [event.job for event in client.events(after=events[1].id)] == others[1:]
+    assert [event.job for event in client.events(job.id)] == [job.id]
+
+
+def test_a_followed_job_tells_its_events_until_its_end(client, served):
+    job = client.submit(task="digits", steps=5)
+    kinds = []
+    for event in client.events(job.id, follow=True):
+        kinds.append(event.kind)
+        if event.kind == "submitted":
+            served.do(served.desk.command(StopJob(job.id)))
+    assert kinds == ["submitted", "stopped"]
+
+
+def test_a_followed_timeline_goes_on_after_a_restart_without_loss_or_repetition(client, served):
+    first = client.submit(task="digits", steps=5).id
+    following = client.events(follow=True)
+    assert next(following).job == first
+    served.stop()
+    restart = threading.Timer(0.3, served.start)
+    restart.start()
+    second = None
+
+    def submit() -> None:
+        nonlocal second
+        with Client() as other:
+            second = other.submit(task="digits", steps=5).id
+
+    later = threading.Timer(0.8, submit)
+    later.start()
+    event = next(following)
+    later.join()
+    assert event.job == second
+    following.close()
+
+
+def test_a_timeline_that_was_never_reached_is_not_waited_for(places, served):
+    with Client() as client:
+        served.stop()
+        with pytest.raises(NotRunning):
+            next(client.events(follow=True))
+
+
+def test_records_come_in_pieces(client, served):
+    job = client.submit(task="digits", steps=5)
+    served.desk.pieces = [("a", "x\u2028y\n"), ("b", "")]
+    assert [(piece.file, piece.text) for piece in client.records(job.id)] == served.desk.pieces
+    with pytest.raises(NotFound):
+        list(client.records("j-none"))
+
+
+def test_workers_and_the_cluster_are_read(client, served):
+    served.do(served.desk.register("w1"))
+    assert [worker.name for worker in client.workers()] == ["w1"]
+    assert client.worker("w1").healthy
+    assert client.clear("w1").errors == 0
+    assert client.cluster().workers == 1
+
+
+def test_a_newer_coordinators_fields_do_not_confuse_an_older_client(client, served):
+    job = client.submit(task="digits", steps=5)
+    served.desk.cluster = replace(
+        served.desk.cluster, jobs={job.id: replace(served.desk.cluster.jobs[job.id], step=3)}
+    )
+    shown = client.job(job.id)
+    adapter = TypeAdapter(type(shown))
+    newer = adapter.dump_python(shown, mode="json")
+    newer["spec"]["colour"] = "red"
+    newer["weather"] = "fine"
+    assert understood(adapter, json.dumps(newer).encode()) == shown
+
+
+def test_server_sent_events_are_taken_apart():
+    lines = ["retry: 10", "", ": comment", "", "id: 1", "event: end", "data: a", "data:b", "", "data: c", "", "data: cut"]
+    assert list(server_sent(iter(lines))) == [("end", "a\nb"), ("message", "c")]

@@ -1,0 +1,178 @@
+"""What must hold in every world, whatever happens in it. Each breach raises AssertionError and names the rule.
+
+Owns: the ghost state that no process of a real cluster has: every state that ever was, every formation ever issued.
+Refuses to know: how the world got there.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from regroup.core import messages as m
+from regroup.core.cluster import Cluster
+from regroup.core.decide import Decision
+from regroup.core.jobs import ENDED, ORIGIN, Formation, Job, JobPhase, Link, Member, Version
+from regroup.core.phases import JOB_ARROWS
+
+History = tuple[int, ...]
+
+
+def surviving(history: tuple[Link, ...], version: Version) -> History:
+    """In which generation each step of a state was reduced, by the chain of history (rule 8)."""
+    links = {link.generation: link for link in history}
+    generation, step = version.generation, version.step
+    found: list[int] = []
+    while generation:
+        link = links[generation]
+        assert step >= link.base_step, f"{version} is below its own generation's base"
+        found = [generation] * (step - link.base_step) + found
+        generation, step = link.parent, link.base_step
+    assert step == 0, f"{version} begins with {step} steps that no generation committed"
+    return tuple(found)
+
+
+class Rules:
+    def __init__(self) -> None:
+        self.states: dict[tuple[str, Version], History] = {}
+        self.formations: dict[tuple[str, int], Formation] = {}
+        self.rolled_back: set[tuple[str, int]] = set()
+        self.commits: dict[str, dict[int, set[int]]] = {}  # job -> generation -> steps
+        self.late: dict[tuple[str, int], set[int]] = {}
+        self.written: set[tuple[str, Version]] = set()
+        self.shown: dict[str, int] = {}
+
+    # --- what the coordinator decides
+
+    def decided(self, world: Any, before: Cluster, decision: Decision) -> None:
+        for id, job in decision.cluster.jobs.items():
+            old = before.jobs.get(id)
+            if old is not None and old is not job:
+                self._changed(world, before, decision, old, job)
+        for name, order in decision.orders:
+            if isinstance(order, m.Form):
+                assert order.formation == decision.cluster.jobs[order.job].formation
+                assert name in {member.worker for member in order.formation.members}
+
+    def _changed(self, world: Any, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
+        assert old.phase not in ENDED, "an ended state absorbs"
+        assert job.phase is old.phase or job.phase in JOB_ARROWS[old.phase], f"{old.phase} -> {job.phase}"
+        assert job.generation >= old.generation, "the generation only grows"
+        assert job.history[: len(old.history)] == old.history, "history only grows"
+        if job.formation is not None and job.formation is not old.formation:
+            back = any(note.kind == "rolled_back" and note.job == job.id for note in decision.notes)
+            self._issued(world, before, old, job, job.formation, back)
+        elif not job.ended:
+            assert job.step >= old.step, "the shown step goes back only after a roll-back"
+        if job.ended:
+            self._ended_job(world, before, old, job)
+
+    def _issued(
+        self, world: Any, before: Cluster, old: Job, job: Job, formation: Formation, back: bool
+    ) -> None:
+        n, base = formation.generation, formation.base
+        assert n == job.generation and (job.id, n) not in self.formations, "a generation forms once"
+        assert n > max((g for id, g in self.formations if id == job.id), default=0)
+        self.formations[job.id, n] = formation
+        ranks = range(len(formation.seats))
+        assert len(formation.owners) == job.spec.shard_count and set(formation.owners) <= set(ranks), "a partition of V"
+        assert len({member.worker for member in formation.members}) == len(formation.members)
+        assert job.spec.min_workers <= len(ranks) <= job.spec.max_workers
+        assert job.history[-1] == Link(n, base.generation, base.step)
+        expected = surviving(job.history, Version(n, base.step))
+        assert len(expected) == base.step, "each step of the surviving history is committed exactly once"
+        if base != ORIGIN:
+            assert self.states[job.id, base] == expected, "the base is the state that history tells of"
+        leader = world.agents[formation.members[formation.leader].worker].trainer
+        if leader is not None and leader.member == formation.members[formation.leader] and leader.session.promised == n:
+            assert base == ORIGIN or leader.session.version == base, "the leader holds the base"
+        if back:
+            self.rolled_back.add((job.id, n))
+            self._may_roll_back(world, old, n)
+        else:
+            assert job.step >= old.step, "the shown step goes back only after a roll-back"
+            assert job.step <= max(base.step, old.step)
+
+    def _may_roll_back(self, world: Any, old: Job, n: int) -> None:
+        assert old.formation is not None
+        for member in old.formation.members:
+            trainer = living(world, member)
+            if trainer is not None:
+                gave_up = trainer.session.promised >= n or world.now >= trainer.session.lease
+                assert gave_up, f"rolled back past {member}, which may still commit"
+
+    def _ended_job(self, world: Any, before: Cluster, old: Job, job: Job) -> None:
+        if job.checkpoint is not None:
+            version = job.checkpoint.version
+            assert (job.id, version) in self.written, "called ended before its state was durable"
+            expected = surviving(job.history, version)
+            assert self.states[job.id, version] == expected
+            assert len(expected) == version.step, "each step of the final state is committed exactly once"
+        if job.phase is JobPhase.COMPLETED:
+            assert job.checkpoint is not None and job.steps == job.checkpoint.version.step
+        if job.phase is JobPhase.STOPPED and job.checkpoint is None:
+            for trainer in holders(world, job.id):
+                seen = before.sightings.get(trainer.member.worker)
+                away = world.now - (seen.seen if seen else before.started)
+                assert away > world.policy.absent_limit or trainer.hung, f"stopped without the state of {trainer.member}"
+
+    # --- what trainers do
+
+    def handled(self, world: Any, trainer: Any, before: Any, happening: Any) -> None:
+        after = trainer.session
+        assert after.promised >= before.promised and after.generation >= before.generation
+        assert after.lease == before.lease or isinstance(happening, m.RenewLease), "an order never renews the lease"
+        if after.generation > before.generation:
+            assert isinstance(happening, m.Form) and before.promised == after.generation
+        if after.version is not None and after.version != before.version:
+            self._holds(trainer.job, after.version, trainer.history)
+
+    def _holds(self, job: str, version: Version, history: History | None) -> None:
+        assert history is not None and len(history) == version.step, f"{version} is not what is held: {history}"
+        known = self.states.setdefault((job, version), history)
+        assert known == history, f"two states are called {version}: {known} and {history}"
+
+    def replaced(self, world: Any, trainer: Any, formation: Formation) -> None:
+        mine = trainer.session.version
+        if mine is not None and (trainer.job, formation.generation) not in self.rolled_back:
+            assert mine <= formation.base, f"{trainer.member} is put back from {mine} to {formation.base}"
+
+    def reduced(self, world: Any, trainer: Any, slots: Mapping[int, tuple[History, int]]) -> None:
+        states = {history for history, _ in slots.values()}
+        assert states == {trainer.history}, f"replicas differ: {states}"
+
+    def committed(self, world: Any, trainer: Any, formation: Formation) -> None:
+        g, step = formation.generation, len(trainer.history) - 1
+        commits = self.commits.setdefault(trainer.job, {})
+        commits.setdefault(g, set()).add(step)
+        newer = [
+            f.base.step
+            for (job, n), f in self.formations.items()
+            if job == trainer.job and n > g and not ((job, n) in self.rolled_back and f.base == ORIGIN)
+        ]
+        if g < max(commits) and step >= min(newer, default=0):
+            late = self.late.setdefault((trainer.job, g), set())
+            late.add(step)
+            assert len(late) < 2, f"split brain: generation {g} went on after {max(commits)}"
+
+    def wrote(self, world: Any, trainer: Any, version: Version) -> None:
+        assert self.states[trainer.job, version] == trainer.history, "wrote another state than was ordered"
+        self.written.add((trainer.job, version))
+
+    def ended(self, world: Any, agent: Any, trainer: Any, why: m.Order | None) -> None:
+        """What the coordinator ends must not be the last copy of a state that a trainer in good health holds."""
+        job = world.jobs.get(trainer.job)
+        if why is None or job is None or job.ended or trainer.hung or trainer.session.version is None:
+            return
+        others = [t for t in holders(world, job.id) if t is not trainer]
+        enough = any(other.session.version >= job.formation.base for other in others) if job.formation else True
+        assert enough, f"the coordinator ended {trainer.member}, which held the only state ({why})"
+
+
+def living(world: Any, member: Member) -> Any:
+    trainer = world.agents[member.worker].trainer
+    return trainer if trainer is not None and trainer.member == member else None
+
+
+def holders(world: Any, job: str) -> list[Any]:
+    """The trainers that live and hold a state of this job with a step in it."""
+    trainers = [agent.trainer for agent in world.agents.values() if agent.trainer is not None]
+    return [t for t in trainers if t.job == job and t.session.version is not None and t.session.version.step > 0]
