@@ -32,13 +32,20 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
     return places
 
 
-@pytest.fixture
-def served(places: Places) -> Iterator[Any]:
+@pytest.fixture(scope="session")
+def _one_server() -> Iterator[Any]:
     server = _desk.Served(keepalive=0.2)
-    places.token.write_text(server.token)
-    write_endpoint(places.endpoint, Endpoint(server.url, os.getpid()))
     yield server
     server.stop()
+
+
+@pytest.fixture
+def served(_one_server: Any, places: Places) -> Any:
+    """The API over a fresh desk. A test may stop it."""
+    _one_server.renew()
+    places.token.write_text(_one_server.token)
+    write_endpoint(places.endpoint, Endpoint(_one_server.url, os.getpid()))
+    return _one_server
 
 
 @pytest.fixture

@@ -31,8 +31,15 @@ def test_every_limit_of_the_policy_can_be_set(monkeypatch):
 
 @pytest.mark.parametrize(
     ("variable", "value"),
-    [("PORT", "many"), ("PORT", "65536"), ("HALT_LIMIT", "-1"), ("HALT_LIMIT", "nan"), ("LOG_LEVEL", "loud")]
-    + [("ERROR_LIMIT", "-1"), ("DETACHED_LIMIT", "1.5")],
+    [
+        ("PORT", "many"),
+        ("PORT", "65536"),
+        ("HALT_LIMIT", "-1"),
+        ("HALT_LIMIT", "nan"),
+        ("LOG_LEVEL", "loud"),
+        ("ERROR_LIMIT", "-1"),
+        ("DETACHED_LIMIT", "1.5"),
+    ],
 )
 def test_a_bad_value_is_told_in_one_line_naming_the_variable(monkeypatch, variable, value):
     monkeypatch.setenv(f"REGROUP_{variable}", value)

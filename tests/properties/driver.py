@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from regroup.core import messages as m
+from regroup.core.workers import TrainerPhase
 
 
 class Stuck(AssertionError):
@@ -132,6 +133,9 @@ def heal(world: Any, seconds: float = 150.0) -> None:
             world.start_agent(agent)
         if agent.heard and agent.heard != agent.link:
             world.notice_closed(agent)
+        if agent.trainer and agent.trainer.session.phase is TrainerPhase.PREPARING:
+            agent.trainer.hung = False  # nobody suspects a trainer while it prepares; whoever hangs later is evicted
+            world.read_orders(agent)
     end = world.now + seconds
     while world.now < end:
         for agent in world.agents.values():

@@ -47,6 +47,10 @@ class Rules:
             old = before.jobs.get(id)
             if old is not None and old is not job:
                 self._changed(world, before, decision, old, job)
+        for id, watch in decision.cluster.watches.items():
+            known = before.watches[id].evicted if id in before.watches else frozenset()
+            for member in watch.evicted - known:
+                self.evicts(world, before, before.jobs[id], member)
         for name, order in decision.orders:
             if isinstance(order, m.Form):
                 assert order.formation == decision.cluster.jobs[order.job].formation
@@ -157,14 +161,16 @@ class Rules:
         assert self.states[trainer.job, version] == trainer.history, "wrote another state than was ordered"
         self.written.add((trainer.job, version))
 
-    def ended(self, world: Any, agent: Any, trainer: Any, why: m.Order | None) -> None:
-        """What the coordinator ends must not be the last copy of a state that a trainer in good health holds."""
-        job = world.jobs.get(trainer.job)
-        if why is None or job is None or job.ended or trainer.hung or trainer.session.version is None:
+    def evicts(self, world: Any, before: Cluster, job: Job, member: Member) -> None:
+        """A trainer in good health that holds the last copy of the state is given up for a long silence alone."""
+        trainer = living(world, member)
+        if trainer is None or job.ended or trainer.hung or trainer not in holders(world, job.id) or not job.formation:
             return
-        others = [t for t in holders(world, job.id) if t is not trainer]
-        enough = any(other.session.version >= job.formation.base for other in others) if job.formation else True
-        assert enough, f"the coordinator ended {trainer.member}, which held the only state ({why})"
+        others = [other for other in holders(world, job.id) if other is not trainer]
+        watch = before.watches[job.id]
+        began = watch.since if watch.disturbed is None else watch.disturbed
+        enough = any(other.session.version >= job.formation.base for other in others)
+        assert enough or world.now - began > world.policy.detached_limit, f"{member} is evicted with the only state"
 
 
 def living(world: Any, member: Member) -> Any:

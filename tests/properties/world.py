@@ -235,9 +235,9 @@ class World:
             case m.Halt(job=job) | m.Form(job=job) | m.Save(job=job) if agent.status and agent.status.job == job:
                 self.tell(agent, order)
             case m.Release(job=job) if agent.status and agent.status.job == job:
-                self.end_trainer(agent, asked=True, why=order)
+                self.end_trainer(agent, asked=True)
             case m.Kill(incarnation=incarnation) if trainer and trainer.member.incarnation == incarnation:
-                self.end_trainer(agent, asked=True, why=order)
+                self.end_trainer(agent, asked=True)
 
     def tell(self, agent: Agent, order: Any) -> None:
         if agent.trainer is not None:
@@ -259,10 +259,9 @@ class World:
         else:
             self.report(agent, message)
 
-    def end_trainer(self, agent: Agent, asked: bool = False, why: m.Order | None = None, last_words: bool = True) -> None:
+    def end_trainer(self, agent: Agent, asked: bool = False, last_words: bool = True) -> None:
         trainer = agent.trainer
         assert trainer is not None
-        self.rules.ended(self, agent, trainer, why)
         while last_words and trainer.outbox:
             self.hear(agent)
         agent.trainer, agent.status = None, None
@@ -414,7 +413,7 @@ class World:
         formation = trainer.loop.formation
         assert formation is not None
         gift = self.gifts[trainer.job, formation.generation]
-        if not s.may_load(trainer.session, formation.generation):
+        if not trainer.session.may_load(formation.generation):
             self.leave(trainer)
             return
         trainer.session = s.begin_load(trainer.session)

@@ -67,8 +67,8 @@ def test_a_killed_rank_releases_every_survivor(start_rank):
     began = time.monotonic()
     ranks[0].kill()
     for survivor in ranks[1:]:
-        said = [survivor.says(SOON)[0], survivor.says(SOON)[0]]
-        assert sorted(said) == ["broken", "watched"]
+        first = survivor.says(SOON)[0]  # whichever thread hears of it first
+        assert first == "broken" or (first == "watched" and survivor.says(SOON)[0] == "broken")
     assert time.monotonic() - began < SOON
     meeting.close()
 
@@ -168,9 +168,12 @@ def forms_often(pipe: Connection, address: str, rank: int, size: int, times: int
         assert tensor[0] == size
         group.close()
         for thread in threading.enumerate():
-            if thread.name.startswith("free"):
+            if thread.name.startswith(("free", "forming")):
                 thread.join()
         after_first = after_first or held()
+    deadline = time.monotonic() + SOON
+    while held() > after_first and time.monotonic() < deadline:
+        time.sleep(0.01)  # a thread that was joined leaves the process a moment later
     pipe.send((after_first, held()))
 
 

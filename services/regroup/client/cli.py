@@ -38,7 +38,7 @@ def _load(entry: EntryPoint) -> Any:
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
     try:
         found = entry.load()
-    except ImportError as error:
+    except (ImportError, AttributeError) as error:
         why = str(error)
 
         def unusable() -> None:

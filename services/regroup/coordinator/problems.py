@@ -175,7 +175,16 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
     phrase = HTTPStatus(error.status_code).phrase
     kind = known.get(error.status_code, Kind("http", error.status_code, phrase))
     detail = f"{request.method} {request.url.path}: {phrase}"
-    return respond(kind, detail, headers=error.headers)
+    headers = {"Allow": _allowed(request)} if error.status_code == 405 else error.headers
+    return respond(kind, detail, headers=headers)
+
+
+def _allowed(request: Request) -> str:
+    """The methods of all routes at this path; the router itself names those of the first alone."""
+    described: Mapping[str, Mapping[str, Any]] = request.app.openapi()["paths"]
+    route = request.scope.get("route")
+    path = getattr(route, "path", request.url.path)
+    return ", ".join(sorted(method.upper() for method in described.get(path, {})))
 
 
 async def _fault(request: Request, error: Exception) -> JSONResponse:

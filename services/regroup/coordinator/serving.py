@@ -38,6 +38,7 @@ class HttpServer(uvicorn.Server):
                 app,
                 lifespan="off",
                 log_config=None,
+                log_level="warning",
                 access_log=False,
                 server_header=False,
                 timeout_graceful_shutdown=CLOSING_LIMIT,

@@ -122,12 +122,16 @@ def _take_in(turn: Turn, name: str, report: m.Report) -> tuple[m.Order, ...]:
         case m.Heartbeat():
             if report.boot != worker.boot:
                 return ()
-            turn.sightings[name] = replace(turn.sightings[name], telemetry=report.telemetry)
-            _observe(turn, name, report.trainer)
+            if report.sequence > sighting.sequence:
+                newest = replace(turn.sightings[name], sequence=report.sequence, telemetry=report.telemetry)
+                turn.sightings[name] = newest
+                _observe(turn, name, report.trainer)
             job = turn.jobs.get(worker.job) if worker.job else None
             issued = job.formation.generation if job and job.formation else 0
             return (m.Heard(report.sequence, issued),)
-        case m.AgentLeft():
+        case m.AgentLeft(boot=boot):
+            if boot != worker.boot:
+                return ()
             _exited(turn, name, "its agent left", asked=True)
             turn.sightings[name] = replace(turn.sightings[name], connected=False)
             turn.unlend(name, "its agent left")
@@ -158,22 +162,28 @@ def _register(turn: Turn, name: str, report: m.AgentRegistered) -> None:
         known = turn.workers[name]
     told = {key: getattr(report, key) for key in ("boot", "device", "host", "pid", "version")}
     turn.workers[name] = replace(known, **told) if known is not None else Worker(name=name, **told)
-    sighting = turn.sightings.get(name)
-    trainer = sighting.trainer if sighting else None
-    turn.sightings[name] = Sighting(seen=turn.now, trainer=trainer)
+    again = turn.sightings.get(name) if known is not None and known.boot == report.boot else None
+    if again is not None:
+        turn.sightings[name] = replace(again, seen=turn.now, connected=True)
+    else:
+        turn.sightings[name] = Sighting(seen=turn.now)
 
 
 def _exited(turn: Turn, name: str, cause: str, asked: bool) -> None:
     """Whatever trainer this worker had is known dead, also one that only the formations remember."""
-    for job in list(turn.jobs.values()):
-        if not job.ended and job.formation is not None:
-            for member in job.formation.members:
-                if member.worker == name:
-                    turn.bury(job.id, member, cause)
+    _bury_listed(turn, name, None, cause)
     sighting = turn.sightings.get(name)
     if sighting is not None and sighting.trainer is not None:
         turn.bury(sighting.trainer.job, Member(name, sighting.trainer.incarnation), cause)
         turn.sightings[name] = replace(sighting, trainer=None)
+
+
+def _bury_listed(turn: Turn, name: str, alive: str | None, cause: str) -> None:
+    """A worker has one trainer at most: all that formations list of it, but incarnation `alive`, are dead."""
+    for job in turn.jobs.values():
+        for member in job.formation.members if job.formation is not None and not job.ended else ():
+            if member.worker == name and member.incarnation != alive and member not in turn.watch(job.id).dead:
+                turn.bury(job.id, member, cause)
 
 
 def _trainer_exited(turn: Turn, name: str, report: m.TrainerExited) -> None:
@@ -203,36 +213,40 @@ def _take_in_trainer(turn: Turn, name: str, report: m.TrainerReport) -> None:
     if job is None or job.ended or turn.workers[name].job != job.id:
         return
     if trainer is None or trainer.incarnation != report.incarnation:
-        trainer = TrainerStatus(job=job.id, incarnation=report.incarnation, phase=TrainerPhase.PREPARING)
+        return  # only its agent's heartbeat says who runs; this one is dead, or the next heartbeat tells the same
     member = Member(name, report.incarnation)
+    # What a later promise or formation overtook is history: it must not undo what is known of the trainer.
+    overtaken = getattr(report, "generation", 0) < max(trainer.promised, trainer.generation)
     match report:
         case m.Prepared(fingerprint=fingerprint, store=store):
             status = replace(trainer, phase=TrainerPhase.PREPARED, fingerprint=fingerprint, store=store)
             _observe(turn, name, status)
         case m.PrepareFailed():
             _prepare_failed(turn, job, name, report)
-        case m.Halted(generation=n, version=version, store=store):
+        case m.Halted(generation=n, version=version, store=store) if not overtaken:
             halted = replace(trainer, phase=TrainerPhase.HALTED, promised=n, version=version, store=store)
             _observe(turn, name, halted)
-        case m.Formed(generation=n):
-            base = job.formation.base.step if job.formation else 0
-            version = Version(n, base)
+        case m.Formed(generation=n) if not overtaken and job.formation and job.formation.generation == n:
+            version = Version(n, job.formation.base.step)
             _observe(turn, name, replace(trainer, phase=TrainerPhase.TRAINING, generation=n, version=version))
-        case m.GroupBroke(generation=n):
+        case m.GroupBroke(generation=n) if not overtaken:
             _observe(turn, name, replace(trainer, phase=TrainerPhase.BROKEN, generation=n), broken=report.reason)
         case m.StepsCommitted(generation=n, step=step, points=points):
-            _observe(turn, name, replace(trainer, version=Version(n, step)))
+            if not overtaken and (trainer.version is None or Version(n, step) > trainer.version):
+                _observe(turn, name, replace(trainer, version=Version(n, step)))
             if points and job.formation and n == job.formation.generation and member in job.formation.members:
                 turn.points.append((job.id, points))
         case m.StepFailed():
-            _observe(turn, name, replace(trainer, phase=TrainerPhase.BROKEN), broken=f"{name}: {report.error}")
+            if not overtaken:
+                _observe(turn, name, replace(trainer, phase=TrainerPhase.BROKEN), broken=f"{name}: {report.error}")
             failure = StepFailure(report.step, report.shard, name, report.traceback)
             turn.note("step_failed", f"{name}, step {report.step}, shard {report.shard}: {report.error}", job=job.id)
             _blame_task(turn, turn.jobs[job.id], failure)
         case m.ReplicasDiffered(step=step):
             reason = f"replicas differed at step {step}: the others take the leader's state"
             turn.note("replicas_differed", reason, job=job.id, worker=name, digests=list(report.digests))
-            _observe(turn, name, replace(trainer, phase=TrainerPhase.BROKEN), broken=reason)
+            if not overtaken:
+                _observe(turn, name, replace(trainer, phase=TrainerPhase.BROKEN), broken=reason)
         case m.StateSaved():
             _saved(turn, job, member, report)
         case m.SaveFailed():
@@ -245,15 +259,12 @@ def _observe(turn: Turn, name: str, status: TrainerStatus | None, broken: str = 
     before = sighting.trainer
     if before is not None and (status is None or status.incarnation != before.incarnation):
         turn.bury(before.job, Member(name, before.incarnation), "its process is gone")
+    _bury_listed(turn, name, status.incarnation if status else None, "its process is gone")
     turn.sightings[name] = replace(sighting, trainer=status)
     job = turn.jobs.get(status.job) if status else None
     if status is None or job is None or job.ended or turn.workers[name].job != job.id:
         return
     member = Member(name, status.incarnation)
-    if job.formation:
-        for listed in job.formation.members:
-            if listed.worker == name and listed != member:
-                turn.bury(job.id, listed, "its process is gone")
     if status.fingerprint is not None and not _agrees(turn, job, name, status):
         return
     job = turn.jobs[job.id]
@@ -285,7 +296,7 @@ def _take_phase(turn: Turn, job: Job, member: Member, status: TrainerStatus, bro
         step = status.version.step
         if step > max(watch.committed.values(), default=-1):
             turn.change_watch(job.id, progressed=turn.now)
-        committed = {**turn.watch(job.id).committed, member: step}
+        committed = {**turn.watch(job.id).committed, member: max(step, watch.committed.get(member, 0))}
         turn.change_watch(job.id, committed=committed)
 
 
@@ -331,9 +342,13 @@ def _blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
 
 
 def _saved(turn: Turn, job: Job, member: Member, report: m.StateSaved) -> None:
-    if job.saver != member or report.generation != job.generation:
-        return  # an evicted or superseded saver moves nothing
+    saver = turn.sightings.get(job.saver.worker) if job.saver is not None else None
+    wanted = saver.trainer.version if saver is not None and saver.trainer is not None else None
     version = report.checkpoint.version
+    asked = job.saver == member and report.generation == job.generation
+    # A slow saver that was given up may still be the first: a state is what its version says, whoever wrote it.
+    if job.saver is None or not (asked or version == wanted):
+        return  # an evicted or superseded saver moves nothing
     finished = job.steps is not None and version.step >= job.steps
     phase = JobPhase.COMPLETED if finished else JobPhase.STOPPED
     reason = f"{phase} at step {version.step}; its state is in {report.checkpoint.path}"

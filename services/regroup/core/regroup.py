@@ -65,9 +65,10 @@ def conclude(
     """
     base = _base(job, answers, passed)
     if isinstance(base, Wait):
-        return EndUnsaved(f"stopped without a checkpoint: {base.reason}") if job.stopping else base
+        return base
     if job.stopping and base.version == ORIGIN:
-        return EndUnsaved("stopped before its first step")
+        lost = job.formation is not None and base.rolled_back
+        return EndUnsaved("stopped without a checkpoint: no state is left" if lost else "stopped before its first step")
     holders = sorted(member for member, answer in answers.items() if answer.version == base.version)
     finished = job.steps is not None and base.version.step >= job.steps
     if job.stopping or finished:

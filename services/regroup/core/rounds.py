@@ -10,7 +10,7 @@ Refuses to know: what the answers mean (`regroup.conclude`), and who sent what (
 from collections.abc import Set
 from enum import Enum, auto
 
-from regroup.core.cluster import Answer, Cluster
+from regroup.core.cluster import Answer, Cluster, Watch
 from regroup.core.jobs import ORIGIN, Job, JobPhase, Link, Member, Round
 from regroup.core.regroup import EndUnsaved, SaveState, Train, Verdict, Wait, conclude
 from regroup.core.turn import Turn
@@ -83,10 +83,14 @@ def candidates(cluster: Cluster, job: Job) -> dict[Member, Answer]:
 
 
 def passed(turn: Turn, job: Job) -> Set[Member]:
-    """Rule 7: members of the last formation that are known dead, or silent for the detached limit and its margin."""
+    """Rule 7: members of the last formation that are known dead, or silent for the detached limit and its margin.
+
+    A job that is to stop trains on nowhere, so it need not wait that long for a state to save.
+    """
     if job.formation is None:
         return frozenset()
-    limit = turn.policy.detached_limit + turn.policy.detached_margin
+    policy = turn.policy
+    limit = policy.absent_limit if job.stopping else policy.detached_limit + policy.detached_margin
     watch = turn.watch(job.id)
 
     def silent(member: Member) -> bool:
@@ -125,10 +129,7 @@ def _halt(turn: Turn, job: Job) -> None:
     if unanswered and asked.boundary:
         begin_round(turn, job, f"no boundary was reached in {limit:g} s: {names} did not get there")
         return
-    if unanswered:
-        turn.change_watch(job.id, evicted=turn.watch(job.id).evicted | set(unanswered))
-        turn.note("evicted", f"{names} did not answer the Halt in {limit:g} s", job=job.id, generation=job.generation)
-    _settle(turn, job)
+    _settle(turn, job, unanswered)
 
 
 def _awaited(turn: Turn, job: Job, member: Member) -> bool:
@@ -148,7 +149,28 @@ def _awaited(turn: Turn, job: Job, member: Member) -> bool:
     return listed and watch.broken is None and not unformed
 
 
-def _settle(turn: Turn, job: Job) -> None:
+def _evict(turn: Turn, job: Job, members: list[Member]) -> None:
+    if members:
+        names = ", ".join(member.worker for member in members)
+        reason = f"{names} did not answer the Halt in {turn.policy.halt_limit:g} s"
+        turn.change_watch(job.id, evicted=turn.watch(job.id).evicted | set(members))
+        turn.note("evicted", reason, job=job.id, generation=job.generation)
+
+
+def _hangs(turn: Turn, job: Job, member: Member, anchored: bool) -> bool:
+    """Whether to give up a member that did not answer although nothing goes on without it.
+
+    Its agent must be heard, so that it had its chance; and where it may hold the only state, it gets much longer.
+    """
+    sighting, watch = turn.sightings.get(member.worker), turn.watch(job.id)
+    if sighting is None or not sighting.connected or turn.now - sighting.seen > turn.policy.halt_limit / 2:
+        return False
+    spared = not anchored and job.formation is not None and member in job.formation.members
+    began = watch.since if watch.disturbed is None else watch.disturbed
+    return not spared or turn.now - began > turn.policy.detached_limit
+
+
+def _settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
     watch = turn.watch(job.id)
     answers = {
         member: answer
@@ -156,6 +178,10 @@ def _settle(turn: Turn, job: Job) -> None:
         if member not in watch.dead and (seen := turn.sightings.get(member.worker)) is not None and seen.connected
     }
     verdict = _verdict(turn, job, answers)
+    listed = job.formation.members if job.formation else ()
+    anchored = any(member in answers and answers[member].version is not None for member in listed)
+    goes_on = not isinstance(verdict, Wait)
+    _evict(turn, job, [member for member in unanswered if goes_on or _hangs(turn, job, member, anchored)])
     if isinstance(verdict, Train):
         _issue(turn, job, verdict)
     elif isinstance(verdict, SaveState):
@@ -174,7 +200,10 @@ def _verdict(turn: Turn, job: Job, answers: dict[Member, Answer]) -> Verdict:
 
 def _issue(turn: Turn, job: Job, verdict: Train) -> None:
     formation = verdict.formation
-    restarts = job.restarts + (verdict.rolled_back and job.step > 0)
+    watch = turn.watch(job.id)
+    reached = _reached(job, watch)
+    lost = reached > 0 or any(watch.committed.values())
+    restarts = job.restarts + (verdict.rolled_back and lost)
     if restarts > job.spec.max_restarts:
         turn.end(job, JobPhase.FAILED, f"all state was lost more often than max_restarts ({job.spec.max_restarts})")
         return
@@ -185,7 +214,7 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
         round=None,
         formation=formation,
         history=(*job.history, Link(formation.generation, formation.base.generation, formation.base.step)),
-        step=formation.base.step,
+        step=formation.base.step if verdict.rolled_back else reached,
         restarts=restarts,
         reason=verdict.reason,
     )
@@ -193,6 +222,13 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
     names = [member.worker for member in formation.members]
     kind, base_step = "rolled_back" if verdict.rolled_back else "form", formation.base.step
     turn.note(kind, verdict.reason, job=job.id, generation=formation.generation, base_step=base_step, workers=names)
+
+
+def _reached(job: Job, watch: Watch) -> int:
+    """The steps that each member of the last formation is known to have committed: what is shown never goes back."""
+    members = job.formation.members if job.formation else ()
+    told = [watch.committed[member] for member in members if member in watch.committed]
+    return max(job.step, min(told)) if told and len(told) == len(members) else job.step
 
 
 def _wait(turn: Turn, job: Job, reason: str) -> None:
@@ -238,8 +274,8 @@ def _blame(turn: Turn, job: Job, missing: list[Member]) -> None:
     turn.change_watch(job.id, stumbled=counts)
     holders = [seat.member for seat in formation.seats if seat.version == formation.base]
     leader = formation.seats[formation.leader].member
-    # The only holder of the state is never given up for a suspicion.
-    suspects = [member for member, count in counts.items() if count >= 2 and (member != leader or len(holders) > 1)]
+    # The only holder of the state is never given up for a suspicion. Before the first step nobody holds anything.
+    suspects = [member for member, count in counts.items() if count >= 2 and (member != leader or len(holders) != 1)]
     if suspects and len(formation.seats) > 1:
         worst = max(suspects, key=lambda member: (counts[member], member))
         turn.change_watch(job.id, evicted=turn.watch(job.id).evicted | {worst}, stumbled={})
@@ -253,7 +289,7 @@ def _run(turn: Turn, job: Job) -> None:
     first = formation.base == ORIGIN and len(job.history) == 1
     names = ", ".join(member.worker for member in formation.members)
     reason = f"{'started' if first else 'regrouped'} in generation {formation.generation}: {names}"
-    turn.change_job(job, phase=JobPhase.RUNNING, reason=reason)
+    turn.change_job(job, phase=JobPhase.RUNNING, reason=reason, step=max(job.step, formation.base.step))
     seconds = turn.now - watch.disturbed if watch.disturbed is not None else 0.0
     turn.change_watch(job.id, since=turn.now, progressed=turn.now, disturbed=None, stumbled={})
     kind = "started" if first else "regrouped"
@@ -289,3 +325,6 @@ def _save(turn: Turn, job: Job) -> None:
     gone = turn.now - watch.since > turn.policy.halt_limit and not same
     if saver in watch.dead or gone:
         begin_round(turn, job, f"{saver.worker} is gone and did not save: another member will")
+    elif turn.now - watch.since > job.spec.step_timeout:
+        turn.change_watch(job.id, failed_savers=watch.failed_savers | {saver})
+        begin_round(turn, job, f"{saver.worker} did not save in {job.spec.step_timeout:g} s")

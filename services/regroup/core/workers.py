@@ -69,5 +69,6 @@ class Sighting:
 
     seen: float  # the coordinator's monotonic clock, seconds
     connected: bool = True
+    sequence: int = 0  # of the newest heartbeat under this boot; one that it overtook says nothing any more
     trainer: TrainerStatus | None = None
     telemetry: Telemetry = field(default_factory=Telemetry)

@@ -1,4 +1,4 @@
-"""Where the processes of one machine find each other's files: token, endpoint, keys and the embedded store.
+"""Where the processes of one machine find each other's files: token, endpoint, link and keys.
 
 Owns: the layout of the data directory, shared by the coordinator (who writes), the agents and the client (who read).
 Refuses to know: what is inside the files, except the endpoint, whose shape both sides need.
@@ -56,11 +56,6 @@ class Places:
     def keys(self) -> Path:
         """The folder of the link's key pairs."""
         return self.root / "keys"
-
-    @property
-    def store(self) -> Path:
-        """The folder of the embedded store."""
-        return self.root / "store"
 
     def make(self) -> None:
         """Make the data directory, for its owner only. Raises OSError if it cannot be made or written to."""

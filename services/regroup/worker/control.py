@@ -36,6 +36,7 @@ from regroup.worker.session import (
     StepApplied,
     Write,
     begin_apply,
+    begin_load,
     handle,
 )
 
@@ -105,6 +106,14 @@ class Control:
                     return True
                 self._lock.wait()
             return False
+
+    def begin_load(self, generation: int) -> bool:
+        """Whether the leader's state, which is here complete, may replace this one's now."""
+        with self._lock:
+            if not self._session.may_load(generation):
+                return False
+            self._session = begin_load(self._session)
+            return True
 
     def applied(self, step: int, point: StepPoint | None, agreed: int | None) -> None:
         """`step` steps are committed; `point` measures the last of them (rank 0 only)."""

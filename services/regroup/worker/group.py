@@ -14,7 +14,7 @@ import os
 import select
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import timedelta
 from typing import Protocol, cast
@@ -29,8 +29,7 @@ from torch.distributed.distributed_c10d import (
 
 from regroup.worker.rendezvous import Meeting
 from regroup.worker.rendezvous import Rendezvous as Rendezvous  # part of what a group needs
-
-Address = tuple[str, int]
+from regroup.worker.sockets import connections, listeners, shut
 
 
 class GroupBroken(Exception):
@@ -61,8 +60,8 @@ class Group(Protocol):
 
     def watch(self, on_broken: Callable[[str], None]) -> None:
         """Call `on_broken(reason)` once, from a thread, when a peer closes its end, cleanly or by dying; at most once
-        per group. Never called for this side's own `break_` or `close`. It breaks nothing by itself, and must not wait
-        for the thread that closes the group."""
+        per group. Not called once this side broke or closed it, or a collective failed. It breaks nothing by itself,
+        and must not wait for the thread that closes the group."""
 
     def break_(self, reason: str = "broken on purpose") -> None:
         """From any thread: whatever waits in this group raises within milliseconds, and so does every later call."""
@@ -217,7 +216,7 @@ class Gloo:
             if self._broken is None:
                 self._broken = reason
                 for end in self._sockets:
-                    _shut(end)
+                    shut(end)
 
     def close(self) -> None:
         self.break_("closed")
@@ -288,10 +287,10 @@ _building = threading.Lock()  # so that two groups built at once never take each
 def _connect(meeting: Meeting, rank: int, size: int, host: str, timeout: float, patience: float) -> Gloo:
     """Build the engine and find its sockets: those with one end at a listener that a rank of this group published."""
     with _building:
-        before = set(_listeners())
+        before = set(listeners())
         # Eager: a peer that dies before the first collective would otherwise hang it beyond the timeout.
         device = ProcessGroupGloo.create_device(hostname=host, lazy_init=False)
-        mine = [address for address in _listeners() if address not in before]
+        mine = [address for address in listeners() if address not in before]
     meeting.set(f"listeners/{rank}", " ".join(f"{name}|{port}" for name, port in mine))
     options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]  # the stub names it otherwise
     options._devices = [device]
@@ -299,45 +298,7 @@ def _connect(meeting: Meeting, rank: int, size: int, host: str, timeout: float, 
     engine = cast(ProcessGroup, ProcessGroupGloo(meeting, rank, size, options))  # the stub hides what it shares with it
     published = " ".join(meeting.get(f"listeners/{peer}").decode() for peer in range(size)).split()
     ends = {(name, int(port)) for name, _, port in (entry.partition("|") for entry in published)}
-    return Gloo(engine, list(_connections(ends)), patience)
-
-
-def _sockets() -> Iterator[socket.socket]:
-    """A duplicate of each internet stream socket of this process; the caller closes it."""
-    for number in os.listdir("/proc/self/fd"):
-        try:
-            if not os.readlink(f"/proc/self/fd/{number}").startswith("socket:"):
-                continue
-            end = socket.socket(fileno=os.dup(int(number)))
-        except OSError:  # closed by another thread since it was listed
-            continue
-        if end.family in (socket.AF_INET, socket.AF_INET6) and end.type == socket.SOCK_STREAM:
-            yield end
-        else:
-            end.close()
-
-
-def _listeners() -> Iterator[Address]:
-    """Where this process listens."""
-    for end in _sockets():
-        with end:
-            if end.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-                yield end.getsockname()[:2]
-
-
-def _connections(ends: set[Address]) -> Iterator[socket.socket]:
-    """A duplicate of each connected socket of this process that has one end at one of these addresses."""
-    for end in _sockets():
-        with suppress(OSError):  # not connected
-            if end.getpeername()[:2] in ends or end.getsockname()[:2] in ends:
-                yield end
-                continue
-        end.close()
-
-
-def _shut(end: socket.socket) -> None:
-    with suppress(OSError):  # the peer did so first
-        end.shutdown(socket.SHUT_RDWR)
+    return Gloo(engine, list(connections(ends)), patience)
 
 
 def _first_line(error: Exception) -> str:

@@ -119,7 +119,7 @@ class Meeting(Store):
             self._notices.update(self._frames.feed(self._end.recv(LARGEST)))
         return self._notices[key.encode()]
 
-    def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:  # type: ignore[override]
+    def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
         """Wait for several notices, until this meeting's own deadline."""
         for key in keys:
             self.get(key)

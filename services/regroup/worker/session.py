@@ -142,7 +142,7 @@ class Session:
     formation: Formation | None = None
     steps: int = 0
     boundary: int | None = None  # the Halt held until a boundary
-    applying: bool = False  # the optimizer step has begun
+    applying: bool = False  # the state is being changed: by the optimizer step, or by the leader's that is swapped in
     owed: int | None = None  # a Halt that came while applying
     lease: float = 0.0  # commit before this, monotonic seconds
 
@@ -172,8 +172,13 @@ class Session:
         """Whether the optimizer step may begin: nothing higher is promised, and the lease runs."""
         return self.phase is TrainerPhase.TRAINING and self.owed is None and now < self.lease
 
+    def may_load(self, generation: int) -> bool:
+        """Whether the leader's state of `generation` may take the place of this one's."""
+        return self.phase is TrainerPhase.FORMING and self.generation == generation
+
 
 Handled = tuple[Session, tuple[Action, ...]]
+_LIVE = frozenset({TrainerPhase.FORMING, TrainerPhase.TRAINING, TrainerPhase.FINISHED})  # in a group
 
 
 def handle(session: Session, happening: Halt | Form | Save | RenewLease | LoopEvent) -> Handled:
@@ -202,8 +207,9 @@ def handle(session: Session, happening: Halt | Form | Save | RenewLease | LoopEv
         case UserCodeRaised(report=report, torn=torn):
             return _raised(session, report, torn)
         case StateDiscarded(reason=reason):
-            session, actions = _broke(session, session.generation, reason)
-            return replace(session, version=None), actions
+            if session.phase not in _LIVE:
+                return session, ()  # its answer said otherwise; the next generation's first step compares again
+            return _broke(replace(session, version=None), session.generation, reason)
         case SaveEnded(report=report):
             if session.phase is TrainerPhase.SAVING and session.promised == report.generation:
                 session = _enter(session, TrainerPhase.HALTED)
@@ -212,6 +218,14 @@ def handle(session: Session, happening: Halt | Form | Save | RenewLease | LoopEv
 
 def begin_apply(session: Session) -> Session:
     """The caller has asked `may_apply` in the same breath."""
+    return replace(session, applying=True)
+
+
+def begin_load(session: Session) -> Session:
+    """The leader's state is here complete and swapped in now. The caller has asked `may_load` in the same breath.
+
+    Until StateHeld no Halt is answered, because what would be answered is neither the old state nor surely the new.
+    """
     return replace(session, applying=True)
 
 
@@ -270,8 +284,13 @@ def _hold(session: Session, generation: int) -> Handled:
     if session.phase is not TrainerPhase.FORMING or session.generation != generation or formation is None:
         return session, ()
     version = Version(generation, formation.base.step)
-    session = _enter(session, TrainerPhase.TRAINING, version=version)
-    return session, (_say(session, Formed, generation=generation),)
+    owed = session.owed
+    session = _enter(session, TrainerPhase.TRAINING, version=version, applying=False)
+    formed = _say(session, Formed, generation=generation)
+    if owed is None:
+        return session, (formed,)
+    session, promised = _promise(session, owed)
+    return session, (formed, *promised)
 
 
 def _applied(session: Session, event: StepApplied) -> Handled:
@@ -291,8 +310,7 @@ def _finish(session: Session, generation: int) -> Handled:
 
 
 def _broke(session: Session, generation: int, reason: str) -> Handled:
-    live = (TrainerPhase.FORMING, TrainerPhase.TRAINING, TrainerPhase.FINISHED)
-    if session.phase not in live or session.generation != generation:
+    if session.phase not in _LIVE or session.generation != generation:
         return session, ()
     session = _enter(session, TrainerPhase.BROKEN)
     actions: tuple[Action, ...] = (BreakGroup(), _say(session, GroupBroke, generation=generation, reason=reason))

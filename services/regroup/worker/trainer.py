@@ -188,7 +188,10 @@ class Trainer:
             if formation.receivers:
                 give(group, self._tree(), formation.receivers)
         elif group.rank in formation.receivers:
-            self._load(take(group, formation.leader))
+            tree = take(group, formation.leader)
+            if not self.control.begin_load(formation.generation):
+                raise Interrupted(f"generation {formation.generation} is over")
+            self._load(tree)
         self.control.happened(StateHeld(formation.generation))
         self.control.say_again()
 

@@ -17,7 +17,7 @@ from regroup.worker.group import Group, GroupBroken
 from regroup.worker.tree import as_bytes, layout, of_slot, pack, unpack
 
 CHUNK = 16 << 20  # bytes in one message at most
-DIRECT = 1 << 20  # bytes from which a tensor is sent from where it lies; smaller ones share a message
+DIRECT = 4 << 20  # bytes from which a tensor is sent from where it lies; smaller ones share a message
 HEADER = struct.Struct(">8sQ16s")  # magic, length and digest of the skeleton
 MAGIC = b"regroup1"
 LARGEST_SKELETON = 1 << 28  # bytes; a state of a million tensors has a tenth of it

@@ -11,7 +11,8 @@ import pytest
 from regroup.coordinator.api import create_app
 
 _spec = importlib.util.spec_from_file_location("desk_of_the_tests", Path(__file__).parent / "desk.py")
-assert _spec and _spec.loader
+assert _spec
+assert _spec.loader
 _desk = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_desk)
 

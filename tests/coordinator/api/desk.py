@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Coroutine
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from regroup.coordinator.api import create_app
@@ -82,11 +83,19 @@ class Served:
         """Serve, at the same address as before."""
         self._loop = asyncio.new_event_loop()
         app = create_app(self.desk, self.token, keepalive=self._keepalive)
+        self._state = app.state
         self.server = HttpServer(app, listen("127.0.0.1", self._port))
         self.url = self.server.url
         self._port = int(self.url.rsplit(":", 1)[1])
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
+
+    def renew(self) -> None:
+        """A fresh desk behind the same address, for the next test."""
+        self.desk = TestDesk()
+        if not self._thread.is_alive():
+            self.start()
+        self._state.context = replace(self._state.context, desk=self.desk)
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:

@@ -16,7 +16,9 @@ async def test_the_timeline_is_listed_in_pages_oldest_first(api):
     first = (await api.get("/v1/events?limit=2")).json()["events"]
     rest = (await api.get("/v1/events", params={"after": first[-1]["id"]})).json()["events"]
     assert [event["job"] for event in first + rest] == jobs
-    assert first[0]["kind"] == "submitted" and first[0]["reason"] and first[0]["at"] > 1e9
+    assert first[0]["kind"] == "submitted"
+    assert first[0]["reason"]
+    assert first[0]["at"] > 1e9
 
 
 async def test_a_job_lists_its_own_events(api):
@@ -28,8 +30,15 @@ async def test_a_job_lists_its_own_events(api):
 
 @pytest.mark.parametrize(
     ("query", "field"),
-    [("limit=0", "limit"), ("limit=1001", "limit"), ("after=x", "after"), ("after=", "after"), ("after=1", "after")]
-    + [("after=99999999999999999999-0", "after"), ("follow=perhaps", "follow")],
+    [
+        ("limit=0", "limit"),
+        ("limit=1001", "limit"),
+        ("after=x", "after"),
+        ("after=", "after"),
+        ("after=1", "after"),
+        ("after=99999999999999999999-0", "after"),
+        ("follow=perhaps", "follow"),
+    ],
 )
 async def test_a_wrong_query_is_refused_naming_the_parameter(api, query, field):
     answer = await api.get(f"/v1/events?{query}")
@@ -48,7 +57,7 @@ class Stream:
 
     def __init__(self, served, path="/v1/events", **headers):
         self._client = httpx.Client(base_url=served.url, trust_env=False, timeout=10)
-        headers |= {"Authorization": f"Bearer {served.token}", "Accept": "text/event-stream"}
+        headers = {"Authorization": f"Bearer {served.token}", "Accept": "text/event-stream"} | headers
         self.response = self._client.send(self._client.build_request("GET", path, headers=headers), stream=True)
         self._lines = self.response.iter_lines()
 
@@ -87,6 +96,12 @@ def test_a_followed_timeline_tells_what_was_and_what_comes(served):
         assert json.loads(block["data"])["job"] == second
         assert block["event"] == "submitted"
         assert block["id"] == json.loads(block["data"])["id"]
+
+
+def test_a_timeline_can_be_followed_by_its_address_alone(served):
+    job = submit(served)
+    with Stream(served, "/v1/events?follow=true", Accept="*/*") as stream:
+        assert json.loads(stream.next()["data"])["job"] == job
 
 
 def test_a_followed_timeline_resumes_after_the_last_event(served):

@@ -16,7 +16,8 @@ async def test_a_submitted_job_is_answered_with_its_place_and_can_be_read_there(
     assert answer.status_code == 201
     job = answer.json()
     assert answer.headers["location"] == f"/v1/jobs/{job['id']}"
-    assert job["id"].startswith("j-") and len(job["id"]) == 10
+    assert job["id"].startswith("j-")
+    assert len(job["id"]) == 10
     read = (await api.get(answer.headers["location"])).json()
     assert (read["phase"], read["name"], read["steps"]) == ("queued", "mine", 10)
     assert read["spec"]["options"] == {"lr": 0.01}
@@ -59,7 +60,8 @@ async def test_a_wrong_spec_is_refused_naming_the_field(api, desk, case):
     assert answer.status_code == 422
     assert answer.headers["content-type"] == "application/problem+json"
     problem = answer.json()
-    assert problem["status"] == 422 and problem["type"] == "/problems/invalid-request"
+    assert problem["status"] == 422
+    assert problem["type"] == "/problems/invalid-request"
     assert [each["field"] for each in problem["errors"]] == [field]
     assert words in problem["errors"][0]["message"]
     assert field in problem["detail"]

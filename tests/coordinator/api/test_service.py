@@ -46,6 +46,14 @@ async def test_an_unknown_path_and_an_unknown_method_are_problems_too(api):
         assert answer.headers["content-type"] == "application/problem+json"
 
 
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [("/v1/jobs", "GET, POST"), ("/v1/jobs/j-1", "GET"), ("/v1/jobs/j-1/stop", "POST"), ("/", "GET")],
+)
+async def test_a_wrong_method_is_answered_with_all_that_the_path_knows(api, path, methods):
+    assert (await api.delete(path)).headers["allow"] == methods
+
+
 async def test_every_problem_type_can_be_looked_up(api):
     kind = (await api.get("/v1/jobs/none")).json()["type"]
     assert (await api.get(kind)).json()["title"] == "There is no job with this id"
@@ -57,7 +65,8 @@ async def test_a_fault_of_ours_shows_no_traceback(api, desk):
     answer = await api.get("/v1/jobs")
     assert answer.status_code == 500
     assert answer.headers["content-type"] == "application/problem+json"
-    assert "NoneType" not in answer.text and "Traceback" not in answer.text
+    assert "NoneType" not in answer.text
+    assert "Traceback" not in answer.text
 
 
 def test_a_body_over_the_limit_is_refused_by_the_real_server(served):
@@ -74,7 +83,8 @@ async def test_workers_are_listed_inspected_and_cleared(api, desk):
     listed = (await api.get("/v1/workers")).json()["workers"]
     assert [worker["name"] for worker in listed] == ["w1", "w2"]
     worker = (await api.get("/v1/workers/w1")).json()
-    assert worker["healthy"] is True and worker["doing"] == "idle"
+    assert worker["healthy"] is True
+    assert worker["doing"] == "idle"
     assert worker["telemetry"] == {"memory_used": None, "memory_total": None, "utilization": None}
     assert Telemetry() == desk.cluster.sightings["w1"].telemetry
     assert (await api.post("/v1/workers/w1/clear")).json()["reason"] == "cleared by its operator"
@@ -88,7 +98,8 @@ async def test_the_cluster_is_summed_up(api, desk):
     await api.post("/v1/jobs", json={"task": "digits", "steps": 5})
     summary = (await api.get("/v1/cluster")).json()
     assert (summary["workers"], summary["healthy"], summary["failed"]) == (1, 1, 0)
-    assert summary["jobs"]["preparing"] == 1 and summary["ready"] is None
+    assert summary["jobs"]["preparing"] == 1
+    assert summary["ready"] is None
 
 
 async def test_the_reference_describes_every_field_of_a_job(api):
@@ -98,7 +109,8 @@ async def test_the_reference_describes_every_field_of_a_job(api):
     assert all("description" in part for part in body["properties"].values())
     for path, methods in described["paths"].items():
         for operation in methods.values():
-            assert operation["summary"] and operation["tags"]
+            assert operation["summary"]
+            assert operation["tags"]
             assert ("401" in operation["responses"]) == path.startswith("/v1/")
 
 

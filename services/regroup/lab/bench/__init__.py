@@ -1,0 +1,156 @@
+"""`regroup bench`: how fast the cluster recovers, and what it costs while nothing fails.
+
+Owns: the commands, their progress, and that Ctrl-C leaves what was measured so far.
+Refuses to know: how it is measured (`recovery`, `overhead`) and told (`telling`).
+"""
+
+import json
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from regroup.client import terminal
+from regroup.client.errors import RegroupError
+from regroup.lab.bench import overhead as overheads
+from regroup.lab.bench import recovery as recoveries
+from regroup.lab.bench import telling
+from regroup.lab.bench.failing import BenchFailed
+from regroup.lab.bench.machine import this_machine
+from regroup.lab.bench.recovery import Outcome, Scenario, Whom
+from regroup.lab.local import ClusterFailed
+
+app = typer.Typer(
+    help="Measure recovery and overhead on this machine, in a cluster of their own.",
+    rich_markup_mode=None,
+    add_completion=False,
+    no_args_is_help=True,
+)
+
+JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write all figures to this file.")]
+DataDir = Annotated[
+    Path | None, typer.Option(help="Keep records, logs and state here. Default: a folder that is removed afterwards.")
+]
+
+
+@app.command()
+def recovery(
+    kills: Annotated[int, typer.Option(min=1, help="In each scenario.")] = 100,
+    workers: Annotated[
+        list[int] | None, typer.Option(min=2, max=16, help="Before a kill; give it again for more. Default: 2.")
+    ] = None,
+    whom: Annotated[
+        list[Whom] | None,
+        typer.Option(help="Is killed: the agent with its trainer, or the trainer. Default: both."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the instants and the victims.")] = 0,
+    json_file: JsonFile = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Kill workers at random instants: from the kill to the next committed step, and until the worker is back."""
+    scenarios = [Scenario(count, each) for count in workers or [2] for each in whom or list(Whom)]
+    outcomes: list[Outcome] = []
+    machine = this_machine()
+    with _bench(data_dir) as (folder, end), _progress(kills * len(scenarios)) as progress:
+        for scenario in scenarios:
+            outcomes.append(Outcome(scenario))
+            progress.begin(f"{scenario.workers} workers, kill the {scenario.whom}")
+            recoveries.measure(
+                outcomes[-1], kills, folder / scenario.name, seed=seed, on_kill=lambda kill: progress.advance()
+            )
+    _tell(telling.recovery_tables(outcomes), machine, telling.RECOVERY_NOTES)
+    _save(json_file, telling.recovery_json(outcomes, machine, end.code == terminal.INTERRUPTED))
+    for outcome in outcomes:
+        for fault in outcome.audit.faults if outcome.audit else ():
+            terminal.complain(f"{outcome.scenario.name}: {fault}")
+            end.code = end.code or terminal.FAILED
+    raise typer.Exit(end.code)
+
+
+@app.command()
+def overhead(
+    rounds: Annotated[int, typer.Option(min=1, help="Of each side, for each model.")] = 30,
+    steps: Annotated[int, typer.Option(min=1, help="In each round.")] = 20,
+    json_file: JsonFile = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Step time of a job of two workers, everything on, against plain torchrun + DDP on the same model and batch."""
+    duels = [overheads.Duel(model) for model in overheads.MODELS]
+    machine = this_machine()
+    with _bench(data_dir) as (folder, end), _progress(rounds * len(duels)) as progress:
+        for number, duel in enumerate(duels):
+            progress.begin(duel.model.name)
+            overheads.measure(duel, rounds, steps, folder / f"model-{number}", on_round=progress.advance)
+    _tell([telling.overhead_table(duels, steps)], machine, telling.OVERHEAD_NOTES)
+    _save(json_file, telling.overhead_json(duels, machine, steps, end.code == terminal.INTERRUPTED))
+    raise typer.Exit(end.code)
+
+
+class _End:
+    """How the measuring ended, as an exit code."""
+
+    code = terminal.OK
+
+
+@contextmanager
+def _bench(given: Path | None) -> Iterator[tuple[Path, _End]]:
+    """A folder to work in. Whatever ends the measuring early is told here, so that the figures so far still are."""
+    folder, end = given or Path(mkdtemp(prefix="regroup-bench-")), _End()
+    folder = folder.expanduser().absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started is stopped
+    try:
+        yield folder, end
+    except KeyboardInterrupt:
+        end.code = terminal.INTERRUPTED
+        terminal.complain("interrupted: the figures are of what was measured until then")
+    except (BenchFailed, ClusterFailed, RegroupError, OSError) as error:
+        end.code = terminal.FAILED
+        terminal.complain(f"bench: {error}", f"records and logs are kept in {folder}")
+    if given is None and end.code != terminal.FAILED:
+        shutil.rmtree(folder)
+
+
+class _Progress:
+    """A bar on a terminal, a line for each part elsewhere. Both on standard error."""
+
+    def __init__(self, bar: Progress, total: int) -> None:
+        self._bar, self._task = bar, bar.add_task("starting", total=total)
+
+    def begin(self, what: str) -> None:
+        self._bar.update(self._task, description=what)
+        if not self._bar.console.is_terminal:
+            print(f"{what} ...", file=sys.stderr, flush=True)
+
+    def advance(self) -> None:
+        self._bar.advance(self._task)
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[_Progress]:
+    console = Console(stderr=True, highlight=False, emoji=False, markup=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
+        yield _Progress(bar, total)
+
+
+def _tell(tables: list[Any], machine: Any, notes: tuple[str, ...]) -> None:
+    for table in tables:
+        terminal.write(table)
+    terminal.write(f"\n{machine}\n")
+    for note in notes:
+        terminal.write(f"- {note}")
+
+
+def _save(file: Path | None, figures: dict[str, Any]) -> None:
+    if file is not None:
+        file.write_text(json.dumps(figures, indent=2) + "\n")
+        print(f"figures written to {file}", file=sys.stderr)

@@ -1,0 +1,249 @@
+"""How long a job stands still when a worker is killed, and how long until the worker is back.
+
+Owns: the scenarios, the kills, and what is taken from the workers' own records. The clock starts just before the
+signal is sent, and stops at the first step that a survivor committed afterwards, in a newer generation, by the time
+that the survivor wrote down. Where the time goes in between is told by the coordinator's timeline.
+Refuses to know: how the cluster recovers.
+Does not measure: machines that vanish without closing their connections, several machines, kills during a regroup.
+"""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from statistics import median
+
+from regroup.client.sdk import Client
+from regroup.core.jobs import JobSpec
+from regroup.lab.audit import Audit, audit_job
+from regroup.lab.bench.failing import BenchFailed
+from regroup.lab.bench.figures import Spread, spread
+from regroup.lab.bench.following import Applied, Following, newest, step_times
+from regroup.lab.local import LocalCluster
+from regroup.wire.rest import EventView
+
+SETTLED = 3  # steps that all workers committed together before the next kill
+CALM = 8  # steps that the survivors commit undisturbed, before the killed worker is started again
+CALM_EVERY = 10  # kills of a trainer, which its agent replaces at once, between two such measurements
+STEPS = 10_000_000  # of the job: more than any run of this benchmark
+MODEL = "gpt, 3.2 million parameters, 6 samples of 64 bytes a step"
+OPTIONS = {"sequence": 64}
+GLOBAL_BATCH = 6
+
+
+class Whom(StrEnum):
+    AGENT = "agent"  # and its trainer, with one signal to their process group
+    TRAINER = "trainer"  # alone; its agent starts another one
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    workers: int
+    whom: Whom
+
+    @property
+    def name(self) -> str:
+        return f"{self.workers}_to_{self.workers - 1}_{self.whom}"
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """One kill. Times are ms since just before the signal; None: the timeline does not say."""
+
+    victim: str
+    committed: float  # a survivor committed a step in a newer generation
+    rejoined: float  # a step was committed that the victim took part in; ms since it was started again
+    generations: int  # that were taken until then; above 1: a first try did not form
+    noticed: float | None  # the coordinator halted the job
+    formed: float | None  # it issued the formation of the survivors
+    regrouped: float | None  # it heard from all of them that they had formed
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a scenario gave; filled as it goes, so that an interrupted one tells what it has."""
+
+    scenario: Scenario
+    kills: list[Kill] = field(default_factory=list)
+    step_times: list[float] = field(default_factory=list)  # ms, of the survivors alone and undisturbed
+    audit: Audit | None = None  # None: it did not come to that
+
+    @property
+    def step_ms(self) -> float | None:
+        return median(self.step_times) if self.step_times else None
+
+    def times(self, of: Callable[[Kill], float | None]) -> Spread | None:
+        return spread([told for kill in self.kills if (told := of(kill)) is not None])
+
+
+def measure(
+    outcome: Outcome,
+    kills: int,
+    data_dir: Path,
+    *,
+    seed: int = 0,
+    on_kill: Callable[[Kill], None] = lambda kill: None,
+) -> None:
+    """Run a cluster in `data_dir`, kill `kills` times, audit, and put it all into `outcome`.
+
+    Ctrl-C ends the killing; the audit still follows. Raises BenchFailed, ClusterFailed, RegroupError.
+    """
+    scenario = outcome.scenario
+    settings = {"error_limit": "1000000"}  # a worker that dies a hundred times is what is wanted here
+    with (
+        LocalCluster(data_dir, scenario.workers, restart=False, threads=1, settings=settings) as cluster,
+        cluster.client() as client,
+    ):
+        job = client.submit(spec(scenario.workers)).id
+        run = Run(cluster, client, job, random.Random(seed))
+        with interruptible() as interrupted:
+            for number in range(kills):
+                if scenario.whom is Whom.TRAINER and number % CALM_EVERY == 0:
+                    run.kill(Whom.AGENT, outcome.step_times)
+                outcome.kills.append(run.kill(scenario.whom, outcome.step_times))
+                on_kill(outcome.kills[-1])
+        client.stop(job)
+        client.wait(job, timeout=60)
+        outcome.audit = audit_job(client, job, run.records)
+    if interrupted:
+        raise KeyboardInterrupt
+
+
+def spec(workers: int) -> JobSpec:
+    return JobSpec(
+        task="gpt",
+        options=OPTIONS,
+        steps=STEPS,
+        global_batch=GLOBAL_BATCH,
+        min_workers=1,
+        max_workers=workers,
+    )
+
+
+class Run:
+    """One job on a cluster, disturbed again and again."""
+
+    def __init__(self, cluster: LocalCluster, client: Client, job: str, draw: random.Random) -> None:
+        self._cluster, self._client, self._job, self._draw = cluster, client, job, draw
+        self.records = cluster.data_dir / "records" / job
+        self._records = Following(self.records)
+        self._last_event: str | None = None
+
+    def kill(self, whom: Whom, calm: list[float]) -> Kill:
+        """Wait until all train, kill one at a random instant, wait until it is back.
+
+        With the agent gone nothing starts the worker again, so that the survivors' steps are undisturbed: their
+        times in ms are added to `calm`. Then the worker is started.
+        """
+        workers = sorted(self._cluster.agents)
+        self._records.forget()
+        self._records.until(lambda: self._settled(workers), "all workers train together")
+        victim = self._draw.choice(workers)
+        agent = self._cluster.agents[victim].process.pid
+        trainer = self._trainer(victim, agent)
+        time.sleep(self._draw.uniform(0, 2) * self._step_seconds(workers[0]))
+        self._records.look()
+        before = newest(self._records.seen)
+        former = {one.incarnation for one in self._records.seen if one.worker == victim}
+
+        wall, began = time.time(), time.monotonic_ns()
+        if whom is Whom.AGENT:
+            self._cluster.agents[victim].kill()
+        else:
+            os.kill(trainer, signal.SIGKILL)
+        after = self._records.until(lambda: self._survived(before, victim), f"a survivor of {victim} commits a step")
+        if whom is Whom.AGENT:
+            calm += self._records.until(lambda: self._calm(after.generation, after.worker), "the survivors go on")
+            started = time.monotonic_ns()
+            self._cluster.start_worker(victim)
+        else:
+            started = began
+        back = self._records.until(lambda: self._returned(victim, former), f"{victim} takes part again")
+
+        first = min(one.at for one in self._records.seen if one.generation == after.generation)
+        joined = min(one.at for one in self._records.seen if one.generation == back.generation)
+        timeline = self._timeline(wall, before, after.generation)
+        return Kill(
+            victim=victim,
+            committed=(first - began) / 1e6,
+            rejoined=(joined - started) / 1e6,
+            generations=after.generation - before,
+            noticed=timeline.get("halt"),
+            formed=timeline.get("form"),
+            regrouped=timeline.get("regrouped"),
+        )
+
+    def _settled(self, workers: list[str]) -> bool | None:
+        seen = self._records.seen
+        generation = newest(seen)
+        committed = [sum(one.generation == generation and one.worker == name for one in seen) for name in workers]
+        return min(committed) >= SETTLED or None
+
+    def _survived(self, before: int, victim: str) -> Applied | None:
+        found = (one for one in self._records.seen if one.generation > before and one.worker != victim)
+        return min(found, key=lambda one: one.at, default=None)
+
+    def _calm(self, generation: int, worker: str) -> list[float] | None:
+        times = step_times(self._records.seen, worker, generation)
+        return times if len(times) >= CALM - 2 else None
+
+    def _returned(self, victim: str, former: set[str]) -> Applied | None:
+        found = (one for one in self._records.seen if one.worker == victim and one.incarnation not in former)
+        return next(found, None)
+
+    def _step_seconds(self, worker: str) -> float:
+        return median(step_times(self._records.seen, worker, newest(self._records.seen)) or [100.0]) / 1e3
+
+    def _trainer(self, worker: str, agent: int) -> int:
+        """The process that holds the worker's trainer lock, in its agent's process group. Raises BenchFailed."""
+        lock = str(self._cluster.data_dir / "run" / f"{worker}.trainer.lock")
+        for process in Path("/proc").iterdir():
+            if process.name.isdigit() and _in_group(int(process.name), agent) and lock in _open_files(process):
+                return int(process.name)
+        raise BenchFailed(f"no trainer of {worker} was found")
+
+    def _timeline(self, wall: float, before: int, generation: int) -> dict[str, float]:
+        """What the coordinator decided, by kind: ms since `wall` (seconds since the epoch)."""
+        events = list(self._client.events(self._job, after=self._last_event))
+        if events:
+            self._last_event = events[-1].id
+        return timeline(events, wall, before, generation)
+
+
+def timeline(events: list[EventView], wall: float, before: int, generation: int) -> dict[str, float]:
+    """When the first Halt above generation `before` was decided, and when `generation` was issued and heard formed."""
+    told: dict[str, float] = {}
+    for event in events:
+        number = event.data.get("generation", 0)
+        if (event.kind == "halt" and number > before) or (event.kind != "halt" and number == generation):
+            told.setdefault(event.kind, (event.at - wall) * 1e3)
+    return told
+
+
+def _in_group(process: int, leader: int) -> bool:
+    try:
+        return os.getpgid(process) == leader
+    except ProcessLookupError:
+        return False
+
+
+def _open_files(process: Path) -> set[str]:
+    try:
+        return {os.readlink(descriptor) for descriptor in (process / "fd").iterdir()}
+    except OSError:
+        return set()  # it ended meanwhile
+
+
+@contextmanager
+def interruptible() -> Iterator[list[str]]:
+    """Let Ctrl-C end the block, and say so by a word in the list."""
+    interrupted: list[str] = []
+    try:
+        yield interrupted
+    except KeyboardInterrupt:
+        interrupted.append("interrupted")

@@ -1,0 +1,56 @@
+"""Where the coordinator and its token are looked for."""
+
+import pytest
+
+from regroup.client.address import Address, find
+from regroup.client.errors import NotRunning, RegroupError
+from regroup.wire.places import Endpoint, Places
+
+
+@pytest.fixture
+def environ(tmp_path):
+    """The environment of a machine on which a coordinator runs."""
+    places = Places(tmp_path)
+    places.token.write_text("local\n")
+    places.endpoint.write_text(Endpoint("http://127.0.0.1:1234", 1).encode())
+    return {"REGROUP_DATA_DIR": str(tmp_path)}
+
+
+def test_this_machines_coordinator_is_found_with_its_token(environ):
+    assert find(environ) == Address("http://127.0.0.1:1234", "local")
+
+
+def test_an_argument_beats_the_environment_and_that_beats_the_files(environ):
+    environ |= {"REGROUP_URL": "http://127.0.0.1:2", "REGROUP_TOKEN": "env"}
+    assert find(environ) == Address("http://127.0.0.1:2", "env")
+    assert find(environ, url="http://localhost:3/", token="mine") == Address("http://localhost:3", "mine")
+
+
+def test_this_machines_token_is_sent_to_no_other_machine(environ):
+    assert find(environ, url="http://10.0.0.1:8787").token is None
+    assert find(environ, url="http://127.0.0.1.evil.example:8787").token is None
+    assert find(environ, url="http://[::1]:8787").token == "local"
+
+
+def test_a_token_file_is_used_for_whatever_it_was_named_for(environ, tmp_path):
+    (tmp_path / "given").write_text("given\n")
+    assert find(environ, url="http://10.0.0.1:1", token_file=tmp_path / "given").token == "given"
+    with pytest.raises(RegroupError, match="none"):
+        find(environ, token_file=tmp_path / "none")
+
+
+@pytest.mark.parametrize("url", ["localhost:8787", "ftp://x", "http://", "nonsense"])
+def test_what_is_no_url_is_refused(environ, url):
+    with pytest.raises(RegroupError, match="no URL"):
+        find(environ, url=url)
+
+
+def test_a_machine_without_a_coordinator_says_how_to_start_one(tmp_path):
+    with pytest.raises(NotRunning, match="regroup up"):
+        find({"REGROUP_DATA_DIR": str(tmp_path)})
+
+
+def test_an_unreadable_endpoint_is_told_with_its_path(environ, tmp_path):
+    Places(tmp_path).endpoint.write_text("{")
+    with pytest.raises(NotRunning, match=str(tmp_path)):
+        find(environ)

@@ -1,0 +1,267 @@
+"""The command line against the real API: what it prints, where, and how it ends."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from regroup.client import cli
+from regroup.core.messages import StopJob
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Runs `regroup ...` in this process: (exit code, standard output, standard error)."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["regroup", *arguments])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        out, err = capsys.readouterr()
+        return end.value.code, out, err
+
+    return run
+
+
+@pytest.fixture
+def submitted(run, served):
+    code, out, _ = run("submit", "digits", "--steps", "5", "--name", "mine")
+    assert code == 0
+    return out.strip()
+
+
+def test_every_field_is_an_option(run, served):
+    code, out, _ = run(
+        *("submit", "gpt", "-n", "x", "--epochs", "2", "--global-batch", "32", "--shards", "8", "--micro-batch", "2"),
+        *("--seed", "7", "--min-workers", "1", "--max-workers", "2", "--evaluate-every", "5", "--step-timeout", "9.5"),
+        *("--max-restarts", "1", "-o", "lr=1e-3", "-o", "text=no", "-o", "layers=[1, 2]", "-o", "tied=true", "--json"),
+    )
+    assert code == 0
+    assert json.loads(out)["spec"] == {
+        "task": "gpt",
+        "name": "x",
+        "options": {"lr": 0.001, "text": "no", "layers": [1, 2], "tied": True},
+        "steps": None,
+        "epochs": 2,
+        "global_batch": 32,
+        "shards": 8,
+        "micro_batch": 2,
+        "seed": 7,
+        "min_workers": 1,
+        "max_workers": 2,
+        "evaluate_every": 5,
+        "step_timeout": 9.5,
+        "max_restarts": 1,
+    }
+
+
+def test_a_file_gives_the_fields_and_options_come_on_top(run, served, tmp_path):
+    file = tmp_path / "job.yaml"
+    file.write_text("task: gpt\nsteps: 10\nname: 'no'\noptions: {lr: 1e-3, path: 2024-01-01}\n")
+    code, out, _ = run("submit", "-f", str(file), "--steps", "20", "--option", "heads=2", "--json")
+    spec = json.loads(out)["spec"]
+    assert code == 0
+    assert (spec["steps"], spec["name"]) == (20, "no")
+    assert spec["options"] == {"lr": 0.001, "path": "2024-01-01", "heads": 2}
+
+
+@pytest.mark.parametrize("content", ["- a list\n", "a: [1\n", "just words", "", "1: 2"])
+def test_a_file_that_is_no_job_is_refused_by_name(run, served, tmp_path, content):
+    file = tmp_path / "job.yaml"
+    file.write_text(content)
+    code, out, err = run("submit", "-f", str(file))
+    assert (code, out) == (2, "")
+    assert str(file) in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_wrong_field_is_told_with_its_name_and_exit_code_2(run, served):
+    code, out, err = run("submit", "digits", "--steps", "1", "--shards", "7", "-o", "lr=.nan")
+    assert (code, out) == (2, "")
+    assert "options.lr: must be a finite number" in err
+    code, _, err = run("submit", "digits", "--steps", "1", "--shards", "7")
+    assert code == 2
+    assert "  shards: must divide global_batch" in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("submit",),
+        ("submit", "a", "--task", "b"),
+        ("submit", "digits", "-o", "lr"),
+        ("submit", "digits", "--steps", "x"),
+        ("jobs", "--bogus"),
+        ("bogus",),
+        ("submit", "-f", "/none/such"),
+    ],
+)
+def test_wrong_usage_ends_with_2_and_says_nothing_on_standard_output(run, served, arguments):
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert err.strip()
+    assert "Traceback" not in err
+
+
+def test_jobs_are_listed_in_plain_text_and_json(run, submitted):
+    code, out, _ = run("jobs")
+    assert code == 0
+    assert "\x1b" not in out
+    head, row = out.splitlines()
+    assert head.split()[:4] == ["job", "name", "task", "phase"]
+    assert row.split()[:5] == [submitted, "mine", "digits", "queued", "0/5"]
+    assert not any(line.endswith(" ") for line in out.splitlines())
+    assert [job["id"] for job in json.loads(run("jobs", "--json")[1])] == [submitted]
+
+
+@pytest.mark.parametrize("part", [slice(None), slice(0, 5), slice(2, 6)])
+def test_enough_of_an_id_names_a_job(run, submitted, part):
+    code, out, _ = run("job", submitted[part], "--json")
+    assert (code, json.loads(out)["id"]) == (0, submitted)
+    assert submitted in run("job", submitted[part])[1]
+
+
+def test_an_ambiguous_beginning_is_refused_naming_the_candidates(run, submitted):
+    other = run("submit", "digits", "--steps", "5")[1].strip()
+    code, _, err = run("job", "j-")
+    assert code == 2
+    assert submitted in err
+    assert other in err
+
+
+@pytest.mark.parametrize(
+    "arguments", [("job", "x1"), ("stop", "x1"), ("events", "x1"), ("worker", "x1"), ("clear", "x1")]
+)
+def test_what_is_not_there_ends_with_3_and_one_line(run, served, arguments):
+    code, out, err = run(*arguments)
+    assert (code, out) == (3, "")
+    assert len(err.splitlines()) == 1
+    assert "x1" in err
+
+
+def test_without_a_coordinator_one_line_says_what_to_do_and_it_ends_with_4(run, places):
+    for arguments in (("jobs",), ("--url", "http://127.0.0.1:1", "jobs")):
+        code, out, err = run(*arguments)
+        assert (code, out) == (4, "")
+        assert "regroup up" in err
+        assert len(err.splitlines()) == 1
+
+
+def test_a_store_that_is_away_ends_with_4(run, served):
+    served.desk.ready = "the store does not answer"
+    code, _, err = run("submit", "digits", "--steps", "1")
+    assert (code, err) == (4, "regroup: the store does not answer\n")
+
+
+def test_the_token_comes_from_a_file_or_the_environment(run, served, places, tmp_path, monkeypatch):
+    places.token.unlink()
+    assert run("jobs")[0] == 1
+    file = tmp_path / "elsewhere"
+    file.write_text(served.token + "\n")
+    assert run("--token-file", str(file), "jobs")[0] == 0
+    monkeypatch.setenv("REGROUP_TOKEN", served.token)
+    assert run("jobs")[0] == 0
+    assert run("--token-file", "/none/such", "jobs")[0] == 1
+
+
+def test_a_job_is_stopped_and_stopping_it_again_says_its_state(run, submitted):
+    code, out, _ = run("stop", submitted, "--wait")
+    assert code == 0
+    assert "stopped" in out.splitlines()[-1]
+    code, out, err = run("stop", submitted)
+    assert (code, out) == (1, "")
+    assert "stopped" in err
+
+
+def test_waiting_watches_the_job_to_its_end_in_lines(run, served, monkeypatch):
+    def stop_it():
+        while not served.desk.cluster.jobs:
+            pass
+        served.do(served.desk.command(StopJob(next(iter(served.desk.cluster.jobs)))))
+
+    stopper = threading.Thread(target=stop_it)
+    stopper.start()
+    code, out, _ = run("submit", "digits", "--steps", "5", "--wait")
+    stopper.join()
+    assert code == 0
+    first, *_, last = out.splitlines()
+    assert first.startswith("submitted j-")
+    assert "stopped" in last
+    assert "\x1b" not in out
+
+
+def test_the_timeline_is_one_line_per_event_and_json_lines(run, submitted):
+    run("stop", submitted)
+    lines = run("events", submitted)[1].splitlines()
+    assert [line.split()[2] for line in lines] == ["submitted", "stopped"]
+    followed = run("events", "--follow", submitted, "--json")[1].splitlines()
+    assert [json.loads(line)["kind"] for line in followed] == ["submitted", "stopped"]
+
+
+def test_workers_are_listed_shown_and_cleared(run, served):
+    assert run("workers")[1] == "no workers\n"
+    served.do(served.desk.register("w1"))
+    assert run("workers")[1].splitlines()[1].split()[:3] == ["w1", "cpu", "healthy"]
+    assert "healthy" in run("worker", "w1")[1]
+    assert json.loads(run("worker", "w1", "--json")[1])["name"] == "w1"
+    assert run("clear", "w1")[:2] == (0, "w1 is cleared: cleared by its operator\n")
+
+
+def test_help_names_the_exit_codes_and_all_commands(run):
+    code, out, _ = run("--help")
+    assert code == 0
+    assert "130  interrupted" in out
+    for command in ("submit", "jobs", "job", "events", "stop", "workers", "worker", "clear"):
+        assert f"\n  {command} " in out
+
+
+def test_the_version_is_told(run):
+    assert run("--version")[:2] == (0, f"regroup {cli.version('regroup')}\n")
+
+
+def test_commands_of_other_parts_are_found_and_a_broken_one_harms_no_other(run, served, monkeypatch, tmp_path):
+    (tmp_path / "parts_for_tests.py").write_text(
+        "import typer\n"
+        "app = typer.Typer()\n"
+        "@app.command()\n"
+        "def one(n: int): print('one', n)\n"
+        "@app.command()\n"
+        "def two(): print('two')\n"
+        "def lone(name: str, loud: bool = False): print('lone', name, loud)\n"
+    )
+    (tmp_path / "broken_for_tests.py").write_text("import no_such_module_anywhere\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    entries = {
+        name: EntryPoint(name, value, cli.GROUP)
+        for name, value in {
+            "parts": "parts_for_tests:app",
+            "lone": "parts_for_tests:lone",
+            "broken": "broken_for_tests:app",
+        }.items()
+    }
+    monkeypatch.setattr(cli, "_further", lambda: entries)
+    assert run("parts", "one", "3")[:2] == (0, "one 3\n")
+    assert run("lone", "a", "--loud")[:2] == (0, "lone a True\n")
+    code, out, err = run("broken", "--with", "anything")
+    assert (code, out) == (1, "")
+    assert "no_such_module_anywhere" in err
+    assert len(err.splitlines()) == 1
+    assert run("jobs")[0] == 0
+    for name in ("parts", "lone", "broken"):
+        assert re.search(rf"^  {name}\b", run("--help")[1], re.MULTILINE)
+
+
+def test_interrupting_a_followed_timeline_ends_with_130(served, submitted):
+    command = [sys.executable, "-c", "from regroup.client.cli import main; main()", "events", "--follow"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
+    assert submitted in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "Traceback" not in err

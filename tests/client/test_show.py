@@ -1,0 +1,61 @@
+"""Wording for people, and the YAML that people write."""
+
+import math
+
+import pytest
+
+from regroup.client import show
+from regroup.client.yaml_values import BadYaml, read_yaml
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(-1, "0 s"), (42, "42 s"), (420, "7 min"), (12600, "3.5 h"), (12 * 86400, "12 d")]
+)
+def test_durations_are_in_a_unit_that_fits(seconds, words):
+    assert show.duration(seconds) == words
+
+
+@pytest.mark.parametrize(("numbers", "words"), [((), ""), ((3,), "3"), ((0, 1, 2, 5, 7, 8), "0-2, 5, 7-8")])
+def test_shards_are_written_as_ranges(numbers, words):
+    assert show.ranges(numbers) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-3", 0.001),
+        ("1.", 1.0),
+        (".5", 0.5),
+        ("10", 10),
+        ("010", 10),
+        ("0x10", 16),
+        ("-3", -3),
+        ("1:30", "1:30"),
+        ("no", "no"),
+        ("on", "on"),
+        ("true", True),
+        ("null", None),
+        ("", None),
+        ("2024-01-01", "2024-01-01"),
+        ("'1'", "1"),
+        ("1_000", "1_000"),
+        ("[1, a]", [1, "a"]),
+        ("1.2.3", "1.2.3"),
+    ],
+)
+def test_plain_words_of_yaml_mean_what_people_mean(text, value):
+    read = read_yaml(text)
+    assert read == value
+    assert type(read) is type(value)
+
+
+def test_yaml_has_words_for_what_is_no_finite_number():
+    assert read_yaml(".inf") == math.inf
+    assert math.isnan(read_yaml(".nan"))
+
+
+@pytest.mark.parametrize("text", ["a: [", "!!python/object/apply:os.getcwd []", "a: b: c", "- 1\n---\n- 2"])
+def test_what_is_no_plain_yaml_is_refused_in_one_line(text):
+    with pytest.raises(BadYaml) as error:
+        read_yaml(text)
+    assert "\n" not in str(error.value)
