@@ -1,6 +1,7 @@
 """Chooses what happens next in a world: at random from a seed, with a temper of its own; and then heals it.
 
-Owns: which faults there are and how often, and what "in the end all is well" means.
+Owns: which faults there are and how often, and what "in the end all is well" means. Calm stretches, in which the cluster
+gets somewhere, alternate with faults that last (a worker is cut off, a step loop stalls) and with single events.
 """
 
 from collections.abc import Callable
@@ -15,92 +16,138 @@ class Stuck(AssertionError):
     """All is well again, and yet the job does not end."""
 
 
-def drive(world: Any, random: Random, events: int) -> None:
-    """Let things happen. Every schedule has its own temper, so that some are all crashes and some all lost messages."""
-    temper = {
-        "step": random.choice([2, 8, 20]),
-        "deliver": random.choice([4, 10]),
-        "lose": random.choice([0, 0, 1, 3]),
-        "double": random.choice([0, 1]),
-        "time": random.choice([1, 3]),
-        "beat": random.choice([1, 3]),
-        "cut": random.choice([0, 0.3, 1]),
-        "kill": random.choice([0, 0.2, 0.6]),
-        "agent": random.choice([0, 0.1, 0.4]),
-        "hang": random.choice([0, 0, 0.2]),
-        "crash": random.choice([0, 0, 0.2, 0.6]),
-        "break": random.choice([0, 0.2, 1]),
-        "raise": random.choice([0, 0, 0, 0.1]),
-        "leap": random.choice([0, 0, 0.1, 0.5]),
-        "stop": random.choice([0, 0, 0, 0.05]),
-        "order": random.choice([True, False]),
-    }
-    kinds = [kind for kind, weight in temper.items() if kind != "order" and weight]
-    weights = [temper[kind] for kind in kinds]
-    for kind in random.choices(kinds, weights, k=events):
-        happen(world, random, kind, in_order=bool(temper["order"]))
+class Driver:
+    """One schedule. `isolated` workers exchange no message with the coordinator; the step loop of `stalled` ones rests."""
 
+    def __init__(self, world: Any, random: Random) -> None:
+        self.world, self.random = world, random
+        self.isolated: set[str] = set()
+        self.stalled: set[str] = set()
+        self.in_order = random.random() < 0.5
+        choice = random.choice
+        self.temper = {
+            "calm": choice([2, 6, 20]),
+            "beat": choice([1, 5]),
+            "step": choice([5, 20, 60]),
+            "deliver": choice([5, 20]),
+            "time": choice([1, 4]),
+            "lose": choice([0, 0, 1, 5]),
+            "double": choice([0, 1, 3]),
+            "cut": choice([0, 1, 3]),
+            "isolate": choice([0, 1, 3]),
+            "stall": choice([0, 1, 3]),
+            "kill": choice([0, 0.5, 2]),
+            "agent": choice([0, 0.5, 1]),
+            "hang": choice([0, 0, 0.5]),
+            "crash": choice([0, 0, 0.5, 2]),
+            "break": choice([0, 1, 3]),
+            "raise": choice([0, 0, 0, 0.3]),
+            "leap": choice([0, 0, 0.5, 1]),
+            "stop": choice([0, 0, 0, 0.1]),
+        }
 
-def happen(world: Any, random: Random, kind: str, in_order: bool) -> None:
-    agent = random.choice(list(world.agents.values()))
-    trainer = agent.trainer
-    index = 0 if in_order else random.randrange(99)
-    match kind:
-        case "step":
-            options = [
-                option
-                for one in world.agents.values()
-                for option in ([lambda a=one: world.hear(a)] if one.trainer and one.trainer.outbox else [])
-                + (world.moves(one.trainer) if one.trainer else [])
-            ]
-            if options:
-                random.choice(options)()
-        case "deliver" | "double":
-            deliver(world, random, agent, index, again=kind == "double")
-        case "lose":
-            queue = random.choice([agent.reports, agent.orders])
-            if queue and not (queue is agent.reports and isinstance(queue[0][1], m.AgentRegistered)):
-                queue.pop(0 if in_order else random.randrange(len(queue)))
-        case "time":
-            world.tick(random.choice([0.1, 0.3, 0.6]))
-        case "leap":
-            world.tick(random.choice([2.5, 3.5, 7.0, 30.0]))
-        case "beat" if agent.alive:
-            if agent.link:
-                world.heartbeat(agent)
-            elif world.cluster is not None:
-                world.connect(agent)
-        case "beat":
-            world.start_agent(agent)
-        case "cut" if agent.link:
+    def run(self, events: int) -> None:
+        kinds = [kind for kind, weight in self.temper.items() if weight]
+        weights = [self.temper[kind] for kind in kinds]
+        for kind in self.random.choices(kinds, weights, k=events):
+            self.happen(kind)
+
+    def happen(self, kind: str) -> None:
+        world, random = self.world, self.random
+        agent = random.choice(list(world.agents.values()))
+        trainer, name = agent.trainer, agent.name
+        index = 0 if self.in_order else random.randrange(99)
+        match kind:
+            case "calm":
+                for _ in range(random.choice([1, 1, 2, 4, 8])):
+                    self.beat_all()
+                    quiet(world, self.isolated, self.stalled, rounds=random.choice([1, 2, 5]))
+                    world.tick(0.2)
+            case "beat":
+                self.beat(agent)
+            case "step":
+                options = [move for one in world.agents.values() for move in self.moves(one)]
+                if options:
+                    random.choice(options)()
+            case "deliver" | "double" if name not in self.isolated:
+                deliver(world, random, agent, index, again=kind == "double")
+            case "lose":
+                queue = random.choice([agent.reports, agent.orders])
+                if queue and not (queue is agent.reports and isinstance(queue[0][1], m.AgentRegistered)):
+                    queue.pop(0 if self.in_order else random.randrange(len(queue)))
+            case "time":
+                world.tick(random.choice([0.1, 0.3, 0.6]))
+            case "leap":
+                self.leap(random.choice([2.5, 3.5, 7.0, 25.0]))
+            case "cut":
+                self.cut(agent)
+            case "isolate":
+                self.isolated ^= {name}
+            case "stall":
+                self.stalled ^= {name}
+            case "kill" if trainer:
+                world.end_trainer(agent, last_words=random.random() < 0.5)
+            case "agent" if agent.alive:
+                world.kill_agent(agent)
+            case "hang" if trainer:
+                trainer.hung = not trainer.hung
+                world.read_orders(agent)
+            case "crash" if world.cluster is None:
+                world.start_coordinator()
+            case "crash":
+                if random.random() < 0.4:
+                    world.crash_coordinator()
+                else:
+                    world.doom = random.choice(["unsaved", "unsent"])
+            case "break" if trainer and not trainer.hung:
+                hurt(world, random, trainer)
+            case "raise" if trainer and not trainer.hung and trainer.loop.at in ("stepping", "applying"):
+                if trainer.session.phase is TrainerPhase.TRAINING:
+                    world.raise_in_step(trainer, random.randrange(4))
+            case "stop" if world.jobs:
+                job = random.choice(list(world.jobs))
+                if not world.jobs[job].ended:
+                    world.command(m.StopJob(job))
+
+    def moves(self, agent: Any) -> list[Callable[[], None]]:
+        trainer = agent.trainer
+        if trainer is None:
+            return []
+        hear = [lambda: self.world.hear(agent)] if trainer.outbox else []
+        return hear + ([] if agent.name in self.stalled else self.world.moves(trainer))
+
+    def beat(self, agent: Any) -> None:
+        if not agent.alive:
+            self.world.start_agent(agent)
+        elif agent.link:
+            self.world.heartbeat(agent)
+        elif self.world.cluster is not None and agent.name not in self.isolated:
+            self.world.connect(agent)
+
+    def beat_all(self) -> None:
+        for agent in self.world.agents.values():
+            if agent.alive:
+                self.beat(agent)
+
+    def cut(self, agent: Any) -> None:
+        """The agent's end of the connection is gone; another time, the coordinator notices."""
+        if agent.link:
             agent.link = 0
-            if random.random() < 0.5:
+            if self.random.random() < 0.5:
                 agent.reports.clear()
-        case "cut" if agent.heard and not agent.link:
-            world.notice_closed(agent)
-        case "kill" if trainer:
-            world.end_trainer(agent, last_words=random.random() < 0.5)
-        case "agent" if agent.alive:
-            world.kill_agent(agent)
-        case "hang" if trainer:
-            trainer.hung = not trainer.hung
-            world.read_orders(agent)
-        case "crash" if world.cluster is None:
-            world.start_coordinator()
-        case "crash":
-            if random.random() < 0.4:
-                world.crash_coordinator()
-            else:
-                world.doom = random.choice(["unsaved", "unsent"])
-        case "break" if trainer and not trainer.hung:
-            hurt(world, random, trainer)
-        case "raise" if trainer and not trainer.hung and trainer.loop.at in ("stepping", "applying"):
-            if trainer.session.phase.value == "training":
-                world.raise_in_step(trainer, random.randrange(4))
-        case "stop" if world.jobs:
-            job = random.choice(list(world.jobs))
-            if not world.jobs[job].ended:
-                world.command(m.StopJob(job))
+        elif agent.heard:
+            self.world.notice_closed(agent)
+
+    def leap(self, seconds: float) -> None:
+        """Time for time-outs, through which those that are not cut off are heard, or nobody is."""
+        if self.random.random() < 0.2:
+            self.world.tick(seconds)
+            return
+        end = self.world.now + seconds
+        while self.world.now < end:
+            self.beat_all()
+            quiet(self.world, self.isolated, self.stalled, rounds=3)
+            self.world.tick(0.5)
 
 
 def hurt(world: Any, random: Random, trainer: Any) -> None:
@@ -143,40 +190,47 @@ def heal(world: Any, seconds: float = 150.0) -> None:
                 world.heartbeat(agent)
             else:
                 world.connect(agent)
-        for _ in range(40):
-            if not quiet(world):
-                break
+        quiet(world)
         if all(job.ended for job in world.jobs.values()):
             return
         world.tick(0.25)
     raise Stuck([(job.phase, job.reason) for job in world.jobs.values()])
 
 
-def quiet(world: Any) -> bool:
-    """Let everything happen that can. False when nothing was left to do."""
+def quiet(world: Any, isolated: set[str] = frozenset(), stalled: set[str] = frozenset(), rounds: int = 40) -> None:  # type: ignore[assignment]
+    """Let everything happen that can, until nothing is left to do or the rounds are over."""
+    for _ in range(rounds):
+        if not any([_settle(world, agent, agent.name in isolated, agent.name in stalled) for agent in _all(world)]):
+            return
+
+
+def _all(world: Any) -> list[Any]:
+    return list(world.agents.values())
+
+
+def _settle(world: Any, agent: Any, isolated: bool, stalled: bool) -> bool:
     busy = False
-    for agent in world.agents.values():
-        while agent.reports:
-            world.deliver_report(agent, 0)
-            busy = True
-        while agent.orders:
-            world.deliver_order(agent, 0)
-            busy = True
-        while agent.trainer and agent.trainer.outbox:
-            world.hear(agent)
-            busy = True
-        trainer = agent.trainer
-        if trainer is None or trainer.hung:
-            continue
-        moves = world.moves(trainer)
-        if moves:
-            moves[0]()
-            busy = True
-        elif trainer.loop.at in ("connected", "contributed") and world.forsaken(trainer):
-            world.lose_neighbour(trainer)
-            world.leave(trainer, "a neighbour is gone")
-            busy = True
+    while not isolated and agent.reports and world.cluster is not None:
+        world.deliver_report(agent, 0)
+        busy = True
+    while not isolated and agent.orders:
+        world.deliver_order(agent, 0)
+        busy = True
+    while agent.trainer and agent.trainer.outbox:
+        world.hear(agent)
+        busy = True
+    trainer = agent.trainer
+    if trainer is None or trainer.hung or stalled:
+        return busy
+    moves = world.moves(trainer)
+    if moves:
+        moves[0]()
+        return True
+    if trainer.loop.at in ("connected", "contributed") and world.forsaken(trainer):
+        world.lose_neighbour(trainer)
+        world.leave(trainer, "a neighbour is gone")
+        return True
     return busy
 
 
-__all__ = ["Stuck", "drive", "happen", "heal"]
+__all__ = ["Driver", "Stuck", "heal"]

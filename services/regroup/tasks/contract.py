@@ -42,8 +42,9 @@ class Task:
     thread. The two threads run at once, so what they share must be read-only.
 
     When it is called, in this order: `__init__`, `dataset`, `evaluation`, `model`, `optimizer`, `scheduler`, once
-    each while the trainer prepares; then, for every step, `loss` once per pass of a shard this trainer owns (perhaps
-    never: a spare owns none); `evaluate` at the steps that are evaluated; `report` once, on one trainer, at the end.
+    each while the trainer prepares (the last three again whenever a state is built from the seed); then, for every
+    step, `loss` once per pass of a shard this trainer owns (perhaps never: a spare owns none); `evaluate` at the steps
+    that are evaluated; `report` once, on one trainer, at the end.
 
     What is kept when a worker dies or joins: the model's parameters and buffers, the optimizer's and the scheduler's
     state, and `state()`. Anything else that changes from step to step is lost, and replicas would differ.

@@ -170,7 +170,10 @@ class Trainer:
     def _connect(self, formation: Formation) -> Group:
         generation, members = formation.generation, formation.members
         rank = members.index(Member(self.birth.worker, self.birth.incarnation))
-        forming = Forming(formation.store, rank, len(members), host=self.birth.host, timeout=FORM_TIMEOUT)
+        # An honest slow step must not break the group: the coordinator suspects first, and says halt.
+        patience = 3 * self.spec.step_timeout
+        host = self.birth.host
+        forming = Forming(formation.store, rank, len(members), host=host, timeout=FORM_TIMEOUT, patience=patience)
         if not self.control.hold(_Breaker(forming, self.bench.loader), generation):
             forming.break_()
         self.group = group = forming.group()

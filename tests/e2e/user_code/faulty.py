@@ -1,0 +1,186 @@
+"""Tasks of a user, each with one fault. In most, one sample of the dataset, the bad one, sets it off.
+
+Which step consumes a sample depends on the job's seed alone, so the fault strikes in the same step and shard, on
+whichever worker owns it.
+"""
+
+import ctypes
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import LBFGS, SGD, Optimizer
+from torch.utils.data import TensorDataset
+
+from regroup.tasks import OptionError, SizedDataset, Task
+
+SAMPLES = 64
+
+
+class Sound(Task):
+    """A linear regression. `bad`: the index of the sample at which `at_bad_sample` is called; -1: none."""
+
+    def __init__(self, bad: int = -1) -> None:
+        self.bad = bad
+
+    def model(self) -> nn.Module:
+        return nn.Linear(4, 1)
+
+    def dataset(self) -> SizedDataset:
+        inputs = torch.arange(SAMPLES * 4, dtype=torch.float32).reshape(SAMPLES, 4) / (SAMPLES * 4)
+        return TensorDataset(torch.arange(SAMPLES), inputs, inputs.sum(dim=1, keepdim=True))
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, float]:
+        indices, inputs, targets = batch
+        loss = ((model(inputs) - targets) ** 2).sum()
+        return self.at_bad_sample(loss, len(inputs)) if self.bad in indices.tolist() else (loss, float(len(inputs)))
+
+    def at_bad_sample(self, loss: Tensor, count: int) -> tuple[Tensor, float]:
+        return loss, float(count)
+
+    def optimizer(self, model: nn.Module) -> Optimizer:
+        return SGD(model.parameters(), lr=0.01)
+
+
+class NoTask:
+    """Not derived from Task."""
+
+
+class RaisesWhenConstructed(Sound):
+    def __init__(self) -> None:
+        raise RuntimeError("no licence for this task")
+
+
+class RefusesAnOption(Sound):
+    def __init__(self, rate: float = 0.1) -> None:
+        super().__init__()
+        if not isinstance(rate, float) or rate <= 0:
+            raise OptionError("rate", f"must be a positive number, not {rate!r}")
+
+
+class Empty(Sound):
+    def dataset(self) -> SizedDataset:
+        return TensorDataset(torch.empty(0, 4))
+
+
+class Stream:
+    def __iter__(self) -> Iterator[Tensor]:
+        yield torch.zeros(4)
+
+
+class Unsized(Sound):
+    def dataset(self) -> Any:
+        return Stream()
+
+
+class RaisesInTheFirstPass(Sound):
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, float]:
+        raise ZeroDivisionError("the first pass divides by zero")
+
+
+class LossIsNone(Sound):
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        return None
+
+
+class LossIsAVector(Sound):
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        _, inputs, _ = batch
+        return model(inputs), 1.0
+
+
+class LossHasNoGradient(Sound):
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        loss, weight = super().loss(model, batch)
+        return loss.detach(), weight
+
+
+class WeightIsAWord(Sound):
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        loss, _ = super().loss(model, batch)
+        return loss, "eight"
+
+
+class Lbfgs(Sound):
+    def optimizer(self, model: nn.Module) -> Optimizer:
+        return LBFGS(model.parameters())
+
+
+class NoOptimizer(Sound):
+    def optimizer(self, model: nn.Module) -> Any:
+        return None
+
+
+class NoModel(Sound):
+    def model(self) -> Any:
+        return "a large one"
+
+
+class LeavesWhenConstructed(Sound):
+    def __init__(self) -> None:
+        raise SystemExit("give me a data folder")
+
+
+class Raises(Sound):
+    def at_bad_sample(self, loss: Tensor, count: int) -> tuple[Tensor, float]:
+        raise KeyError("label 17")
+
+
+class Leaves(Sound):
+    def at_bad_sample(self, loss: Tensor, count: int) -> tuple[Tensor, float]:
+        raise SystemExit("no more samples, please")
+
+
+class Segfaults(Sound):
+    def at_bad_sample(self, loss: Tensor, count: int) -> tuple[Tensor, float]:
+        ctypes.string_at(0)
+        raise AssertionError("nobody survives reading address 0")
+
+
+class Exits(Sound):
+    def at_bad_sample(self, loss: Tensor, count: int) -> tuple[Tensor, float]:
+        os._exit(3)
+
+
+class WeighsNegative(Sound):
+    def at_bad_sample(self, loss: Tensor, count: int) -> tuple[Tensor, float]:
+        return loss, -1.0
+
+
+class WeighsNan(Sound):
+    def at_bad_sample(self, loss: Tensor, count: int) -> tuple[Tensor, float]:
+        return loss, float("nan")
+
+
+class LosesItsLoss(Sound):
+    def at_bad_sample(self, loss: Tensor, count: int) -> Any:
+        return None
+
+
+class CannotReadASample(Sound):
+    """The dataset raises, on the loader's thread."""
+
+    def dataset(self) -> SizedDataset:
+        whole, bad = super().dataset(), self.bad
+
+        class Torn:
+            def __len__(self) -> int:
+                return len(whole)
+
+            def __getitem__(self, index: int) -> Any:
+                if index == bad:
+                    raise OSError(f"sample {index} cannot be read")
+                return whole[index]
+
+        return Torn()
+
+
+class OptimizerRaises(Sound):
+    def optimizer(self, model: nn.Module) -> Optimizer:
+        class Torn(SGD):
+            def step(self, closure: Any = None) -> None:
+                raise FloatingPointError("the update overflowed")
+
+        return Torn(model.parameters(), lr=0.01)
