@@ -26,23 +26,23 @@ class Driver:
         self.in_order = random.random() < 0.5
         choice = random.choice
         self.temper = {
-            "calm": choice([2, 6, 20]),
+            "calm": choice([5, 10, 20]),
             "beat": choice([1, 5]),
-            "step": choice([5, 20, 60]),
+            "step": choice([5, 20, 40]),
             "deliver": choice([5, 20]),
             "time": choice([1, 4]),
-            "lose": choice([0, 0, 1, 5]),
+            "lose": choice([0, 0, 2, 5]),
             "double": choice([0, 1, 3]),
             "cut": choice([0, 1, 3]),
-            "isolate": choice([0, 1, 3]),
-            "stall": choice([0, 1, 3]),
+            "isolate": choice([0, 2, 5]),
+            "stall": choice([0, 2, 5]),
             "kill": choice([0, 0.5, 2]),
-            "agent": choice([0, 0.5, 1]),
+            "agent": choice([0, 0, 0.5]),
             "hang": choice([0, 0, 0.5]),
             "crash": choice([0, 0, 0.5, 2]),
-            "break": choice([0, 1, 3]),
+            "break": choice([1, 3, 6]),
             "raise": choice([0, 0, 0, 0.3]),
-            "leap": choice([0, 0, 0.5, 1]),
+            "leap": choice([0, 0.5, 2]),
             "stop": choice([0, 0, 0, 0.1]),
         }
 
@@ -59,9 +59,9 @@ class Driver:
         index = 0 if self.in_order else random.randrange(99)
         match kind:
             case "calm":
-                for _ in range(random.choice([1, 1, 2, 4, 8])):
+                for _ in range(random.choice([1, 1, 2, 4])):
                     self.beat_all()
-                    quiet(world, self.isolated, self.stalled, rounds=random.choice([1, 2, 5]))
+                    quiet(world, self.isolated, self.stalled, rounds=random.choice([1, 2, 4]))
                     world.tick(0.2)
             case "beat":
                 self.beat(agent)
@@ -83,6 +83,9 @@ class Driver:
                 self.cut(agent)
             case "isolate":
                 self.isolated ^= {name}
+                if name in self.isolated and random.random() < 0.7:
+                    self.cut(agent)
+                    self.cut(agent)
             case "stall":
                 self.stalled ^= {name}
             case "kill" if trainer:
@@ -148,6 +151,16 @@ class Driver:
             self.beat_all()
             quiet(self.world, self.isolated, self.stalled, rounds=3)
             self.world.tick(0.5)
+
+
+def calm(world: Any, stretches: int) -> None:
+    """Nothing goes wrong for a while."""
+    for _ in range(stretches):
+        for agent in world.agents.values():
+            if agent.link:
+                world.heartbeat(agent)
+        quiet(world, rounds=3)
+        world.tick(0.2)
 
 
 def hurt(world: Any, random: Random, trainer: Any) -> None:

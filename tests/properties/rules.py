@@ -169,7 +169,7 @@ class Rules:
         others = [other for other in holders(world, job.id) if other is not trainer]
         watch = before.watches[job.id]
         began = watch.since if watch.disturbed is None else watch.disturbed
-        enough = any(other.session.version >= job.formation.base for other in others)
+        enough = any(other.member in job.formation.members for other in others)
         assert enough or world.now - began > world.policy.detached_limit, f"{member} is evicted with the only state"
 
 

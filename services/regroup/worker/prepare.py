@@ -10,11 +10,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from inspect import signature
 from traceback import format_exc
 from typing import Any
 
 import torch
+import torch._dynamo  # the first optimizer would import it, in seconds: here the fork server does, before any job
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from regroup.core.jobs import Fingerprint, JobSpec
 from regroup.tasks.contract import OptionError, SizedDataset, Task
@@ -24,6 +27,8 @@ from regroup.worker.evaluation import Evaluation
 from regroup.worker.reduce import Exchange, MovingBuffers, moving_buffers
 from regroup.worker.replica import Replica
 from regroup.worker.tail import size
+
+USERS = (Exception, SystemExit)  # what a user's code may raise, also when it is a script that means to leave
 
 
 class CannotPrepare(Exception):
@@ -53,12 +58,7 @@ def prepare(spec: JobSpec) -> Bench:
     task = _task(spec)
     dataset = _dataset(task)
     evaluation = _evaluation(spec, task)
-    try:
-        replica = Replica(task, spec.seed)
-    except OptionError as error:
-        raise CannotPrepare(f"options.{error.field}", error.message) from error
-    except Exception as error:
-        raise CannotPrepare("task", _raised("building the model and optimizer", error), format_exc()) from error
+    replica = _replica(spec, task)
     names, nominal = _warm_up(spec, task, dataset, replica)
     if names and task.independent_samples:
         message = f"declares its samples independent, yet training changes the buffers {', '.join(names)} (BatchNorm?)"
@@ -91,7 +91,7 @@ def _task(spec: JobSpec) -> Task:
         raise CannotPrepare("task", str(error), format_exc()) from error
     except OptionError as error:
         raise CannotPrepare(f"options.{error.field}", error.message) from error
-    except Exception as error:
+    except USERS as error:
         raise CannotPrepare("task", _raised(f"importing or constructing {spec.task}", error), format_exc()) from error
 
 
@@ -100,7 +100,7 @@ def _dataset(task: Task) -> SizedDataset:
         dataset = task.dataset()
     except OptionError as error:
         raise CannotPrepare(f"options.{error.field}", error.message) from error
-    except Exception as error:
+    except USERS as error:
         raise CannotPrepare("task", _raised("dataset()", error), format_exc()) from error
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
         message = "its dataset has no length or no index: iterable datasets are not covered"
@@ -108,6 +108,23 @@ def _dataset(task: Task) -> SizedDataset:
     if len(dataset) == 0:
         raise CannotPrepare("task", "its dataset is empty: at least one sample is needed")
     return dataset
+
+
+def _replica(spec: JobSpec, task: Task) -> Replica:
+    try:
+        replica = Replica(task, spec.seed)
+    except OptionError as error:
+        raise CannotPrepare(f"options.{error.field}", error.message) from error
+    except USERS as error:
+        raise CannotPrepare("task", _raised("building the model and optimizer", error), format_exc()) from error
+    optimizer = replica.optimizer
+    if not isinstance(optimizer, Optimizer):
+        raise CannotPrepare("task", f"optimizer() gave {optimizer!r:.80}: it must give a torch.optim.Optimizer")
+    if any(each.default is each.empty for each in signature(optimizer.step).parameters.values()):
+        name = type(optimizer).__name__
+        message = f"optimizer() gave {name}, whose step() wants a closure: several evaluations per step are not covered"
+        raise CannotPrepare("task", message)
+    return replica
 
 
 def _evaluation(spec: JobSpec, task: Task) -> Evaluation | None:
@@ -122,7 +139,7 @@ def _evaluation(spec: JobSpec, task: Task) -> Evaluation | None:
         raise CannotPrepare(f"options.{error.field}", error.message) from error
     except CannotPrepare:
         raise
-    except Exception as error:
+    except USERS as error:
         raise CannotPrepare("task", _raised("evaluation()", error), format_exc()) from error
     return Evaluation(task, dataset, spec.shard_count, max(spec.global_batch, 256))
 
@@ -152,7 +169,7 @@ def _warm_up(spec: JobSpec, task: Task, dataset: SizedDataset, replica: Replica)
         task.load_state(kept)
     except CannotPrepare:
         raise
-    except Exception as error:
+    except USERS as error:
         raise CannotPrepare("task", _raised("a first pass over the data", error), format_exc()) from error
     for parameter in replica.model.parameters():
         parameter.grad = None

@@ -18,6 +18,7 @@ from traceback import format_exc
 from typing import Any
 
 import torch
+import torch._dynamo  # a second of imports at the first use of any optimizer: the fork server has them done for all
 
 from regroup.core.jobs import Formation, JobSpec, Member
 from regroup.core.messages import (

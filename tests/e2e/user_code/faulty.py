@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim import LBFGS, SGD, Optimizer
 from torch.utils.data import TensorDataset
 
-from regroup.tasks import OptionError, SizedDataset, Task
+from regroup.tasks.contract import OptionError, SizedDataset, Task
 
 SAMPLES = 64
 

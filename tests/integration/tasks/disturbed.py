@@ -8,6 +8,7 @@ A fault is {"at": a place, "step": n, "do": "kill", "raise" or "flip", "worker":
 is done when the place is passed for the first time by a state of n committed steps or more.
 """
 
+import fcntl
 import json
 import os
 import signal
@@ -24,9 +25,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 from torch.utils.data import TensorDataset
 
-from regroup.lab.bench.gate import Gate
 from regroup.tasks.contract import SizedDataset, Task
-from regroup.tasks.digits import Digits as BuiltInDigits
 
 # Places that no method of a task is called in: seen from a thread, as a function of the main thread's stack.
 WATCHED = {
@@ -53,7 +52,7 @@ class Disturbed(Task):
         super().__init__(**options)
         self.step = 0  # committed, of the state that this trainer holds; travels with it
         self._folder = Path(folder)
-        self._gates = [(step, Gate(self._folder / f"gate-{step}")) for step in gates]
+        self._gates = [(step, os.open(self._folder / f"gate-{step}", os.O_RDWR)) for step in gates]
         self._pace = pace  # seconds that each step takes longer
         self._ballast = torch.zeros(ballast << 20, dtype=torch.uint8)  # makes a transfer of the state long
         here = os.environ["REGROUP_WORKER"]
@@ -74,9 +73,8 @@ class Disturbed(Task):
         self.meet("forward")
         total, weight = super().loss(model, batch)
         if self._due("backward"):
-            # The first layer's gradient is the last to come: all others have arrived.
-            met = next(model.parameters()).register_hook(lambda gradient: self.meet("backward"))
-            total.register_hook(lambda gradient: torch.autograd.Variable._execution_engine.queue_callback(met.remove))
+            # The first layer's gradient comes late: most others have arrived.
+            next(model.parameters()).register_hook(lambda gradient: self.meet("backward"))
         return total, weight
 
     def optimizer(self, model: nn.Module) -> Optimizer:
@@ -94,13 +92,14 @@ class Disturbed(Task):
         return {"step": self.step, "ballast": self._ballast}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        self.meet("load_state")
         self.step, self._ballast = state["step"], state["ballast"]
+        self.meet("load_state")
 
     def pass_gates(self) -> None:
         for step, gate in self._gates:
             if self.step >= step:
-                gate.enter()
+                fcntl.flock(gate, fcntl.LOCK_SH)  # waits in the kernel while the test holds it shut
+                fcntl.flock(gate, fcntl.LOCK_UN)
 
     def meet(self, place: str, model: nn.Module | None = None) -> None:
         """Do what is due at this place."""
@@ -174,10 +173,6 @@ class _Gated:
         self._task.meet("dataset")
         self._task.pass_gates()
         return self._inner[index]
-
-
-class Digits(Disturbed, BuiltInDigits):
-    """The built-in task, disturbed."""
 
 
 class _Curve(Task):

@@ -23,12 +23,12 @@ from typing import Any
 
 from regroup.client.sdk import Client
 from regroup.core.jobs import JobSpec
+from regroup.core.shards import default_shards
 from regroup.lab.bench.failing import BenchFailed
 from regroup.lab.bench.figures import Interval, bootstrap
 from regroup.lab.bench.following import Following, newest
 from regroup.lab.bench.gate import Gate
 from regroup.lab.local import LocalCluster
-from regroup.worker.data import natural_pass
 
 RANKS = 2
 SKIPPED = 2  # steps at the start of a round: one was begun before it, one warms the caches again
@@ -115,7 +115,8 @@ def measure(
             wanted = spec(model, gate, independent)
             jobs[name] = client.submit(wanted).id
             completed = Job(cluster.data_dir, jobs[name]).completed
-            sides.append(Side(name, Gate(gate), passes(wanted, independent), completed))
+            passes = 1 if independent else wanted.shard_count // RANKS  # each worker owns as many shards
+            sides.append(Side(name, Gate(gate), passes, completed))
             get_going(sides[-1])
         gate = data_dir / "gate-ddp"
         sides.append(Side(DDP, Gate(gate), 1, ends.enter_context(torchrun(model, gate, data_dir))))
@@ -133,23 +134,19 @@ def measure(
 
 
 def spec(model: Model, gate: Path, independent: bool) -> JobSpec:
+    """The job; with independent samples a worker joins its shards in one pass, else each shard is a pass."""
+    shards = default_shards(model.global_batch, RANKS)
     return JobSpec(
         task=model.gated,
         options={**model.options, "gate": str(gate), "independent": independent},
         steps=STEPS,
         global_batch=model.global_batch,
+        shards=shards,
+        micro_batch=None if independent else model.global_batch // shards,
         min_workers=RANKS,
         max_workers=RANKS,
         step_timeout=3600.0,  # to wait at a gate is no hang
     )
-
-
-def passes(wanted: JobSpec, independent: bool) -> int:
-    """Passes of one worker in one step: it owns an equal part of the shards."""
-    if independent:
-        return 1
-    shard = wanted.global_batch // wanted.shard_count
-    return wanted.shard_count // RANKS * -(-shard // natural_pass(wanted.global_batch, wanted.shard_count))
 
 
 def get_going(side: Side) -> None:
@@ -164,7 +161,7 @@ def time_steps(side: Side, steps: int) -> float:
     side.completed()
     side.gate.admit((SKIPPED + steps) * side.passes)
     times = _await(side, SKIPPED + steps)
-    time.sleep(0.05)  # the other worker ends the last step
+    time.sleep(0.1)  # the other worker ends the last step
     return (times[SKIPPED + steps - 1] - times[SKIPPED - 1]) / steps / 1e6
 
 

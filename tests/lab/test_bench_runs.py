@@ -1,0 +1,39 @@
+"""The benchmarks on real processes, as short as they can be: that they run, not how fast anything is."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from regroup.lab.bench.overhead import DDP, OURS, SEPARATE, Duel, Model
+from regroup.lab.bench.overhead import measure as measure_overhead
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+
+def test_recovery_kills_and_tells_what_it_took(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.json"
+    words = ["recovery", "--kills", "1", "--json", str(figures), "--data-dir", str(tmp_path / "data")]
+    start = "from regroup.lab.bench import app; app()"
+    ended = subprocess.run([sys.executable, "-c", start, *words], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "agent + trainer" in ended.stdout
+    told = json.loads(figures.read_text())
+    assert (told["kills"], told["lost_samples"], told["duplicated_samples"]) == (1, 0, 0)
+    assert list(told["scenarios"]) == ["2_to_1_agent", "2_to_1_trainer"]
+    for scenario in told["scenarios"].values():
+        assert scenario["step_ms"] > 0
+        assert 0 < scenario["since_kill_ms"]["noticed"]["p50"] < scenario["kill_to_commit_ms"]["p50"]
+        assert scenario["rejoin_ms"]["p50"] > 0
+
+
+def test_overhead_measures_all_sides_in_turn(tmp_path: Path) -> None:
+    model = Model("tiny", "digits", "regroup.lab.bench.gated:GatedDigits", {"hidden": [8]}, 64)
+    duel = Duel(model)
+    measure_overhead(duel, 2, 3, tmp_path)
+    assert [set(each) for each in duel.rounds] == [{OURS, SEPARATE, DDP}] * 2
+    assert all(step > 0 for each in duel.rounds for step in each.values())
+    shares = [duel.exchange_share[side] for side in (OURS, SEPARATE)]
+    assert all(share is not None and 0 <= share <= 1 for share in shares)
