@@ -61,7 +61,7 @@ lock: $(READY) ## Pin what pyproject.toml asks for in requirements.lock; ARGS=--
 	sed -nE 's/ \(pyproject\.toml\)//; s/-r build\/dev\.in/regroup (dev)/; s/^([^ +]+)\+[a-z0-9.]+/\1/; s/ +# via/  # via/; /^(cuda-|triton|nvidia-[^m])/d; /^[a-z0-9]/p' \
 	  build/pins.txt >> build/requirements.lock
 	mv build/requirements.lock requirements.lock
-	git --no-pager diff --stat -- requirements.lock || true
+	git --no-pager diff --stat -- requirements.lock 2> /dev/null || true
 
 clean: ## Remove the environment and everything that was generated
 	@rm -rf $(VENV) build dist services/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -87,7 +87,11 @@ $(READY): requirements.lock pyproject.toml
 	  fi
 	fi
 	echo "Installing the $$(grep -c == requirements.lock) packages of requirements.lock (the first time takes minutes: torch is large)"
-	$(BIN)/python -m pip install --requirement requirements.lock \
-	  | awk '/ Downloading .*MB\)/ {print "  " $$2 " " $$3 " " $$4; fflush()} /^Installing/ {print "  unpacking"; fflush()}'
+	if ! $(BIN)/python -m pip install --requirement requirements.lock 2>&1 | tee $(VENV)/install.log \
+	  | awk '/ Downloading .*MB\)/ {print "  " $$2 " " $$3 " " $$4; fflush()} /^Installing/ {print "  unpacking"; fflush()}'; then
+	  grep -vE '^(WARNING|Requirement already)' $(VENV)/install.log | cut -c 1-300 | tail -n 10 >&2
+	  echo "pip could not install requirements.lock; all that it said is in $(VENV)/install.log" >&2
+	  exit 1
+	fi
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@

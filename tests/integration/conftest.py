@@ -5,6 +5,7 @@ loss curve, the witnesses and the audit out of the workers' own records.
 Refuses to know: which faults a test plants (`tasks/disturbed.py` does them) and what it claims.
 """
 
+import fcntl
 import json
 import os
 import signal
@@ -21,13 +22,13 @@ import pytest
 from regroup.client.sdk import Client
 from regroup.core.jobs import JobPhase
 from regroup.lab.audit import Audit, audit_job
-from regroup.lab.bench.gate import Gate
 from regroup.lab.local import LocalCluster
 from regroup.wire.rest import EventView, JobView
 
 TASKS = Path(__file__).parent / "tasks"
 LIMIT = 90.0  # seconds until what is awaited counts as never happening; far above what anything takes
 PAUSE = 0.01  # seconds between two looks
+UNREADY = ("idle", "starting", "preparing", "disconnected")  # what a worker does that could not train now
 
 Found = TypeVar("Found")
 
@@ -72,7 +73,9 @@ class Bed:
             found = met()
             if found is not None and found is not False:
                 return found
-            assert time.monotonic() < deadline, f"{what}: this did not happen in {LIMIT:g} s"
+            if time.monotonic() > deadline:
+                told = [f"{event.at:.3f} {event.job} {event.kind} {event.reason}" for event in self.client.events()]
+                pytest.fail("\n".join([f"{what}: this did not happen in {LIMIT:g} s", *told[-40:]]))
             time.sleep(PAUSE)
 
     def rest(self) -> None:
@@ -100,7 +103,7 @@ class Trial:
 
     def __init__(self, bed: Bed, folder: Path) -> None:
         self.bed, self.client, self._folder = bed, bed.client, folder
-        self._gates: dict[int, Gate] = {}
+        self._gates: dict[int, int] = {}  # step -> the locked file, while it is shut
         self.id = ""
 
     def submit(
@@ -115,15 +118,15 @@ class Trial:
         """Submit one of the disturbed tasks. Each gate holds the job at about its step until it is opened."""
         self._folder.mkdir(parents=True, exist_ok=True)
         for step in gates:
-            self._gates[step] = Gate(self._folder / f"gate-{step}")
-            self._gates[step].shut()
+            self._gates[step] = os.open(self._folder / f"gate-{step}", os.O_RDWR | os.O_CREAT, 0o600)
+            fcntl.flock(self._gates[step], fcntl.LOCK_EX)
         ours = {"folder": str(self._folder), "faults": list(faults), "gates": list(gates), **(options or {})}
         usual = {"min_workers": 1, "max_workers": 3, "step_timeout": 120.0}
         self.id = self.client.submit(task=task, options=ours, **{**usual, **spec}).id
         return self
 
     def open(self, step: int) -> None:
-        self._gates.pop(step).close()
+        os.close(self._gates.pop(step))
 
     @property
     def now(self) -> JobView:
@@ -148,14 +151,13 @@ class Trial:
     def until_records(self, met: Callable[[list[Applied]], bool], what: str) -> None:
         self.bed.until(lambda: met(self.applied()), what)
 
-    def until_all(self, workers: int) -> None:
-        """Wait until so many workers are members, or prepared to become one."""
-
-        def ready(job: JobView) -> bool:
-            members = {member.worker for member in job.members}
-            return sum(each.doing == "prepared" or each.worker in members for each in job.workers) == workers
-
-        self.until(ready, f"{workers} workers take part or are prepared")
+    def until_all(self, workers: int, deaths: int = 0) -> None:
+        """Wait until so many trainers have died in all, and so many workers take part or are prepared to."""
+        self.bed.until(lambda: len(self.events("exited")) >= deaths, f"{deaths} deaths were noticed")
+        self.until(
+            lambda job: sum(each.doing not in UNREADY for each in job.workers) == workers,
+            f"{workers} workers take part or are prepared",
+        )
 
     def until_regrouped(self, generation: int) -> JobView:
         """Wait until it runs in a generation above this one."""

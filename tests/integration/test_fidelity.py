@@ -6,6 +6,7 @@ Real processes on one machine. Every test ends with `finish`, which demands an e
 import random
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -96,22 +97,19 @@ def test_five_kills_and_three_joins_leave_the_loss_curve_as_it_was(
     trial.until_all(3)
     trial.open(1)
     trial.bed.until(lambda: trial.done(0) and trial.done(1), "two trainers died inside of a step")
-    joins = 0
-    for gate in (60, 110, 160):
+    for deaths, gate in enumerate((60, 110, 160), start=2):
         # The job stands at the gate until who died is prepared to join; then it goes on, to the next kill.
         trial.until_committed(gate)
-        trial.until_all(3)
-        generation = trial.now.generation
+        trial.until_all(3, deaths)
         trial.open(gate)
-        trial.until_regrouped(generation - 1)
-        joins += 1
-        step = gate + draw.randint(5, 25)
-        trial.until_committed(step)
+        trial.until_committed(gate + draw.randint(10, 25))
         time.sleep(draw.uniform(0, 0.01))  # a random instant, not an event
         trial.bed.kill_trainers(draw.choice(["w0", "w1", "w2"]))
     trial.finish()
 
-    assert joins == 3
+    sizes = [len(event.data["workers"]) for event in trial.events("form")]
+    joins = sum(later > former for former, later in pairwise(sizes))
+    assert joins - 1 >= 3, f"{sizes}: the first one only completes the start"
     assert len(trial.events("exited")) == 5
     assert trial.identical() > 200
     assert not trial.events("replicas_differed")

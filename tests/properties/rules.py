@@ -50,7 +50,7 @@ class Rules:
         for id, watch in decision.cluster.watches.items():
             known = before.watches[id].evicted if id in before.watches else frozenset()
             for member in watch.evicted - known:
-                self.evicts(world, before, before.jobs[id], member)
+                self.evicts(world, before, decision, before.jobs[id], member)
         for name, order in decision.orders:
             if isinstance(order, m.Form):
                 assert order.formation == decision.cluster.jobs[order.job].formation
@@ -161,15 +161,18 @@ class Rules:
         assert self.states[trainer.job, version] == trainer.history, "wrote another state than was ordered"
         self.written.add((trainer.job, version))
 
-    def evicts(self, world: Any, before: Cluster, job: Job, member: Member) -> None:
+    def evicts(self, world: Any, before: Cluster, decision: Decision, job: Job, member: Member) -> None:
         """A trainer in good health that holds the last copy of the state is given up for a long silence alone."""
         trainer = living(world, member)
         if trainer is None or job.ended or trainer.hung or trainer not in holders(world, job.id) or not job.formation:
             return
-        others = [other for other in holders(world, job.id) if other is not trainer]
+        if any(note.kind == "rolled_back" and note.job == job.id for note in decision.notes):
+            return  # rule 7 has its own check
         watch = before.watches[job.id]
         began = watch.since if watch.disturbed is None else watch.disturbed
-        enough = any(other.member in job.formation.members for other in others)
+        told = {seat.member for seat in job.formation.seats if seat.version is not None} | set(watch.formed)
+        told |= {other for other, answer in watch.answers.items() if answer.version is not None}
+        enough = told - {member} - set(watch.dead)  # as far as the coordinator can know
         assert enough or world.now - began > world.policy.detached_limit, f"{member} is evicted with the only state"
 
 

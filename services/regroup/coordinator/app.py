@@ -31,6 +31,8 @@ from regroup.wire.places import Endpoint, Places
 
 log = logging.getLogger("regroup.coordinator")
 
+STORE_LOOK = 0.2  # seconds between looks at the embedded server
+
 TOLD_IN_ONE_LINE = (
     AddressUnusable,
     AnotherLeads,
@@ -46,8 +48,11 @@ TOLD_IN_ONE_LINE = (
 )
 
 
-async def serve(settings: Settings, places: Places, store: Store) -> None:
-    """Lead the cluster that `store` keeps until SIGTERM or SIGINT. Raises what TOLD_IN_ONE_LINE lists."""
+async def serve(settings: Settings, places: Places, store: Store, server: embedded.Embedded | None) -> None:
+    """Lead the cluster that `store` keeps until SIGTERM or SIGINT. Raises what TOLD_IN_ONE_LINE lists.
+
+    `server` is the embedded one behind the store, if it is: it must not end before this does.
+    """
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
@@ -62,11 +67,11 @@ async def serve(settings: Settings, places: Places, store: Store) -> None:
             shell = Shell(store, hub, settings.policy(), Leadership(holder, fence, settings.leader_lease), saved)
             given = settings.token.get_secret_value() if settings.token is not None else None
             app = create_app(shell, api_token(places.token, given))
-            server = HttpServer(app, _listener(settings, places))
+            http = HttpServer(app, _listener(settings, places))
             places.link.write_text(hub.address + "\n")
-            write_endpoint(places.endpoint, Endpoint(server.url, os.getpid()))
-            log.info("leading with %d jobs known; REST on %s, link on %s", len(saved.jobs), server.url, hub.address)
-            await _run(shell, server, stopping)
+            write_endpoint(places.endpoint, Endpoint(http.url, os.getpid()))
+            log.info("leading with %d jobs known; REST on %s, link on %s", len(saved.jobs), http.url, hub.address)
+            await _run(shell, http, stopping, server)
         finally:
             hub.close()
             remove_endpoint(places.endpoint, os.getpid())
@@ -87,20 +92,31 @@ async def _lead_unless_stopped(store: Store, holder: str, lease: float, stopping
     return None
 
 
-async def _run(shell: Shell, server: HttpServer, stopping: asyncio.Event) -> None:
+async def _run(shell: Shell, http: HttpServer, stopping: asyncio.Event, server: embedded.Embedded | None) -> None:
     leading = asyncio.create_task(shell.run())
-    serving = asyncio.create_task(server.run_until_stopped())
-    stopped = asyncio.create_task(stopping.wait())
-    await asyncio.wait({leading, serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
-    server.stop()
+    serving = asyncio.create_task(http.run_until_stopped())
+    ending = asyncio.create_task(_stopped_or_bereft(stopping, server))
+    await asyncio.wait({leading, serving, ending}, return_when=asyncio.FIRST_COMPLETED)
+    http.stop()
     await serving
-    stopped.cancel()
-    leading.cancel()
+    for task in (leading, ending):
+        task.cancel()
     with suppress(asyncio.CancelledError):
         try:
             await leading
         except* LeadershipLost as lost:
             raise lost.exceptions[0] from None
+    with suppress(asyncio.CancelledError):
+        await ending
+
+
+async def _stopped_or_bereft(stopping: asyncio.Event, server: embedded.Embedded | None) -> None:
+    """Raises EmbeddedFailed if the store's own server ends first: nobody but a new coordinator starts it again."""
+    while not stopping.is_set():
+        if server is not None:
+            server.check()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stopping.wait(), STORE_LOOK)
 
 
 def _hub(settings: Settings, places: Places) -> Hub:
@@ -142,10 +158,11 @@ def main() -> None:
         places.make()
         with ExitStack() as stack:
             if settings.redis_url is not None:
-                url = settings.redis_url.get_secret_value()
+                server, url = None, settings.redis_url.get_secret_value()
             else:
-                url = stack.enter_context(embedded.start(settings.data_dir)).url
-            asyncio.run(serve(settings, places, RedisStore(url)))
+                server = stack.enter_context(embedded.start(settings.data_dir))
+                url = server.url
+            asyncio.run(serve(settings, places, RedisStore(url), server))
     except TOLD_IN_ONE_LINE as error:
         sys.exit(f"regroup-coordinator: {error}")
 

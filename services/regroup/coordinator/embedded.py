@@ -9,6 +9,7 @@ Does not guarantee that another kind or version of server can read the files: st
 import fcntl
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -41,11 +42,20 @@ class EmbeddedFailed(Exception):
 class Embedded:
     """A running server. `stop` it, or use it as a context."""
 
-    def __init__(self, url: str, process: subprocess.Popen[bytes], lock: IO[bytes], path: Path) -> None:
+    def __init__(self, url: str, process: subprocess.Popen[bytes], lock: IO[bytes], path: Path, log: Path) -> None:
         self.url = url
         self.process = process
+        self.log = log
         self._lock = lock
         self._path = path
+
+    def check(self) -> None:
+        """Raises EmbeddedFailed if it has ended."""
+        code = self.process.poll()
+        if code is not None:
+            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+            message = f"the embedded Redis server {how}: start the coordinator again, and see {self.log} if it repeats"
+            raise EmbeddedFailed(message)
 
     def stop(self) -> None:
         """Let it write what it has, and wait until it ended. Idempotent."""
@@ -90,7 +100,7 @@ def start(data_dir: Path, die_with_parent: bool = True) -> Embedded:
     except BaseException:
         lock.close()
         raise
-    return Embedded(f"unix://{path}", process, lock, path)
+    return Embedded(f"unix://{path}", process, lock, path, folder / "log")
 
 
 def find_server() -> Path:

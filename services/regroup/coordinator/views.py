@@ -47,6 +47,7 @@ def job_view(cluster: Cluster, job: Job, points: Sequence[StepPoint] = ()) -> Jo
         rate=rate(cluster, job),
         loss=losses[-1] if losses else None,
         samples=samples_trained(job, step),
+        dataset=job.fingerprint.samples if job.fingerprint else None,
         shards=job.spec.shard_count,
         members=_members(cluster, job),
         workers=tuple(

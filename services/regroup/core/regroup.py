@@ -41,9 +41,10 @@ class EndUnsaved:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing can be formed from these answers; they are kept in the workers' memory."""
+    """Nothing can be formed from these answers; they are kept in the workers' memory. `missing` may hold the state."""
 
     reason: str
+    missing: tuple[Member, ...] = ()
 
 
 Verdict = Train | SaveState | EndUnsaved | Wait
@@ -87,13 +88,17 @@ def _base(job: Job, answers: Mapping[Member, Answer], passed: Set[Member]) -> _B
         return _Base(ORIGIN)
     stateful = {member: answer.version for member, answer in answers.items() if answer.version is not None}
     listed = job.formation.members
-    if any(member in stateful for member in listed):
-        return _Base(max(stateful.values()))
-    missing = [member.worker for member in listed if member not in answers and member not in passed]
+    best = max(stateful.values(), default=ORIGIN)
+    # A listed member's promise ends the last generation; but one that never got its base, and answers with an older
+    # state of its own, must not put the others back to that.
+    if best >= job.formation.base and any(member in stateful for member in listed):
+        return _Base(best)
+    missing = tuple(member for member in listed if member not in answers and member not in passed)
     if missing:
-        names = ", ".join(sorted(missing))
-        return Wait(f"the state of generation {job.formation.generation} may live on {names}: waiting for an answer")
-    return _Base(max(stateful.values(), default=ORIGIN), rolled_back=True)
+        names = ", ".join(sorted(member.worker for member in missing))
+        reason = f"the state of generation {job.formation.generation} may live on {names}: waiting for an answer"
+        return Wait(reason, missing)
+    return _Base(best, rolled_back=True)
 
 
 def _train(job: Job, generation: int, answers: Mapping[Member, Answer], base: _Base, holders: list[Member]) -> Train:

@@ -157,15 +157,14 @@ def _evict(turn: Turn, job: Job, members: list[Member]) -> None:
         turn.note("evicted", reason, job=job.id, generation=job.generation)
 
 
-def _hangs(turn: Turn, job: Job, member: Member, anchored: bool) -> bool:
+def _hangs(turn: Turn, job: Job, member: Member, spared: bool) -> bool:
     """Whether to give up a member that did not answer although nothing goes on without it.
 
-    Its agent must be heard, so that it had its chance; and where it may hold the only state, it gets much longer.
+    Its agent must be heard, so that it had its chance. `spared`: it may hold the only state, and gets much longer.
     """
     sighting, watch = turn.sightings.get(member.worker), turn.watch(job.id)
     if sighting is None or not sighting.connected or turn.now - sighting.seen > turn.policy.halt_limit / 2:
         return False
-    spared = not anchored and job.formation is not None and member in job.formation.members
     began = watch.since if watch.disturbed is None else watch.disturbed
     return not spared or turn.now - began > turn.policy.detached_limit
 
@@ -178,14 +177,13 @@ def _settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
         if member not in watch.dead and (seen := turn.sightings.get(member.worker)) is not None and seen.connected
     }
     verdict = _verdict(turn, job, answers)
-    listed = job.formation.members if job.formation else ()
-    anchored = any(member in answers and answers[member].version is not None for member in listed)
-    goes_on = not isinstance(verdict, Wait)
-    _evict(turn, job, [member for member in unanswered if goes_on or _hangs(turn, job, member, anchored)])
+    if isinstance(verdict, Wait):
+        unanswered = [member for member in unanswered if _hangs(turn, job, member, member in verdict.missing)]
+    _evict(turn, job, unanswered)
     if isinstance(verdict, Train):
         _issue(turn, job, verdict)
     elif isinstance(verdict, SaveState):
-        turn.change_job(job, round=None, saver=verdict.saver, step=verdict.version.step, reason=verdict.reason)
+        turn.change_job(job, round=None, saver=verdict.saver, step=_reached(job, watch), reason=verdict.reason)
         turn.change_watch(job.id, since=turn.now)
         turn.note("saving", verdict.reason, job=job.id, worker=verdict.saver.worker, generation=job.generation)
     elif isinstance(verdict, EndUnsaved):

@@ -3,8 +3,10 @@
 Owns: starting them, starting again what dies, and stopping them all. `regroup up`, the demo, the benchmarks and the
 tests stand on it. Refuses to know: what the cluster does; that is asked over REST.
 Each agent leads a process group of its own, so that one signal reaches it, its fork server and its trainer together.
+When the process that started the cluster dies without stopping it, the kernel tells all of them to leave.
 """
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -12,8 +14,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from regroup.client.errors import RegroupError
 from regroup.client.sdk import Client
@@ -24,6 +28,15 @@ STOP_LIMIT = 10.0  # seconds that a process has to leave before it is killed
 PAUSE = (0.05, 5.0)  # seconds before what died is started again: at first, at most
 HEALTHY = 10.0  # seconds of life after which a death counts as the first one again
 
+# Runs between fork and exec in a fresh interpreter: a function to call there would be unsafe beside other threads.
+_LEAVE_WITH_PARENT = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+if os.getppid() != int(sys.argv[1]):
+    os.kill(os.getpid(), signal.SIGTERM)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
 
 class ClusterFailed(Exception):
     """The cluster cannot start; the message is what the failing process said last."""
@@ -32,13 +45,28 @@ class ClusterFailed(Exception):
 class Supervised:
     """One process, started again whenever it ends until it is stopped."""
 
-    def __init__(self, name: str, command: list[str], environ: Mapping[str, str], log: Path, restart: bool) -> None:
+    process: "subprocess.Popen[bytes]"
+
+    def __init__(
+        self,
+        name: str,
+        command: list[str],
+        environ: Mapping[str, str],
+        log: Path,
+        restart: bool,
+        on_ended: Callable[[str, int], None] = lambda name, code: None,
+    ) -> None:
+        """`on_ended` is called with the name and the exit code, negative for a signal, before it is started again."""
         self.name, self.restart = name, restart
-        self._command, self._environ, self._log = command, dict(environ), log
+        self._command = [sys.executable, "-I", "-S", "-c", _LEAVE_WITH_PARENT, str(os.getpid()), *command]
+        self._environ, self._log, self._on_ended = dict(environ), log, on_ended
         self._stopping = threading.Event()
-        self.process = self._spawn()
-        self._watching = threading.Thread(target=self._watch, name=f"watch-{name}", daemon=True)
+        self._births = threading.Lock()  # so that nothing is started after `stop` has looked
+        born: Future[None] = Future()
+        # The kernel means the parent's thread, so the one that starts processes must live as long as they do.
+        self._watching = threading.Thread(target=self._watch, args=(born,), name=f"watch-{name}", daemon=True)
         self._watching.start()
+        born.result()
 
     def kill(self) -> None:
         """SIGKILL to the process and all that it started, together."""
@@ -46,8 +74,9 @@ class Supervised:
 
     def stop(self) -> None:
         """Ask it to leave, kill it if it does not, and wait."""
-        self._stopping.set()
-        process = self.process
+        with self._births:
+            self._stopping.set()
+            process = self.process
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
             process.wait(STOP_LIMIT)
@@ -71,17 +100,27 @@ class Supervised:
                 start_new_session=True,
             )
 
-    def _watch(self) -> None:
+    def _watch(self, born: "Future[None]") -> None:
+        try:
+            self.process = self._spawn()
+        except OSError as error:
+            born.set_exception(error)
+            return
+        born.set_result(None)
         pause = PAUSE[0]
         while True:
             began = time.monotonic()
-            self.process.wait()
+            code = self.process.wait()
             if self._stopping.is_set() or not self.restart:
                 return
+            self._on_ended(self.name, code)
             pause = PAUSE[0] if time.monotonic() - began > HEALTHY else min(pause * 2, PAUSE[1])
             if self._stopping.wait(pause):
                 return
-            self.process = self._spawn()
+            with self._births:
+                if self._stopping.is_set():
+                    return
+                self.process = self._spawn()
 
 
 class LocalCluster:
@@ -96,15 +135,17 @@ class LocalCluster:
         threads: int | None = None,
         settings: Mapping[str, str] | None = None,
         on_started: Callable[[str], None] = lambda name: None,
+        on_ended: Callable[[str, int], None] = lambda name, code: None,
     ) -> None:
         self.data_dir = data_dir
         self._restart = restart
-        self._on_started = on_started
+        self._on_started, self._on_ended = on_started, on_ended
         self._names = [f"w{number}" for number in range(workers)]
         threads = threads or max(1, (os.cpu_count() or 1) // max(workers, 1))
         given = {f"REGROUP_{name.upper()}": value for name, value in (settings or {}).items()}
         ours = {"REGROUP_DATA_DIR": str(data_dir), "REGROUP_PORT": "0", "REGROUP_LINK_PORT": "0"}
         self._environ = {**os.environ, **ours, "REGROUP_THREADS": str(threads), **given}
+        self._lock: IO[bytes] | None = None  # of the data directory, while this cluster may run there
         self.coordinator: Supervised | None = None
         self.agents: dict[str, Supervised] = {}
 
@@ -121,18 +162,18 @@ class LocalCluster:
 
     def start(self) -> None:
         """Start everything and wait until the coordinator answers. Raises ClusterFailed, OSError."""
-        places = Places(self.data_dir)
-        places.make()
+        Places(self.data_dir).make()
         (self.data_dir / "logs").mkdir(exist_ok=True)
+        self._take_data_dir()
         self.start_coordinator()
         for name in self._names:
             self.start_worker(name)
 
     def start_coordinator(self) -> None:
         places = Places(self.data_dir)
-        log = self.data_dir / "logs" / "coordinator.log"
-        command = [sys.executable, "-m", "regroup.coordinator.app"]
-        coordinator = self.coordinator = Supervised("coordinator", command, self._environ, log, self._restart)
+        # -P: it has no use for the code in the folder where this was started, which is on the workers' path.
+        command = [sys.executable, "-P", "-m", "regroup.coordinator.app"]
+        coordinator = self.coordinator = self._supervised("coordinator", command, self._environ)
         first = coordinator.process
         deadline = time.monotonic() + START_LIMIT
         while not self._answers(places, first.pid):
@@ -145,10 +186,8 @@ class LocalCluster:
 
     def start_worker(self, name: str) -> None:
         """One more worker, or one that was stopped."""
-        log = self.data_dir / "logs" / f"{name}.log"
         environ = {**self._environ, "REGROUP_WORKER": name}
-        command = [sys.executable, "-m", "regroup.worker.agent"]
-        self.agents[name] = Supervised(name, command, environ, log, self._restart)
+        self.agents[name] = self._supervised(name, [sys.executable, "-m", "regroup.worker.agent"], environ)
         self._on_started(name)
 
     def stop_worker(self, name: str) -> None:
@@ -170,6 +209,21 @@ class LocalCluster:
         if self.coordinator is not None:
             self.coordinator.stop()
             self.coordinator = None
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _take_data_dir(self) -> None:
+        self._lock = (self.data_dir / "cluster.lock").open("ab")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            message = "a cluster runs there already: use that one, stop it, or give another data directory"
+            raise ClusterFailed(f"{self.data_dir}: {message}") from None
+
+    def _supervised(self, name: str, command: list[str], environ: Mapping[str, str]) -> Supervised:
+        log = self.data_dir / "logs" / f"{name}.log"
+        return Supervised(name, command, environ, log, self._restart, self._on_ended)
 
     def _answers(self, places: Places, pid: int) -> bool:
         try:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +21,9 @@ from regroup.wire.places import default_data_dir
 
 def up(
     workers: Annotated[int, typer.Option("--workers", "-n", min=1, max=64, help="CPU workers to start.")] = 2,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the REST API; 0: any free one.")] = 8787,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, envvar="REGROUP_PORT", help="Of the REST API; 0: any free one.")
+    ] = 8787,
     data_dir: Annotated[
         Path | None, typer.Option(help="Where everything is kept. Default: REGROUP_DATA_DIR or ~/.local/share/regroup.")
     ] = None,
@@ -28,15 +31,31 @@ def up(
         int | None, typer.Option(min=1, help="Of torch, in each worker. Default: the cores, divided.")
     ] = None,
 ) -> None:
-    """Start a local cluster (embedded store, coordinator, workers) and keep it alive until Ctrl-C."""
+    """Start a local cluster (embedded store, coordinator, workers) and keep it alive until Ctrl-C.
+
+    Workers find tasks of your own, module:Class, in the folder where this is started and in PYTHONPATH.
+    """
     console = Console(stderr=True, highlight=False)
     folder = (data_dir or default_data_dir(os.environ)).expanduser().absolute()
-    stopping = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
-    cluster = LocalCluster(folder, workers, threads=threads, settings={"port": str(port)})
+    stopping, started = threading.Event(), threading.Event()
+
+    def leave(*_: object) -> None:
+        first = not stopping.is_set()
+        stopping.set()
+        if first and not started.is_set():
+            raise KeyboardInterrupt  # out of whatever is waited for; what runs already is stopped
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, leave)
+
+    def tell_end(name: str, code: int) -> None:
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+        console.print(f"{time.strftime('%H:%M:%S')}  {name} ended ({how}); starting it again")
+
+    cluster = LocalCluster(folder, workers, threads=threads, settings={"port": str(port)}, on_ended=tell_end)
     try:
         with cluster:
+            started.set()
             token = folder / "token"
             with cluster.client() as client:
                 console.print(f"REST      {client.url}   (documentation on /docs)")
@@ -46,6 +65,8 @@ def up(
             console.print("Ctrl-C stops everything; jobs under way go on at the next start, from step 0.")
             stopping.wait()
             console.print("stopping ...")
+    except KeyboardInterrupt:
+        console.print("stopped before it was up")
     except (ClusterFailed, OSError, RegroupError) as error:
         console.print(f"regroup up: {error}", markup=False, soft_wrap=True)
         sys.exit(1)

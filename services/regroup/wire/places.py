@@ -58,10 +58,14 @@ class Places:
         return self.root / "keys"
 
     def make(self) -> None:
-        """Make the data directory, for its owner only. Raises OSError if it cannot be made or written to."""
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Make the data directory, for its owner only. Raises OSError, saying what to do instead."""
+        advice = "give another one, with REGROUP_DATA_DIR or `regroup up --data-dir`"
+        try:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise OSError(f"cannot make the data directory {self.root} ({error.strerror}): {advice}") from error
         if not os.access(self.root, os.W_OK | os.X_OK):
-            raise PermissionError(f"the data directory {self.root} is not writable")
+            raise PermissionError(f"cannot write to the data directory {self.root}: {advice}")
 
 
 def default_data_dir(environ: Mapping[str, str]) -> Path:

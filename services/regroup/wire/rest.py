@@ -72,6 +72,7 @@ class JobView:
     rate: Annotated[float | None, Field(description="steps per second in this formation; null when not running")]
     loss: Annotated[float | None, Field(description="of the last step measured; always null in lists")] = None
     samples: Annotated[int, Field(description="samples trained in the committed steps")]
+    dataset: Annotated[int | None, Field(description="samples in the dataset; null until a worker has prepared it")]
     shards: int
     members: tuple[MemberView, ...]
     workers: tuple[LentView, ...]

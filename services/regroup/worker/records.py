@@ -14,6 +14,7 @@ import json
 import os
 import time
 from collections.abc import Iterable
+from errno import ENOSPC
 from pathlib import Path
 
 
@@ -46,6 +47,6 @@ class Records:
         return {"generation": generation, "incarnation": self._incarnation}
 
     def _append(self, lines: Iterable[dict[str, object]]) -> None:
-        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-        if text:
-            os.write(self._file, text.encode())
+        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines).encode()
+        if text and os.write(self._file, text) != len(text):
+            raise OSError(ENOSPC, "the records cannot be written: the disk is full", str(self.path))

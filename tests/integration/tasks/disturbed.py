@@ -104,8 +104,11 @@ class Disturbed(Task):
     def meet(self, place: str, model: nn.Module | None = None) -> None:
         """Do what is due at this place."""
         for number in self._due(place):
+            what = self._faults[number]["do"]
             if self._claim(number):
-                self._do(self._faults[number]["do"], model)
+                if place == "optimizer" and model is not None:
+                    next(model.parameters()).detach().mul_(0.5)  # the step is half done
+                self._do(what, model)
 
     def _due(self, place: str) -> list[int]:
         return [n for n, fault in self._faults.items() if fault["at"] == place and self.step >= fault["step"]]
@@ -138,10 +141,7 @@ class Disturbed(Task):
         gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
         told = {"witness": self.step, "state": _digest(state), "gradient": _digest(gradients)}
         print(json.dumps({**told, "at_ns": time.monotonic_ns()}), flush=True)
-        if self._due("optimizer"):
-            with torch.no_grad():
-                next(model.parameters()).mul_(0.5)  # the step is half done
-        self.meet("optimizer")
+        self.meet("optimizer", model)
 
     def _after_step(self, model: nn.Module) -> None:
         self.meet("applied", model)

@@ -20,9 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from regroup.client import terminal
 from regroup.client.errors import RegroupError
-from regroup.lab.bench import overhead as overheads
-from regroup.lab.bench import recovery as recoveries
-from regroup.lab.bench import telling
+from regroup.lab.bench import overhead, recovery, telling
 from regroup.lab.bench.failing import BenchFailed
 from regroup.lab.bench.machine import this_machine
 from regroup.lab.bench.recovery import Outcome, Scenario, Whom
@@ -41,8 +39,8 @@ DataDir = Annotated[
 ]
 
 
-@app.command()
-def recovery(
+@app.command("recovery")
+def measure_recovery(
     kills: Annotated[int, typer.Option(min=1, help="In each scenario.")] = 100,
     workers: Annotated[
         list[int] | None, typer.Option(min=2, max=16, help="Before a kill; give it again for more. Default: 2.")
@@ -56,14 +54,14 @@ def recovery(
     data_dir: DataDir = None,
 ) -> None:
     """Kill workers at random instants: from the kill to the next committed step, and until the worker is back."""
-    scenarios = [Scenario(count, each) for count in workers or [2] for each in whom or list(Whom)]
+    scenarios = [Scenario(count, each) for count in workers or [2] for each in whom or Whom]
     outcomes: list[Outcome] = []
     machine = this_machine()
     with _bench(data_dir) as (folder, end), _progress(kills * len(scenarios)) as progress:
         for scenario in scenarios:
             outcomes.append(Outcome(scenario))
             progress.begin(f"{scenario.workers} workers, kill the {scenario.whom}")
-            recoveries.measure(
+            recovery.measure(
                 outcomes[-1], kills, folder / scenario.name, seed=seed, on_kill=lambda kill: progress.advance()
             )
     _tell(telling.recovery_tables(outcomes), machine, telling.RECOVERY_NOTES)
@@ -75,20 +73,20 @@ def recovery(
     raise typer.Exit(end.code)
 
 
-@app.command()
-def overhead(
+@app.command("overhead")
+def measure_overhead(
     rounds: Annotated[int, typer.Option(min=1, help="Of each side, for each model.")] = 30,
     steps: Annotated[int, typer.Option(min=1, help="In each round.")] = 20,
     json_file: JsonFile = None,
     data_dir: DataDir = None,
 ) -> None:
     """Step time of a job of two workers, everything on, against plain torchrun + DDP on the same model and batch."""
-    duels = [overheads.Duel(model) for model in overheads.MODELS]
+    duels = [overhead.Duel(model) for model in overhead.MODELS]
     machine = this_machine()
     with _bench(data_dir) as (folder, end), _progress(rounds * len(duels)) as progress:
         for number, duel in enumerate(duels):
             progress.begin(duel.model.name)
-            overheads.measure(duel, rounds, steps, folder / f"model-{number}", on_round=progress.advance)
+            overhead.measure(duel, rounds, steps, folder / f"model-{number}", on_round=progress.advance)
     _tell([telling.overhead_table(duels, steps)], machine, telling.OVERHEAD_NOTES)
     _save(json_file, telling.overhead_json(duels, machine, steps, end.code == terminal.INTERRUPTED))
     raise typer.Exit(end.code)

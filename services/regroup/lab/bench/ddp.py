@@ -23,6 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from regroup.lab.bench.gate import Gate
 from regroup.tasks.contract import Task
 from regroup.tasks.loading import load_task
+from regroup.worker.nursery import die_with_parent
 
 TIME = struct.Struct("q")  # CLOCK_MONOTONIC, ns
 BATCHES = 64  # that each rank goes round and round
@@ -37,6 +38,7 @@ def main() -> None:
     parser.add_argument("--gate", type=Path, required=True)
     parser.add_argument("--times", type=Path, required=True, help="a file of int64: when each step was complete, in ns")
     given = parser.parse_args()
+    die_with_parent()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     train(load_task(given.task, given.options), given.global_batch, given.seed, Gate(given.gate), given.times)

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-RESAMPLES = 10_000
-
 
 @dataclass(frozen=True, slots=True)
 class Spread:
@@ -47,10 +45,10 @@ def spread(values: Sequence[float]) -> Spread | None:
     return Spread(quantile(values, 0.5), quantile(values, 0.95), max(values)) if values else None
 
 
-def bootstrap(values: Sequence[float], seed: int = 0) -> Interval | None:
+def bootstrap(values: Sequence[float], seed: int = 0, resamples: int = 10_000) -> Interval | None:
     """The median with its 95 % percentile interval (Efron 1979): medians of resamples, drawn with replacement."""
     if not values:
         return None
     draw = random.Random(seed)
-    medians = [median(draw.choices(values, k=len(values))) for _ in range(RESAMPLES)]
+    medians = [median(draw.choices(values, k=len(values))) for _ in range(resamples)]
     return Interval(median(values), quantile(medians, 0.025), quantile(medians, 0.975))

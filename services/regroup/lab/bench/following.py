@@ -13,7 +13,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import TypeVar
 
-from regroup.lab.bench.failing import BenchFailed
+from regroup.lab.bench.failing import ASK_EVERY, BenchFailed
 
 LIMIT = 120.0  # seconds until what is waited for counts as never happening
 PAUSE = 0.005  # seconds between two looks; no figure depends on it, because the lines carry their own time
@@ -55,16 +55,21 @@ class Following:
         self.look()
         self.seen.clear()
 
-    def until(self, met: Callable[[], Found | None], what: str) -> Found:
-        """Look until `met` finds something. Raises BenchFailed when it takes too long."""
-        deadline = monotonic() + LIMIT
+    def until(self, met: Callable[[], Found | None], what: str, check: Callable[[], None]) -> Found:
+        """Look until `met` finds something. Raises BenchFailed when it takes too long, and whatever `check` raises,
+        which is called once in a while."""
+        began = asked = monotonic()
         while True:
             self.look()
             found = met()
             if found is not None:
                 return found
-            if monotonic() > deadline:
+            now = monotonic()
+            if now - began > LIMIT:
                 raise BenchFailed(f"{what}: this did not happen in {LIMIT:g} s")
+            if now - asked > ASK_EVERY:
+                asked = now
+                check()
             sleep(PAUSE)
 
 

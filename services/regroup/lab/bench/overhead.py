@@ -9,14 +9,14 @@ Does not measure: several machines, GPUs, more than two workers, steps that eval
 
 import json
 import os
-import signal
 import struct
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -24,7 +24,7 @@ from typing import Any
 from regroup.client.sdk import Client
 from regroup.core.jobs import JobSpec
 from regroup.core.shards import default_shards
-from regroup.lab.bench.failing import BenchFailed
+from regroup.lab.bench.failing import ASK_EVERY, BenchFailed, expect_alive
 from regroup.lab.bench.figures import Interval, bootstrap
 from regroup.lab.bench.following import Following, newest
 from regroup.lab.bench.gate import Gate
@@ -32,7 +32,7 @@ from regroup.lab.local import LocalCluster
 
 RANKS = 2
 SKIPPED = 2  # steps at the start of a round: one was begun before it, one warms the caches again
-START = 180.0  # seconds until all sides must train
+LIMIT = 300.0  # seconds in which a side must have prepared, or ended its round
 PAUSE = 0.02  # seconds between two looks
 STEPS = 10_000_000  # of a job: more than any run of this benchmark
 
@@ -65,12 +65,14 @@ MODELS = (
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One contestant. `completed` gives the times in ns of the steps that it completed since it was asked last."""
+    """One contestant. `completed` gives the times in ns of the steps that it completed since it was asked last;
+    `check` raises BenchFailed if no more will come."""
 
     name: str
     gate: Gate
     passes: int  # through its gate, of each of its processes in one step
     completed: Callable[[], list[int]]
+    check: Callable[[], None]
 
 
 @dataclass(slots=True)
@@ -116,10 +118,11 @@ def measure(
             jobs[name] = client.submit(wanted).id
             completed = Job(cluster.data_dir, jobs[name]).completed
             passes = 1 if independent else wanted.shard_count // RANKS  # each worker owns as many shards
-            sides.append(Side(name, Gate(gate), passes, completed))
+            check = partial(expect_alive, client, jobs[name])
+            sides.append(Side(name, Gate(gate), passes, completed, check))
             get_going(sides[-1])
         gate = data_dir / "gate-ddp"
-        sides.append(Side(DDP, Gate(gate), 1, ends.enter_context(torchrun(model, gate, data_dir))))
+        sides.append(Side(DDP, Gate(gate), 1, *ends.enter_context(torchrun(model, gate, data_dir))))
         get_going(sides[-1])
         for side in sides:
             time_steps(side, steps)  # not counted: whatever is slow at first
@@ -168,12 +171,18 @@ def time_steps(side: Side, steps: int) -> float:
 def _await(side: Side, steps: int) -> list[int]:
     """The times of the steps that it completes, at least so many."""
     times: list[int] = []
-    deadline = time.monotonic() + START
+    began = asked = time.monotonic()
     while len(times) < steps:
-        if time.monotonic() > deadline:
-            raise BenchFailed(f"{side.name} did not complete {steps} steps in {START:g} s")
         time.sleep(PAUSE)
-        times += side.completed()
+        new, now = side.completed(), time.monotonic()
+        times += new
+        if now - began > LIMIT:
+            raise BenchFailed(f"{side.name} did not complete {steps} steps in {LIMIT:g} s")
+        if new:
+            asked = now
+        elif now - asked > ASK_EVERY:
+            asked = now
+            side.check()
     return times
 
 
@@ -207,35 +216,33 @@ def exchange_share(client: Client, job: str) -> float | None:
 
 
 @contextmanager
-def torchrun(model: Model, gate: Path, data_dir: Path) -> Iterator[Callable[[], list[int]]]:
-    """The rival's processes; gives what a Side asks for. They are killed at the end."""
-    times = data_dir / "ddp.times"
+def torchrun(model: Model, gate: Path, data_dir: Path) -> Iterator[tuple[Callable[[], list[int]], Callable[[], None]]]:
+    """The rival's processes; gives a Side's `completed` and `check`. They are killed at the end."""
+    times, log = data_dir / "ddp.times", data_dir / "ddp.log"
     times.write_bytes(b"")
     options = ["--task", model.task, "--options", json.dumps(dict(model.options))]
     options += ["--global-batch", str(model.global_batch), "--gate", str(gate), "--times", str(times)]
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
-    with (data_dir / "ddp.log").open("wb") as log:
+    with log.open("wb") as words:
         process = subprocess.Popen(
             [*launcher, "-m", "regroup.lab.bench.ddp", *options],
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
+            stdout=words,
+            stderr=words,
         )
+
+    def completed() -> list[int]:
+        new = file.read()
+        return [at for (at,) in struct.iter_unpack("q", new)]  # each is written in one call
+
+    def check() -> None:
+        if process.poll() is not None:
+            raise BenchFailed(f"torchrun ended with status {process.returncode}; its words are in {log}")
+
     with times.open("rb") as file:
-
-        def completed() -> list[int]:
-            if process.poll() is not None:
-                words = (data_dir / "ddp.log").read_text(errors="replace").strip().splitlines()
-                raise BenchFailed(f"torchrun ended: {words[-1] if words else process.returncode}")
-            new = file.read()
-            assert len(new) % 8 == 0
-            return [at for (at,) in struct.iter_unpack("q", new)]
-
         try:
-            yield completed
+            yield completed, check
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()  # its ranks die with it
             process.wait()

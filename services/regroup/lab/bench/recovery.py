@@ -21,9 +21,9 @@ from statistics import median
 from regroup.client.sdk import Client
 from regroup.core.jobs import JobSpec
 from regroup.lab.audit import Audit, audit_job
-from regroup.lab.bench.failing import BenchFailed
+from regroup.lab.bench.failing import BenchFailed, expect_alive
 from regroup.lab.bench.figures import Spread, spread
-from regroup.lab.bench.following import Applied, Following, newest, step_times
+from regroup.lab.bench.following import Applied, Following, Found, newest, step_times
 from regroup.lab.local import LocalCluster
 from regroup.wire.rest import EventView
 
@@ -142,7 +142,7 @@ class Run:
         """
         workers = sorted(self._cluster.agents)
         self._records.forget()
-        self._records.until(lambda: self._settled(workers), "all workers train together")
+        self._until(lambda: self._settled(workers), "all workers train together")
         victim = self._draw.choice(workers)
         agent = self._cluster.agents[victim].process.pid
         trainer = self._trainer(victim, agent)
@@ -156,14 +156,14 @@ class Run:
             self._cluster.agents[victim].kill()
         else:
             os.kill(trainer, signal.SIGKILL)
-        after = self._records.until(lambda: self._survived(before, victim), f"a survivor of {victim} commits a step")
+        after = self._until(lambda: self._survived(before, victim), f"a survivor of {victim} commits a step")
         if whom is Whom.AGENT:
-            calm += self._records.until(lambda: self._calm(after.generation, after.worker), "the survivors go on")
+            calm += self._until(lambda: self._calm(after.generation, after.worker), "the survivors go on")
             started = time.monotonic_ns()
             self._cluster.start_worker(victim)
         else:
             started = began
-        back = self._records.until(lambda: self._returned(victim, former), f"{victim} takes part again")
+        back = self._until(lambda: self._returned(victim, former), f"{victim} takes part again")
 
         first = min(one.at for one in self._records.seen if one.generation == after.generation)
         joined = min(one.at for one in self._records.seen if one.generation == back.generation)
@@ -177,6 +177,9 @@ class Run:
             formed=timeline.get("form"),
             regrouped=timeline.get("regrouped"),
         )
+
+    def _until(self, met: Callable[[], Found | None], what: str) -> Found:
+        return self._records.until(met, what, lambda: expect_alive(self._client, self._job))
 
     def _settled(self, workers: list[str]) -> bool | None:
         seen = self._records.seen
