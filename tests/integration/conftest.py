@@ -12,13 +12,16 @@ import signal
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
+from regroup.client.errors import Unavailable, Unreachable
 from regroup.client.sdk import Client
 from regroup.core.jobs import JobPhase
 from regroup.lab.audit import Audit, audit_job
@@ -93,7 +96,9 @@ class Bed:
 
     def kill_trainers(self, *workers: str) -> None:
         """SIGKILL to the trainers of these workers, one right after the other."""
-        found = [self.until(lambda worker=worker: self.trainer(worker), f"{worker} has a trainer") for worker in workers]
+        found = [
+            self.until(lambda worker=worker: self.trainer(worker), f"{worker} has a trainer") for worker in workers
+        ]
         for pid in found:
             os.kill(pid, signal.SIGKILL)
 
@@ -166,6 +171,18 @@ class Trial:
             f"it runs in a generation above {generation}",
         )
 
+    def until_back(self) -> JobView:
+        """Wait until a coordinator answers again, and has heard of everybody."""
+
+        def look() -> JobView | None:
+            with suppress(Unreachable, Unavailable):
+                workers = self.client.workers()
+                job = self.now
+                return job if all(worker.healthy for worker in workers) else None
+            return None
+
+        return self.bed.until(look, "the coordinator is back")
+
     def finish(self) -> JobView:
         """Open what is still shut, wait until the job has completed, and check that its audit is exact."""
         for step in list(self._gates):
@@ -177,7 +194,13 @@ class Trial:
         found = self.audit()
         assert found.ok, f"{found.summary}: {found.faults}\n{self.story()}"
         assert (found.lost, found.doubled, found.missing_records, found.steps) == (0, 0, 0, job.step)
+        self._points_are_those_of_the_surviving_history()
         return job
+
+    def _points_are_those_of_the_surviving_history(self) -> None:
+        """What REST shows of each step is what the workers wrote down of it, whoever of them died."""
+        shown = {point.step: point.loss for point in self.client.points(self.id)}
+        assert shown == dict(enumerate(self.curve())), f"not the curve:\n{self.story()}"
 
     def close(self) -> None:
         """Leave no gate shut and no job running."""
@@ -199,6 +222,10 @@ class Trial:
         """Who did a fault, and at which step; None if it was not done."""
         mark = self._folder / f"fault-{number}"
         return json.loads(mark.read_text() or "{}") if mark.exists() else None
+
+    def metrics(self) -> dict[int, dict[str, float]]:
+        """What was measured at each evaluation, by the steps committed until then."""
+        return {point.step + 1: dict(point.metrics) for point in self.client.points(self.id) if point.metrics}
 
     # --- What the workers wrote down
 

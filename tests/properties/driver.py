@@ -1,12 +1,16 @@
 """Chooses what happens next in a world: at random from a seed, with a temper of its own; and then heals it.
 
-Owns: which faults there are and how often, and what "in the end all is well" means. Calm stretches, in which the cluster
-gets somewhere, alternate with faults that last (a worker is cut off, a step loop stalls) and with single events.
+Owns: which faults there are and how often, and what "in the end all is well" means. Calm stretches, in which the
+cluster gets somewhere, alternate with faults that last (a worker is cut off, a step loop stalls) and single events.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
+from dataclasses import replace
 from random import Random
 from typing import Any
+
+from rules import Rules
+from world import POLICY, World, spec
 
 from regroup.core import messages as m
 from regroup.core.workers import TrainerPhase
@@ -16,8 +20,40 @@ class Stuck(AssertionError):
     """All is well again, and yet the job does not end."""
 
 
+def live_through(seed: int) -> World:
+    """One whole life of a cluster, from the seed. Raises AssertionError when a rule is broken, Stuck at the end."""
+    random = Random(seed)
+    world = start(random)
+    Driver(world, random).run(random.choice([40, 100, 200]))
+    heal(world)
+    return world
+
+
+def start(random: Random) -> World:
+    """A cluster with a job under way, or two; most of it connected, and often some way into the training."""
+    choice = random.choice
+    workers = choice([1, 2, 3, 3, 3, 4])
+    policy = replace(POLICY, error_limit=choice([2, 1000, 1000, 1000]))
+    world = World(workers, Rules(), policy)
+    for job in ["j", "k"][: choice([1, 1, 1, 2])]:
+        most = choice([workers, workers, workers, random.randint(1, workers)])
+        asked = spec(
+            max_workers=most,
+            min_workers=choice([1, 1, 1, min(2, most)]),
+            steps=choice([1, 6, 40, 40]),
+            max_restarts=choice([1, 1000, 1000, 1000]),
+        )
+        world.command(m.SubmitJob(job, asked, 0.0))
+    for agent in world.agents.values():
+        if random.random() < 0.9:
+            world.start_agent(agent)
+            world.connect(agent)
+    calm(world, random.randrange(8))
+    return world
+
+
 class Driver:
-    """One schedule. `isolated` workers exchange no message with the coordinator; the step loop of `stalled` ones rests."""
+    """One schedule. `isolated` workers are cut off from the coordinator; the step loop of `stalled` ones rests."""
 
     def __init__(self, world: Any, random: Random) -> None:
         self.world, self.random = world, random
@@ -204,21 +240,21 @@ def heal(world: Any, seconds: float = 150.0) -> None:
             else:
                 world.connect(agent)
         quiet(world)
+        for name in [name for name, worker in world.workers.items() if worker.quarantined]:
+            world.command(m.ClearWorker(name))
         if all(job.ended for job in world.jobs.values()):
+            world.rules.over(world)
             return
         world.tick(0.25)
     raise Stuck([(job.phase, job.reason) for job in world.jobs.values()])
 
 
-def quiet(world: Any, isolated: set[str] = frozenset(), stalled: set[str] = frozenset(), rounds: int = 40) -> None:  # type: ignore[assignment]
+def quiet(world: Any, isolated: Set[str] = frozenset(), stalled: Set[str] = frozenset(), rounds: int = 40) -> None:
     """Let everything happen that can, until nothing is left to do or the rounds are over."""
     for _ in range(rounds):
-        if not any([_settle(world, agent, agent.name in isolated, agent.name in stalled) for agent in _all(world)]):
+        busy = [_settle(world, agent, agent.name in isolated, agent.name in stalled) for agent in world.agents.values()]
+        if not any(busy):
             return
-
-
-def _all(world: Any) -> list[Any]:
-    return list(world.agents.values())
 
 
 def _settle(world: Any, agent: Any, isolated: bool, stalled: bool) -> bool:
@@ -246,4 +282,4 @@ def _settle(world: Any, agent: Any, isolated: bool, stalled: bool) -> bool:
     return busy
 
 
-__all__ = ["Driver", "Stuck", "heal"]
+__all__ = ["Driver", "Stuck", "calm", "heal", "live_through", "quiet", "start"]

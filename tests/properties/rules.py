@@ -69,15 +69,15 @@ class Rules:
         if job.ended:
             self._ended_job(world, before, old, job)
 
-    def _issued(
-        self, world: Any, before: Cluster, old: Job, job: Job, formation: Formation, back: bool
-    ) -> None:
+    def _issued(self, world: Any, before: Cluster, old: Job, job: Job, formation: Formation, back: bool) -> None:
         n, base = formation.generation, formation.base
-        assert n == job.generation and (job.id, n) not in self.formations, "a generation forms once"
+        assert n == job.generation
+        assert (job.id, n) not in self.formations, "a generation forms once"
         assert n > max((g for id, g in self.formations if id == job.id), default=0)
         self.formations[job.id, n] = formation
         ranks = range(len(formation.seats))
-        assert len(formation.owners) == job.spec.shard_count and set(formation.owners) <= set(ranks), "a partition of V"
+        assert len(formation.owners) == job.spec.shard_count
+        assert set(formation.owners) <= set(ranks), "a partition of V"
         assert len({member.worker for member in formation.members}) == len(formation.members)
         assert job.spec.min_workers <= len(ranks) <= job.spec.max_workers
         assert job.history[-1] == Link(n, base.generation, base.step)
@@ -111,26 +111,33 @@ class Rules:
             assert self.states[job.id, version] == expected
             assert len(expected) == version.step, "each step of the final state is committed exactly once"
         if job.phase is JobPhase.COMPLETED:
-            assert job.checkpoint is not None and job.steps == job.checkpoint.version.step
+            assert job.checkpoint is not None
+            assert job.steps == job.checkpoint.version.step
         if job.phase is JobPhase.STOPPED and job.checkpoint is None:
             for trainer in holders(world, job.id):
                 seen = before.sightings.get(trainer.member.worker)
                 away = world.now - (seen.seen if seen else before.started)
-                assert away > world.policy.absent_limit or trainer.hung, f"stopped without the state of {trainer.member}"
+                absent = away > world.policy.absent_limit or trainer.hung
+                assert absent, f"stopped without the state of {trainer.member}"
+        if job.phase is JobPhase.FAILED:
+            assert len(job.failures) > 1 or job.restarts >= job.spec.max_restarts, f"failed for no reason: {job.reason}"
 
     # --- what trainers do
 
     def handled(self, world: Any, trainer: Any, before: Any, happening: Any) -> None:
         after = trainer.session
-        assert after.promised >= before.promised and after.generation >= before.generation
+        assert after.promised >= before.promised
+        assert after.generation >= before.generation
         assert after.lease == before.lease or isinstance(happening, m.RenewLease), "an order never renews the lease"
         if after.generation > before.generation:
-            assert isinstance(happening, m.Form) and before.promised == after.generation
+            assert isinstance(happening, m.Form)
+            assert before.promised == after.generation
         if after.version is not None and after.version != before.version:
             self._holds(trainer.job, after.version, trainer.history)
 
     def _holds(self, job: str, version: Version, history: History | None) -> None:
-        assert history is not None and len(history) == version.step, f"{version} is not what is held: {history}"
+        assert history is not None
+        assert len(history) == version.step, f"{version} is not what is held: {history}"
         known = self.states.setdefault((job, version), history)
         assert known == history, f"two states are called {version}: {known} and {history}"
 
@@ -172,8 +179,15 @@ class Rules:
         began = watch.since if watch.disturbed is None else watch.disturbed
         told = {seat.member for seat in job.formation.seats if seat.version is not None} | set(watch.formed)
         told |= {other for other, answer in watch.answers.items() if answer.version is not None}
-        enough = told - {member} - set(watch.dead)  # as far as the coordinator can know
+        told -= {member, *watch.dead}  # as far as the coordinator can know
+        others = [other.member for other in holders(world, job.id) if other is not trainer]
+        enough = told or set(others) & set(job.formation.members)
         assert enough or world.now - began > world.policy.detached_limit, f"{member} is evicted with the only state"
+
+    def over(self, world: Any) -> None:
+        """Nothing is left to happen: every job ended, and no worker is kept by one."""
+        kept = [worker.name for worker in world.workers.values() if worker.job is not None]
+        assert not kept, f"{kept} are still lent to a job that ended"
 
 
 def living(world: Any, member: Member) -> Any:

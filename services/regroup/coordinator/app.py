@@ -72,9 +72,9 @@ async def serve(settings: Settings, places: Places, store: Store, server: embedd
             write_endpoint(places.endpoint, Endpoint(http.url, os.getpid()))
             log.info("leading with %d jobs known; REST on %s, link on %s", len(saved.jobs), http.url, hub.address)
             await _run(shell, http, stopping, server)
+            remove_endpoint(places.endpoint, os.getpid())  # not after an error: whoever follows takes its port again
         finally:
             hub.close()
-            remove_endpoint(places.endpoint, os.getpid())
     finally:
         with suppress(StoreError):
             await store.release(holder, fence)

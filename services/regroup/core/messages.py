@@ -128,7 +128,7 @@ class StepPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepsCommitted:
-    """The trainer's state is now (generation, step). Only rank 0 sends points, the last ones again after a regroup."""
+    """The trainer's state is now (generation, step). Only the leader sends points, and its last ones again."""
 
     job: str
     incarnation: str

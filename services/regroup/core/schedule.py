@@ -19,8 +19,10 @@ def is_free(cluster: Cluster, name: str) -> bool:
 
 
 def lent(cluster: Cluster, job: Job) -> list[str]:
-    """The workers lent to a job that are connected, or that its last formation lists."""
-    listed = {member.worker for member in job.formation.members} if job.formation else set()
+    """The workers lent to a job that are connected, or that its last formation lists, unless it waits: then others
+    must be able to take the place of those that are gone."""
+    counted = job.formation if job.phase is not JobPhase.WAITING else None
+    listed = {member.worker for member in counted.members} if counted else set()
     return [
         name
         for name, worker in cluster.workers.items()

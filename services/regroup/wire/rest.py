@@ -154,7 +154,7 @@ class PointView:
     loss: Annotated[float | None, Field(description="mean over the step's weight; null without weight or not finite")]
     weight: float | None
     samples: int
-    seconds: Annotated[float | None, Field(description="of rank 0's own step")]
+    seconds: Annotated[float | None, Field(description="of the leader's own step")]
     exchange_seconds: float | None
     metrics: Annotated[Mapping[str, float | None], Field(description="of an evaluation at this step")]
 

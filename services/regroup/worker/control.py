@@ -42,7 +42,7 @@ from regroup.worker.session import (
 
 STATUS, REPORT = b"s", b"r"  # the first byte of what goes to the agent: for its heartbeats, or to be passed on
 FLUSH_INTERVAL = 0.1  # seconds between reports of progress; the first step of a generation is reported at once
-REPEATED_POINTS = 64  # measurements that rank 0 says again after a regroup, because its predecessor may have died
+REPEATED_POINTS = 64  # measurements that the leader says again after a regroup, because its predecessor may have died
 
 
 class Breakable(Protocol):
@@ -58,8 +58,9 @@ class Control:
         self._lost: int | None = None  # the generation in which a neighbour's socket closed
         self._tasks: deque[Join | Write] = deque()
         self._outbox: deque[bytes] = deque()
-        self._points: deque[StepPoint] = deque(maxlen=4096)
-        self._recent: deque[StepPoint] = deque(maxlen=REPEATED_POINTS)
+        self._tells = False  # this generation's measurements are told by this trainer
+        self._points: deque[StepPoint] = deque(maxlen=4096)  # to be told
+        self._recent: deque[StepPoint] = deque(maxlen=REPEATED_POINTS)  # kept by all, for whoever tells next
         self._flushed = 0.0
         self._urgent = True
         self._unsaid = False
@@ -88,6 +89,9 @@ class Control:
         """Whether work for `generation` is in vain. Called often, from gradient hooks: reads without the lock."""
         return self._session.generation != generation or not self.trains_in(generation)
 
+    def saves(self, generation: int) -> bool:
+        return self._session.phase is TrainerPhase.SAVING and self._session.promised == generation
+
     def may_form(self, generation: int) -> bool:
         session = self._session
         return session.phase is TrainerPhase.FORMING and session.generation == generation
@@ -115,20 +119,18 @@ class Control:
             self._session = begin_load(self._session)
             return True
 
-    def applied(self, step: int, point: StepPoint | None, agreed: int | None) -> None:
-        """`step` steps are committed; `point` measures the last of them (rank 0 only)."""
+    def applied(self, step: int, point: StepPoint, agreed: int | None) -> None:
+        """`step` steps are committed; `point` measures the last of them."""
         with self._lock:
-            self._note_points([point] if point else [])
-            self._unsaid = True
+            self._note_point(point)
             self._take(StepApplied(step, agreed))
 
     def measured(self, step: int, metrics: Mapping[str, float]) -> None:
-        """An evaluation after `step` (counted from 0) was committed; rank 0 only."""
+        """An evaluation after `step` (counted from 0) was committed."""
         with self._lock:
             known = next((point for point in self._recent if point.step == step), None)
             point = known or StepPoint(step, None, 0.0, 0, 0.0, 0.0)
-            self._note_points([replace(point, metrics=metrics)])
-            self._unsaid = True
+            self._note_point(replace(point, metrics=metrics))
 
     def happened(self, event: LoopEvent) -> None:
         with self._lock:
@@ -139,10 +141,15 @@ class Control:
         with self._lock:
             self._post(REPORT + encode(report))
 
-    def say_again(self) -> None:
-        """Rank 0 of a new generation repeats its last measurements; all report their first step at once."""
+    def begin_telling(self, tells: bool, step: int) -> None:
+        """Of a state at `step`: whoever tells from now on repeats its last measurements; what lies beyond is void."""
         with self._lock:
-            self._points.extend(self._recent)
+            kept = [point for point in self._recent if point.step < step]
+            self._recent = deque(kept, REPEATED_POINTS)
+            self._tells = tells
+            self._points.clear()
+            self._points.extend(kept if tells else ())
+            self._unsaid = self._unsaid or bool(self._points)
             self._urgent = True
 
     def hold(self, group: Breakable, generation: int) -> bool:
@@ -215,17 +222,20 @@ class Control:
         self._outbox.append(message)
         self._lock.notify_all()
 
-    def _note_points(self, points: list[StepPoint]) -> None:
-        self._points.extend(points)
-        self._recent.extend(points)
+    def _note_point(self, point: StepPoint) -> None:
+        self._recent.append(point)
+        if self._tells:
+            self._points.append(point)
+        self._unsaid = True
 
     def _progress_due(self) -> bool:
-        return self._unsaid and (self._urgent or time.monotonic() - self._flushed >= FLUSH_INTERVAL)
+        sayable = self._unsaid and self._session.version is not None
+        return sayable and (self._urgent or time.monotonic() - self._flushed >= FLUSH_INTERVAL)
 
     def _post_progress(self) -> None:
         session = self._session
         if not self._unsaid or session.version is None:
-            return
+            return  # of a torn state nothing is said
         report = StepsCommitted(
             job=session.job,
             incarnation=session.member.incarnation,

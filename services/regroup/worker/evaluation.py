@@ -2,11 +2,11 @@
 
 Owns: the cutting of the evaluation samples into chunks and slices, the measuring of slices, and the reduced sums of the
 chunks that are finished, so that a regroup repeats only the unfinished one.
-Refuses to know: how sums are reduced between workers. It packs them for whoever does.
+Refuses to know: who is in the group that sums are reduced over, which steps are evaluated, who tells the metrics.
 Does not guarantee: metrics that are no weighted mean over samples (such as AUC).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -15,12 +15,14 @@ from torch import Tensor, nn
 from regroup.core.shards import slice_of
 from regroup.tasks.contract import SizedDataset, Task
 from regroup.worker.data import cuts, place
+from regroup.worker.group import Group
+from regroup.worker.reduce import Interrupted
 
 Sums = dict[str, tuple[float, float]]  # by metric: (sum, weight)
 
 
 class Evaluation:
-    """One evaluation of one state. For each chunk in turn: measure, pack, reduce over the workers, unpack, record."""
+    """One evaluation of one state: `finish` does for each chunk in turn measure, pack, reduce, unpack, record."""
 
     def __init__(self, task: Task, dataset: SizedDataset, shards: int, chunk: int) -> None:
         """`dataset` has at least one sample; `shards` is V; `chunk` is in samples."""
@@ -38,6 +40,24 @@ class Evaluation:
     @property
     def complete(self) -> bool:
         return len(self.finished) == self.chunks
+
+    def finish(
+        self,
+        model: nn.Module,
+        group: Group,
+        owned_shards: Sequence[int],
+        micro_batch: int | None,
+        interrupted: Callable[[], bool],
+    ) -> None:
+        """Measure together what is unfinished on some rank of the group. Raises GroupBroken, Interrupted, and whatever
+        the task raises; the chunks that were finished before stay so."""
+        del self.finished[_least(group, len(self.finished)) :]
+        while not self.complete:
+            if interrupted():
+                raise Interrupted("interrupted in an evaluation")
+            packed = self.pack(self.measure(model, len(self.finished), owned_shards, micro_batch))
+            group.all_reduce(packed).wait()
+            self.record(len(self.finished), self.unpack(packed))
 
     def metric_names(self, model: nn.Module) -> tuple[str, ...]:
         """In alphabetical order; found by measuring one sample, at the first call."""
@@ -87,6 +107,14 @@ class Evaluation:
         torch.manual_seed(indices[0])  # whatever evaluate() draws depends on the samples, not on what ran before
         batch = self._task.collate([self._dataset[index] for index in indices])
         return self._task.evaluate(model, place(batch, _device(model)))
+
+
+def _least(group: Group, own: int) -> int:
+    """The smallest of all ranks' numbers; each writes a slot of its own into a sum."""
+    slots = torch.zeros(group.size, dtype=torch.float64)
+    slots[group.rank] = own
+    group.all_reduce(slots).wait()
+    return int(slots.min())
 
 
 def combine(sums: Sequence[Mapping[str, tuple[float, float]]]) -> dict[str, float]:

@@ -120,7 +120,8 @@ def _replica(spec: JobSpec, task: Task) -> Replica:
     optimizer = replica.optimizer
     if not isinstance(optimizer, Optimizer):
         raise CannotPrepare("task", f"optimizer() gave {optimizer!r:.80}: it must give a torch.optim.Optimizer")
-    if any(each.default is each.empty for each in signature(optimizer.step).parameters.values()):
+    _, *asked = signature(type(optimizer).step).parameters.values()  # the instance's may be wrapped by a schedule
+    if any(each.default is each.empty for each in asked):
         name = type(optimizer).__name__
         message = f"optimizer() gave {name}, whose step() wants a closure: several evaluations per step are not covered"
         raise CannotPrepare("task", message)

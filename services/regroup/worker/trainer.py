@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from traceback import format_exc
@@ -36,7 +36,7 @@ from regroup.worker.checkpoint import write
 from regroup.worker.control import Control
 from regroup.worker.data import DataFailed, Loader, StepData, Superseded, draw_seed
 from regroup.worker.evaluation import combine
-from regroup.worker.group import Forming, Group, GroupBroken, Rendezvous
+from regroup.worker.group import Alone, Forming, Group, GroupBroken, Rendezvous
 from regroup.worker.nursery import POSITION, Birth
 from regroup.worker.order import ORDER_NAME
 from regroup.worker.prepare import Bench, CannotPrepare, prepare
@@ -130,6 +130,7 @@ class Trainer:
         self.bench, self.task, self.replica, self.exchange = bench, bench.task, bench.replica, bench.exchange
         self.group: Group | None = None
         self.evaluated = 0  # the step whose evaluation is complete, or under way in bench.evaluation
+        self.steps, self.micro_batch = 0, spec.micro_batch  # of the last formation
         self.position = os.open(birth.position, os.O_WRONLY | os.O_CREAT, 0o600)
 
     def run(self) -> None:
@@ -147,6 +148,7 @@ class Trainer:
 
     def _train(self, formation: Formation, steps: int) -> None:
         generation = formation.generation
+        self.steps, self.micro_batch = steps, formation.micro_batch
         try:
             group = self._connect(formation)
             self._hold_state(formation, group)
@@ -154,7 +156,7 @@ class Trainer:
             first = True
             while self.control.trains_in(generation):
                 # once in a while: evaluate the state that everybody holds
-                self._evaluate(formation, group, steps)
+                self._evaluate(formation, group)
                 if self.replica.step >= steps:
                     self.control.happened(LastStepDone(generation))
                     return
@@ -197,7 +199,7 @@ class Trainer:
                 raise Interrupted(f"generation {formation.generation} is over")
             self._load(tree)
         self.control.happened(StateHeld(formation.generation))
-        self.control.say_again()
+        self.control.begin_telling(group.rank == formation.leader, self.replica.step)
 
     # ----- one step
 
@@ -228,7 +230,7 @@ class Trainer:
         agreed = total.agreed(group.size)
         if agreed is not None:
             agreed = generation + agreed if self.replica.step < steps else None
-        self.control.applied(self.replica.step, self._point(group, data, mean, total.weight, started), agreed)
+        self.control.applied(self.replica.step, self._point(data, mean, total.weight, started), agreed)
 
     def _gradients(self, generation: int, data: StepData) -> tuple[float, float]:
         """Forward and backward of every pass. Returns the weight, and the loss divided by the nominal weight."""
@@ -275,11 +277,7 @@ class Trainer:
         except Exception as error:
             raise self._raised(generation, -1, error, torn=True) from error
 
-    def _point(
-        self, group: Group, data: StepData, loss: float | None, weight: float, started: float
-    ) -> StepPoint | None:
-        if group.rank != 0:
-            return None
+    def _point(self, data: StepData, loss: float | None, weight: float, started: float) -> StepPoint:
         return StepPoint(
             step=data.step,
             loss=loss,
@@ -308,38 +306,26 @@ class Trainer:
 
     # ----- evaluation
 
-    def _evaluate(self, formation: Formation, group: Group, steps: int) -> None:
+    def _evaluate(self, formation: Formation, group: Group) -> None:
         """A read-only pass at this committed step. A regroup repeats only its unfinished chunk."""
+        shards = owned(formation.owners, group.rank)
+        generation = formation.generation
+        self._measure(generation, group, shards, lambda: self.control.interrupted(generation))
+
+    def _measure(self, generation: int, group: Group, shards: Sequence[int], interrupted: Callable[[], bool]) -> None:
         evaluation, every, step = self.bench.evaluation, self.spec.evaluate_every, self.replica.step
-        if evaluation is None or every is None or step == 0 or (step % every and step != steps):
+        if evaluation is None or every is None or step == 0 or (step % every and step != self.steps):
             return
         if self.evaluated != step:
             evaluation.finished.clear()
             self.evaluated = step
-        shards = owned(formation.owners, group.rank)
-        done = self._least(group, len(evaluation.finished))
-        del evaluation.finished[done:]
-        if done == evaluation.chunks:
-            return
-        while not evaluation.complete:
-            if self.control.interrupted(formation.generation):
-                raise Interrupted(f"generation {formation.generation} is over")
-            try:
-                sums = evaluation.measure(self.replica.model, len(evaluation.finished), shards, formation.micro_batch)
-            except Exception as error:
-                raise self._raised(formation.generation, -1, error) from error
-            packed = evaluation.pack(sums)
-            group.all_reduce(packed).wait()
-            evaluation.record(len(evaluation.finished), evaluation.unpack(packed))
-        if group.rank == 0:
-            self.control.measured(step - 1, combine(evaluation.finished))
-
-    def _least(self, group: Group, own: int) -> int:
-        """The smallest of all ranks' numbers; each writes a slot of its own into a sum."""
-        slots = torch.zeros(group.size, dtype=torch.float64)
-        slots[group.rank] = own
-        group.all_reduce(slots).wait()
-        return int(slots.min())
+        try:
+            evaluation.finish(self.replica.model, group, shards, self.micro_batch, interrupted)
+        except (GroupBroken, Interrupted):
+            raise
+        except Exception as error:
+            raise self._raised(generation, -1, error) from error
+        self.control.measured(step - 1, combine(evaluation.finished))
 
     # ----- the state as bytes
 
@@ -355,6 +341,8 @@ class Trainer:
 
     def _save(self, task: Write) -> None:
         who = {"job": self.job, "incarnation": self.birth.incarnation}
+        self._finish_evaluation(task.generation)
+        self.control.begin_telling(True, self.replica.step)
         try:
             result = self.task.report(self.replica.model)
             meta = {"task": self.spec.task, "options": dict(self.spec.options), "seed": self.spec.seed}
@@ -367,6 +355,17 @@ class Trainer:
             return
         saved = StateSaved(**who, generation=task.generation, checkpoint=checkpoint, result=result)
         self.control.happened(SaveEnded(saved))
+
+    def _finish_evaluation(self, generation: int) -> None:
+        """At the last step a regroup forms only to save, so that whoever saves also ends what the others began."""
+        if self.replica.step < self.steps:
+            return
+        try:
+            self._measure(generation, Alone(), range(self.spec.shard_count), lambda: not self.control.saves(generation))
+        except Interrupted:
+            return
+        except Raised as raised:  # to lose the metrics is better than to lose the state
+            print(raised.report.traceback, file=sys.stderr, flush=True)
 
     # ----- small things
 

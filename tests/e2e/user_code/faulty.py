@@ -1,4 +1,4 @@
-"""Tasks of a user, each with one fault. In most, one sample of the dataset, the bad one, sets it off.
+"""Tasks of a user: a sound one, and others with one fault each. One sample of the dataset, the bad one, may set it off.
 
 Which step consumes a sample depends on the job's seed alone, so the fault strikes in the same step and shard, on
 whichever worker owns it.
@@ -6,12 +6,15 @@ whichever worker owns it.
 
 import ctypes
 import os
+import signal
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import LBFGS, SGD, Optimizer
+from torch.optim.lr_scheduler import ConstantLR, LRScheduler
 from torch.utils.data import TensorDataset
 
 from regroup.tasks.contract import OptionError, SizedDataset, Task
@@ -42,6 +45,30 @@ class Sound(Task):
 
     def optimizer(self, model: nn.Module) -> Optimizer:
         return SGD(model.parameters(), lr=0.01)
+
+    def scheduler(self, optimizer: Optimizer) -> LRScheduler | None:
+        return ConstantLR(optimizer, factor=0.5)
+
+
+class Slow(Sound):
+    """Sound, at about 50 passes a second."""
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, float]:
+        time.sleep(0.02)
+        return super().loss(model, batch)
+
+
+class DiesOn(Sound):
+    """Its process is killed in each first pass, as by the kernel, on one worker and on no other."""
+
+    def __init__(self, worker: str) -> None:
+        super().__init__()
+        self.worker = worker
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, float]:
+        if os.environ["REGROUP_WORKER"] == self.worker:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().loss(model, batch)
 
 
 class NoTask:
@@ -110,6 +137,9 @@ class Lbfgs(Sound):
 
 class NoOptimizer(Sound):
     def optimizer(self, model: nn.Module) -> Any:
+        return None
+
+    def scheduler(self, optimizer: Any) -> None:
         return None
 
 

@@ -36,6 +36,13 @@ LIMIT = 300.0  # seconds in which a side must have prepared, or ended its round
 PAUSE = 0.02  # seconds between two looks
 STEPS = 10_000_000  # of a job: more than any run of this benchmark
 
+TORCHRUN = """
+from regroup.worker.nursery import die_with_parent
+die_with_parent()
+from torch.distributed.run import main
+main()
+"""
+
 OURS, SEPARATE, DDP = "regroup", "regroup, samples not declared independent", "torchrun + DDP"
 
 
@@ -222,7 +229,7 @@ def torchrun(model: Model, gate: Path, data_dir: Path) -> Iterator[tuple[Callabl
     times.write_bytes(b"")
     options = ["--task", model.task, "--options", json.dumps(dict(model.options))]
     options += ["--global-batch", str(model.global_batch), "--gate", str(gate), "--times", str(times)]
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
+    launcher = [sys.executable, "-c", TORCHRUN, "--standalone", "--nproc-per-node", str(RANKS)]
     with log.open("wb") as words:
         process = subprocess.Popen(
             [*launcher, "-m", "regroup.lab.bench.ddp", *options],

@@ -38,11 +38,13 @@ def chart(values: Sequence[float], marks: Sequence[Mark], *, width: int, height:
             style = places[column].style if column in places else "cyan"
             drawn.append(EIGHTHS[part] if blocks else "#" if part >= 4 or (row == 0 and part) else " ", style)
         drawn.append("\n")
+    axis = f"{'└' if blocks else '+'}{('─' if blocks else '-') * columns}"
+    drawn.append(" " * 7 + axis + "\n", "dim")
+    arrow = "▲" if blocks else "^"
     for place, mark in sorted(places.items()):
-        text = f"{'▲' if blocks else '^'} {mark.label}"
-        start = place if place + len(text) <= columns else max(0, place - len(text) + 1)
-        if start != place:
-            text = f"{mark.label} {'▲' if blocks else '^'}"
+        text, start = f"{arrow} {mark.label}", place
+        if start + len(text) > columns:  # there is room on the other side
+            text, start = f"{mark.label} {arrow}", max(0, place - len(mark.label) - 1)
         drawn.append(" " * (8 + start)).append(text, mark.style).append("\n")
     drawn.rstrip()
     return drawn

@@ -31,7 +31,7 @@ from regroup.lab.local import ClusterFailed, LocalCluster
 
 def demo(
     workers: Annotated[int, typer.Option("--workers", "-n", min=2, max=16, help="CPU workers to begin with.")] = 3,
-    steps: Annotated[int, typer.Option(min=150, help="Steps to train.")] = 800,
+    steps: Annotated[int, typer.Option(min=300, help="Steps to train.")] = 800,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the data directory, with the checkpoint in it.")] = False,
     facts: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write what happened to this file.")
@@ -39,19 +39,20 @@ def demo(
 ) -> None:
     """Train a small GPT, kill a worker in mid-step, watch the others go on, take a new one in: about two minutes."""
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(
-            errors="replace"
-        )  # generated text holds anything; no terminal shall end the demo by that
+        sys.stdout.reconfigure(errors="replace")  # a model writes anything; no terminal shall end the demo by that
     with _writable(facts) as file:
         folder = Path(tempfile.mkdtemp(prefix="regroup-demo-"))
         known = Facts(plan=Plan(workers=workers, steps=steps), data=str(folder))
         code, failed = _play(known, keep)
         if code == FAILED:
             complain(f"the demo failed: {failed}", f"logs are kept in {folder / 'logs'}")
-        elif not keep:
+        elif code == INTERRUPTED:
+            complain("interrupted; everything that was started is stopped")
+        kept = keep or code == FAILED
+        if not kept:
             shutil.rmtree(folder, ignore_errors=True)
         if file is not None:
-            json.dump(asdict(known) | {"ok": code == 0, "failed": failed}, file, indent=2)
+            json.dump(asdict(known) | {"ok": code == 0, "failed": failed, "kept": kept}, file, indent=2)
             file.write("\n")
     raise typer.Exit(code)
 
@@ -74,6 +75,7 @@ def _stage(known: Facts, interrupted: threading.Event, keep: bool) -> None:
         screen.title(known.plan)
         for name in [name for name in os.environ if name.startswith("REGROUP_")]:
             del os.environ[name]  # a cluster of its own: settings of another one would reach into it
+        os.environ["TMPDIR"] = known.data  # what the killed process leaves behind goes with all else
         cluster = LocalCluster(Path(known.data), known.plan.workers, restart=False)
         with cluster, cluster.client() as client:
             screen.say("cluster", f"coordinator with its embedded store, {', '.join(cluster.agents)}; {client.url}")

@@ -38,8 +38,8 @@ def _curve(facts: Facts, width: int, blocks: bool) -> Text:
     assert facts.killed is not None
     assert facts.joined is not None
     marks = [
-        Mark(facts.killed.in_step, f"{facts.killed.worker} killed", "red"),
-        Mark(facts.joined.from_step, f"{facts.joined.worker} joined", "green"),
+        Mark(facts.killed.in_step, f"{facts.killed.worker} killed in step {facts.killed.in_step}", "red"),
+        Mark(facts.joined.from_step, f"{facts.joined.worker} joined in step {facts.joined.from_step}", "green"),
     ]
     return chart([loss for loss in facts.losses if loss is not None], marks, width=width, blocks=blocks)
 

@@ -40,7 +40,7 @@ class Plan:
     @property
     def join_at(self) -> int:
         """Steps that are committed before the new worker's agent is started."""
-        return self.steps * 4 // 10
+        return self.steps * 35 // 100
 
     @property
     def spec(self) -> JobSpec:

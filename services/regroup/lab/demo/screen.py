@@ -10,6 +10,7 @@ from typing import Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -128,7 +129,7 @@ class Screen:
         bar.add_column(no_wrap=True)
         line = ProgressBar(total=job.steps or 1, completed=job.step)
         bar.add_row(show.phase_text(job.phase), line, Text(_progress(job)))
-        return Group("", bar, self._workers(job))
+        return Padding(Group(bar, self._workers(job)), (1, 2, 0, 2))
 
     def _workers(self, job: JobView) -> Table:
         doing = {lent.worker: lent.doing for lent in job.workers} | dict.fromkeys(self._dead, "killed")
@@ -157,7 +158,7 @@ class Screen:
 
 
 def _progress(job: JobView) -> str:
-    facts = [f"step {show.steps(job)}", f"{len(job.members)} workers"]
+    facts = [f"step {show.steps(job)}", f"{len(job.members)} worker{'' if len(job.members) == 1 else 's'}"]
     if job.rate is not None:
         facts.append(f"{job.rate:.1f} steps/s")
     if job.loss is not None:

@@ -149,7 +149,7 @@ class Story:
         }
         facts.sample = str((job.result or {}).get("sample", ""))
         facts.parameters = (job.result or {}).get("parameters")
-        self._judge_loss()
+        facts.loss_before, facts.loss_after = fallen(facts.losses)
         if not facts.sample.strip():
             raise ClaimFailed("the trained model wrote no text")
         self._screen.say("audit", "reading the workers' own records")
@@ -160,16 +160,6 @@ class Story:
         facts.audit = audit_job(client, job.id)
         if not facts.audit.ok:
             raise ClaimFailed(f"the audit is not exact: {facts.audit.summary}")
-
-    def _judge_loss(self) -> None:
-        facts = self._facts
-        first = [loss for loss in facts.losses[:MEAN_OF] if loss is not None]
-        last = [loss for loss in facts.losses[-MEAN_OF:] if loss is not None]
-        if not first or not last:
-            raise ClaimFailed("the loss of the first or of the last steps is not known")
-        facts.loss_before, facts.loss_after = round(fmean(first), 4), round(fmean(last), 4)
-        if facts.loss_after >= facts.loss_before:
-            raise ClaimFailed(f"the loss did not fall: {facts.loss_before} before, {facts.loss_after} after")
 
     # ----- asking
 
@@ -228,6 +218,18 @@ class Story:
             return next((event for event in reversed(self._events) if event.kind == kind), None)
 
         return self._until(last, f"the timeline tells of {kind}")
+
+
+def fallen(losses: Sequence[float | None]) -> tuple[float, float]:
+    """The mean loss of the first and of the last steps. Raises ClaimFailed unless it fell."""
+    first = [loss for loss in losses[:MEAN_OF] if loss is not None]
+    last = [loss for loss in losses[-MEAN_OF:] if loss is not None]
+    if not first or not last:
+        raise ClaimFailed("the loss of the first or of the last steps is not known")
+    before, after = round(fmean(first), 4), round(fmean(last), 4)
+    if after >= before:
+        raise ClaimFailed(f"the loss did not fall: {before} before, {after} after")
+    return before, after
 
 
 def _trains(job: JobView, workers: Sequence[str]) -> bool:

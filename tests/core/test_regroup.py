@@ -1,0 +1,260 @@
+"""What the answers to a Halt mean: one test for each hazard that rules 2, 3, 4, 6 and 7 close."""
+
+from collections.abc import Mapping
+
+from regroup.core.cluster import Answer
+from regroup.core.jobs import ORIGIN, Fingerprint, Formation, Job, JobPhase, JobSpec, Member, Seat, Version
+from regroup.core.regroup import EndUnsaved, SaveState, Train, Wait, conclude
+from regroup.core.shards import assign
+
+A, B, C, D = (Member(name, "i1") for name in "abcd")
+
+
+def answers(states: Mapping[Member, tuple[int, int] | None]) -> dict[Member, Answer]:
+    return {
+        member: Answer(Version(*state) if state else None, f"{member.worker}:1/{member.incarnation}.9")
+        for member, state in states.items()
+    }
+
+
+def job(*listed: Member, base: Version = ORIGIN, generation: int = 1, steps: int = 100, **changes: object) -> Job:
+    spec = {"min_workers": 1, "max_workers": 4} | {
+        key: changes.pop(key) for key in ("min_workers", "max_workers", "micro_batch") if key in changes
+    }
+    seats = tuple(Seat(member, base if base != ORIGIN else None) for member in listed)
+    formation = Formation(generation, seats, 0, base, assign(8, len(listed)), "s") if listed else None
+    return Job(
+        id="j",
+        spec=JobSpec(task="digits", steps=steps, global_batch=8, shards=8, **spec),
+        submitted=0.0,
+        phase=JobPhase.REGROUPING,
+        generation=9,
+        formation=formation,
+        fingerprint=Fingerprint("c", "d", 100),
+        **changes,
+    )
+
+
+def train(job: Job, states: Mapping[Member, tuple[int, int] | None], passed: set[Member] | None = None) -> Train:
+    verdict = conclude(job, 9, answers(states), passed or set())
+    assert isinstance(verdict, Train), verdict
+    return verdict
+
+
+# --- Rule 4: the leader
+
+
+def test_the_leader_has_the_highest_step_of_the_newest_generation():
+    verdict = train(job(A, B, C), {A: (1, 5), B: (1, 6), C: (1, 5)})
+    assert verdict.formation.members[verdict.formation.leader] == B
+    assert verdict.formation.base == Version(1, 6)
+    assert verdict.formation.receivers == (0, 2)
+    assert not verdict.rolled_back
+
+
+def test_a_newer_generation_leads_over_a_higher_step_of_an_older_one():
+    """C committed one step more before it learned that generation 1 was over: that step is void."""
+    verdict = train(job(A, B, generation=2, base=Version(1, 5)), {A: (2, 5), B: (2, 5), C: (1, 6)})
+    assert verdict.formation.base == Version(2, 5)
+    assert verdict.formation.members[verdict.formation.leader] == A
+    assert verdict.formation.receivers == (2,)
+
+
+def test_the_same_step_of_another_generation_is_replaced_too():
+    verdict = train(job(A, B, generation=2, base=Version(1, 4)), {A: (2, 5), C: (1, 5)})
+    assert verdict.formation.receivers == (1,)
+
+
+def test_the_formation_quotes_the_leaders_rendezvous_and_the_halts_generation():
+    verdict = train(job(A, B), {A: (1, 5), B: (1, 6)})
+    assert verdict.formation.store == "b:1/i1.9"
+    assert verdict.formation.generation == 9
+
+
+def test_members_with_the_leaders_state_are_not_replaced():
+    verdict = train(job(A, B, C), {A: (1, 5), B: (1, 5), C: (1, 5)})
+    assert verdict.formation.receivers == ()
+
+
+# --- Rules 2 and 3: from these answers alone, of these incarnations
+
+
+def test_only_those_who_answered_are_seated():
+    verdict = train(job(A, B, C), {B: (1, 5)})
+    assert verdict.formation.members == (B,)
+
+
+def test_a_restarted_trainer_is_somebody_else():
+    """The new incarnation of A has no state, and does not vouch for the old one."""
+    again = Member("a", "i2")
+    verdict = conclude(job(A, base=Version(1, 0)), 9, answers({again: None}), set())
+    assert isinstance(verdict, Wait)
+    assert verdict.missing == (A,)
+    assert train(job(A), {again: None}, passed={A}).rolled_back
+
+
+def test_ownership_is_a_partition_among_the_seats_and_turns_with_the_generation():
+    formation = train(job(A, B), {A: (1, 5), B: (1, 5), C: None}).formation
+    assert formation.owners == assign(8, 3, turn=9)
+    assert set(formation.owners) == {0, 1, 2}
+
+
+def test_the_jobs_micro_batch_is_carried_by_the_formation():
+    assert train(job(A, micro_batch=2), {A: (1, 5)}).formation.micro_batch == 2
+
+
+# --- Rule 6: the anchor
+
+
+def test_before_any_formation_the_lowest_rank_builds_the_state_from_the_seed():
+    verdict = train(job(), {B: None, C: None})
+    assert verdict.formation.base == ORIGIN
+    assert (verdict.formation.leader, verdict.formation.members) == (0, (B, C))
+    assert verdict.formation.receivers == (1,)
+    assert not verdict.rolled_back
+
+
+def test_without_an_anchor_it_waits_and_says_for_whom():
+    verdict = conclude(job(A, B), 9, answers({C: (1, 4), D: None}), set())
+    assert isinstance(verdict, Wait)
+    assert verdict.missing == (A, B)
+    assert verdict.reason == "the state of generation 1 may live on a, b: waiting for an answer"
+
+
+def test_one_listed_member_with_state_is_anchor_enough():
+    """Every step needs every member, so its promise ended that generation."""
+    verdict = train(job(A, B, C), {B: (1, 7)})
+    assert verdict.formation.base == Version(1, 7)
+    assert not verdict.rolled_back
+
+
+def test_a_listed_member_without_state_is_no_anchor():
+    """Torn, or a newcomer: what the others hold is not known."""
+    verdict = conclude(job(A, B), 9, answers({B: None}), set())
+    assert isinstance(verdict, Wait)
+    assert verdict.missing == (A,)
+
+
+def test_an_anchor_need_not_be_the_leader():
+    verdict = train(job(A, B), {B: (1, 5), C: (1, 6)})
+    assert verdict.formation.base == Version(1, 6)
+
+
+def test_a_listed_member_that_never_got_the_base_does_not_put_the_others_back_to_its_own():
+    """C was listed with an old state; before it had the base, A fell silent with the only new one."""
+    last = job(A, C, generation=6, base=Version(5, 50))
+    verdict = conclude(last, 9, answers({C: (1, 3)}), set())
+    assert isinstance(verdict, Wait)
+    assert verdict.missing == (A,)
+    assert train(last, {C: (1, 3)}, passed={A}).rolled_back
+    assert train(last, {C: (1, 3), A: (5, 50)}).formation.base == Version(5, 50)
+
+
+def test_the_base_may_come_from_a_holder_that_had_no_seat():
+    """D answered before, but all seats were taken: its state is the last base all the same."""
+    last = job(A, C, generation=6, base=Version(5, 50))
+    assert train(last, {C: (1, 3), D: (5, 50)}).formation.base == Version(5, 50)
+
+
+# --- Rule 7: the roll-back
+
+
+def test_nobody_rolls_back_while_one_member_is_neither_dead_nor_silent_nor_heard():
+    assert isinstance(conclude(job(A, B), 9, answers({C: None}), {A}), Wait)
+
+
+def test_known_dead_and_silent_members_let_it_roll_back():
+    verdict = train(job(A, B), {C: None}, passed={A, B})
+    assert verdict.rolled_back
+    assert verdict.formation.base == ORIGIN
+    assert "all state is lost" in verdict.reason
+
+
+def test_a_member_that_answered_this_halt_itself_is_not_waited_for():
+    verdict = train(job(A, B), {A: None, C: None}, passed={B})
+    assert verdict.rolled_back
+    assert verdict.formation.members == (A, C)
+
+
+def test_the_most_advanced_state_left_is_an_evicted_workers():
+    verdict = train(job(A, B, generation=3, base=Version(2, 8)), {C: (1, 6), D: (1, 5)}, passed={A, B})
+    assert verdict.rolled_back
+    assert verdict.formation.base == Version(1, 6)
+    assert verdict.formation.members[verdict.formation.leader] == C
+    assert "from step 6, the most advanced state left" in verdict.reason
+
+
+def test_after_a_total_loss_everybody_receives_the_state_of_the_seed():
+    verdict = train(job(A, B), {C: None, D: None}, passed={A, B})
+    assert verdict.formation.receivers == (1,)
+
+
+# --- Seats
+
+
+def test_fewer_than_min_workers_wait_with_their_state():
+    verdict = conclude(job(A, B, min_workers=2), 9, answers({A: (1, 5)}), {B})
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "1 of at least 2 workers are ready; step 5 is kept in memory"
+    assert verdict.missing == ()
+
+
+def test_max_workers_limits_the_seats_and_the_leader_always_has_one():
+    verdict = train(job(A, B, C, max_workers=2), {A: None, B: (1, 4), C: (1, 4), D: (1, 5)})
+    assert len(verdict.formation.seats) == 2
+    assert verdict.formation.members[verdict.formation.leader] == D
+
+
+def test_members_that_need_no_transfer_are_seated_before_others():
+    verdict = train(job(B, C, max_workers=2), {A: None, B: (1, 4), C: (1, 4)})
+    assert verdict.formation.members == (B, C)
+
+
+def test_seats_tell_what_was_answered():
+    formation = train(job(A), {A: (1, 4), B: None}).formation
+    assert formation.seats == (Seat(A, Version(1, 4)), Seat(B, None))
+
+
+# --- The end
+
+
+def test_a_finished_job_is_saved_by_a_holder_of_the_final_state():
+    verdict = conclude(job(A, B, steps=7), 9, answers({A: (1, 6), B: (1, 7)}), set())
+    assert isinstance(verdict, SaveState)
+    assert (verdict.saver, verdict.version) == (B, Version(1, 7))
+
+
+def test_a_job_one_step_short_trains_on():
+    assert isinstance(conclude(job(A, steps=7), 9, answers({A: (1, 6)}), set()), Train)
+
+
+def test_a_finished_job_needs_no_min_workers_to_be_saved():
+    verdict = conclude(job(A, B, steps=7, min_workers=2), 9, answers({A: (1, 7)}), {B})
+    assert isinstance(verdict, SaveState)
+
+
+def test_a_stopping_job_saves_where_it_is():
+    verdict = conclude(job(A, B, stopping=True, min_workers=2), 9, answers({A: (1, 3), B: (1, 4)}), set())
+    assert isinstance(verdict, SaveState)
+    assert (verdict.saver, verdict.version) == (B, Version(1, 4))
+
+
+def test_members_that_failed_to_save_are_asked_last():
+    asked = job(A, B, C, stopping=True)
+    states = answers({A: (1, 4), B: (1, 4), C: (1, 3)})
+    savers = [conclude(asked, 9, states, set(), tried) for tried in (set(), {A}, {A, B})]
+    assert [verdict.saver for verdict in savers if isinstance(verdict, SaveState)] == [A, B, A]
+
+
+def test_a_stopping_job_that_committed_nothing_ends_unsaved():
+    assert isinstance(conclude(job(stopping=True), 9, answers({A: None}), set()), EndUnsaved)
+
+
+def test_a_stopping_job_does_not_give_up_a_state_that_may_live():
+    """Its holder may be about to come back, as all do after a coordinator's restart."""
+    verdict = conclude(job(A, B, stopping=True), 9, {}, {B})
+    assert isinstance(verdict, Wait)
+    assert verdict.missing == (A,)
+    lost = conclude(job(A, B, stopping=True), 9, {}, {A, B})
+    assert isinstance(lost, EndUnsaved)
+    assert lost.reason == "stopped without a checkpoint: no state is left"
