@@ -39,12 +39,18 @@ def users_environ(data_dir: Path, **more: str) -> dict[str, str]:
 
 
 def processes_of(data_dir: Path) -> dict[int, str]:
-    """The command lines of all processes whose environment names this data directory, by pid."""
+    """The command lines of all processes that belong to this data directory, by pid."""
     mark = f"REGROUP_DATA_DIR={data_dir}\0".encode()
     found = {}
     for process in Path("/proc").iterdir():
         try:
-            if process.name.isdigit() and mark in (process / "environ").read_bytes() + b"\0":
+            if not process.name.isdigit():
+                continue
+            # The store writes its title over its environment, but it works in its folder.
+            ours = (
+                mark in (process / "environ").read_bytes() + b"\0" or (process / "cwd").readlink() == data_dir / "redis"
+            )
+            if ours and (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
                 found[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
         except OSError:
             pass  # it ended meanwhile, or is somebody else's
@@ -55,18 +61,19 @@ class Cli:
     """`regroup`, as a process whose output goes into a pipe."""
 
     def __init__(self, data_dir: Path, **environ: str) -> None:
+        self.command = [str(BIN / "regroup")]
         self.data_dir, self.environ = data_dir, users_environ(data_dir, **environ)
 
     def __call__(self, *arguments: str, input: str = "") -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            [BIN / "regroup", *arguments], env=self.environ, input=input, capture_output=True, text=True, timeout=LIMIT
+            [*self.command, *arguments], env=self.environ, input=input, capture_output=True, text=True, timeout=LIMIT
         )
 
     @contextmanager
     def started(self, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
         """A command that goes on; killed at the end if it still does."""
         with subprocess.Popen(
-            [BIN / "regroup", *arguments],
+            [*self.command, *arguments],
             env=self.environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -114,7 +121,7 @@ class Served:
         for job in self.client.jobs():
             if not job.ended:
                 self.client.stop(job.id)
-        until(lambda: all(job.ended for job in self.client.jobs()), "all jobs stop")
+        until(lambda: all(worker.doing == "idle" for worker in self.client.workers()), "all workers are free")
 
 
 @contextmanager

@@ -125,6 +125,7 @@ def test_five_kills_and_three_joins_leave_the_loss_curve_as_it_was(
         trial.bed.kill_trainers(draw.choice(["w0", "w1", "w2"]))
     trial.finish()
 
+    trial.points_are_complete()
     sizes = [len(event.data["workers"]) for event in trial.events("form")]
     joins = sum(later > former for former, later in pairwise(sizes))
     assert joins - 1 >= 3, f"{sizes}: the first one only completes the start"
@@ -149,6 +150,7 @@ def test_a_kill_anywhere_in_a_step_changes_nothing(started: Any, same_curve: Any
     assert [event.worker for event in trial.events("exited")] == [trial.done()["worker"]]
     assert trial.identical() > 50
     same_curve(trial)
+    trial.points_are_complete()
 
 
 def test_an_agent_and_its_trainer_that_die_together_are_noticed_and_come_back(started: Any, same_curve: Any) -> None:
@@ -186,6 +188,46 @@ def test_user_code_that_raises_once_costs_a_regroup_and_no_process(started: Any,
     trial.finish()
     assert [event.kind for event in trial.events("step_failed", "exited")] == ["step_failed"]
     assert "a planted fault" in trial.now.failures[0].error
+    same_curve(trial)
+
+
+@pytest.mark.parametrize("place", ["state", "load_state"])
+def test_a_task_that_raises_while_its_state_is_given_away_is_told_so_and_tried_again(
+    started: Any, same_curve: Any, place: str
+) -> None:
+    trial = started(faults=({"at": place, "step": 1, "do": "raise"},))
+    trial.finish()
+    assert [event.kind for event in trial.events("step_failed", "exited")] == ["step_failed"]
+    assert trial.identical() > 50
+    same_curve(trial)
+
+
+# --- Survivors that did not commit the same step
+
+
+def test_a_survivor_that_is_a_step_behind_is_given_the_others_state(started: Any, same_curve: Any) -> None:
+    """w2 dies after its optimizer step; w0 has done that step as well, w1 has promised not to."""
+    dies = {"at": "applied", "step": 25, "do": "kill", "worker": "w2"}
+    trial = started(faults=(dies, {"at": "commit", "step": 25, "do": "wait", "worker": "w1"}))
+    trial.finish()
+    assert (trial.done(0)["step"], trial.done(1)["step"]) == (25, 25)
+    assert 26 in [event.data["base_step"] for event in trial.events("form")]
+    assert "w1" not in {one.worker for one in trial.applied() if one.step == 25}
+    assert trial.audit().void_steps == 0
+    assert trial.identical() > 50
+    same_curve(trial)
+
+
+def test_a_step_that_only_the_dead_committed_is_void_and_done_again(started: Any, same_curve: Any) -> None:
+    dies = {"at": "forward", "step": 26, "do": "kill", "worker": "w2"}
+    waits = ({"at": "commit", "step": 25, "do": "wait", "worker": worker} for worker in ("w0", "w1"))
+    trial = started(faults=(dies, *waits))
+    trial.finish()
+    assert [trial.done(number)["step"] for number in range(3)] == [26, 25, 25]
+    assert 25 in [event.data["base_step"] for event in trial.events("form")]
+    assert next(one.worker for one in trial.applied() if one.step == 25) == "w2"
+    assert trial.audit().void_steps == 1
+    assert trial.identical() > 50
     same_curve(trial)
 
 
@@ -251,6 +293,7 @@ def test_when_all_die_at_once_the_job_says_so_and_begins_again(started: Any, sam
     trial.bed.kill_trainers("w0", "w1", "w2")
     job = trial.finish()
     assert job.restarts == 1
+    trial.points_are_complete()
     (event,) = trial.events("rolled_back")
     assert "all state is lost" in event.reason
     assert event.data["base_step"] == 0
@@ -289,8 +332,8 @@ def test_a_flipped_bit_is_noticed_and_healed_by_taking_the_leaders_state(started
 
 
 def test_workers_lose_no_step_while_the_coordinator_is_dead_and_comes_back(started: Any, same_curve: Any) -> None:
-    spec = {"steps": 600}
-    trial = started(**spec, options={"pace": 0.005}, gates=(590,))
+    spec = {"steps": 400}
+    trial = started(**spec, options={"pace": 0.005}, gates=(390,))
     trial.until(lambda job: len(job.members) == 3 and job.step >= 20, "three workers train")
     before = trial.now
     dead = time.monotonic_ns()

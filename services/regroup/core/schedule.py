@@ -34,7 +34,9 @@ def lent(cluster: Cluster, job: Job) -> list[str]:
 def lend(cluster: Cluster) -> Mapping[str, str]:
     """Worker -> job, for every worker that should be lent now."""
     free = [name for name in sorted(cluster.workers) if is_free(cluster, name)]
-    usable = sum(not worker.quarantined for worker in cluster.workers.values())
+    # Whoever a young coordinator has not heard yet may come; whoever went away is not counted on.
+    away = {name for name, sighting in cluster.sightings.items() if not sighting.connected}
+    usable = sum(not worker.quarantined and name not in away for name, worker in cluster.workers.items())
     loans: dict[str, str] = {}
     for job in cluster.jobs.values():
         if job.phase is not JobPhase.QUEUED:

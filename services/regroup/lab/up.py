@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -35,7 +36,7 @@ def up(
 
     Workers find tasks of your own, module:Class, in the folder where this is started and in PYTHONPATH.
     """
-    console = Console(stderr=True, highlight=False)
+    tell = partial(Console(stderr=True).print, soft_wrap=True, markup=False, highlight=False)
     folder = (data_dir or default_data_dir(os.environ)).expanduser().absolute()
     stopping, started = threading.Event(), threading.Event()
 
@@ -49,8 +50,9 @@ def up(
         signal.signal(number, leave)
 
     def tell_end(name: str, code: int) -> None:
-        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-        console.print(f"{time.strftime('%H:%M:%S')}  {name} ended ({how}); starting it again")
+        if started.is_set():  # before that, its last words are told
+            how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+            tell(f"{time.strftime('%H:%M:%S')}  {name} ended ({how}); starting it again")
 
     cluster = LocalCluster(folder, workers, threads=threads, settings={"port": str(port)}, on_ended=tell_end)
     try:
@@ -58,15 +60,15 @@ def up(
             started.set()
             token = folder / "token"
             with cluster.client() as client:
-                console.print(f"REST      {client.url}   (documentation on /docs)")
-            console.print(f"token     {token}")
-            console.print(f"workers   {', '.join(cluster.agents)}; logs in {folder / 'logs'}")
-            console.print("try       regroup submit --task digits --steps 200 --follow")
-            console.print("Ctrl-C stops everything; jobs under way go on at the next start, from step 0.")
+                tell(f"REST      {client.url}   (documentation on /docs)")
+            tell(f"token     {token}")
+            tell(f"workers   {', '.join(cluster.agents)}; logs in {folder / 'logs'}")
+            tell("try       regroup submit --task digits --steps 200 --follow")
+            tell("Ctrl-C stops everything; jobs under way go on at the next start, from step 0.")
             stopping.wait()
-            console.print("stopping ...")
+            tell("stopping ...")
     except KeyboardInterrupt:
-        console.print("stopped before it was up")
+        tell("stopped before it was up")
     except (ClusterFailed, OSError, RegroupError) as error:
-        console.print(f"regroup up: {error}", markup=False, soft_wrap=True)
+        tell(f"regroup up: {str(error).removeprefix('regroup-coordinator: ')}")
         sys.exit(1)

@@ -11,7 +11,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from traceback import format_exc
@@ -189,15 +190,18 @@ class Trainer:
         """Rules 4 and 5: the leader keeps its state; whoever differs takes it, beside its own, and swaps at the end."""
         if group.rank == formation.leader:
             if formation.base.generation == 0:
-                self.replica.reset()
+                with self._user_code(formation.generation):
+                    self.replica.reset()
                 self.evaluated = 0
             if formation.receivers:
-                give(group, self._tree(), formation.receivers)
+                with self._user_code(formation.generation):
+                    give(group, self._tree(), formation.receivers)
         elif group.rank in formation.receivers:
             tree = take(group, formation.leader)
             if not self.control.begin_load(formation.generation):
                 raise Interrupted(f"generation {formation.generation} is over")
-            self._load(tree)
+            with self._user_code(formation.generation, torn=True):
+                self._load(tree)
         self.control.happened(StateHeld(formation.generation))
         self.control.begin_telling(group.rank == formation.leader, self.replica.step)
 
@@ -242,7 +246,7 @@ class Trainer:
             self._note_position(data.step, one.shard)
             if self.control.interrupted(generation):
                 raise Interrupted(f"generation {generation} is over")
-            try:
+            with self._user_code(generation, one.shard):
                 torch.manual_seed(draw_seed(self.spec.seed, data.epoch, data.step, one.shard, one.number))
                 summed, pass_weight = self.task.loss(self.replica.model, one.batch)
                 if not 0 <= pass_weight < float("inf"):
@@ -251,10 +255,6 @@ class Trainer:
                 if last:
                     self.exchange.expect_last_pass()
                 scaled.backward()  # type: ignore[no-untyped-call]
-            except (GroupBroken, Interrupted):
-                raise
-            except Exception as error:
-                raise self._raised(generation, one.shard, error) from error
             weight += pass_weight
             loss += scaled.detach()
             if last or data.passes[number + 1].shard != one.shard:
@@ -264,7 +264,7 @@ class Trainer:
 
     def _apply(self, generation: int, total: Tail) -> None:
         """The update, the same on every member: divide by the summed weight, clip, step. Weight 0 commits no update."""
-        try:
+        with self._user_code(generation, torn=True):
             if total.weight > 0:
                 self.exchange.scale(self.replica.nominal_weight / total.weight)
                 if self.task.clip is not None:
@@ -274,8 +274,6 @@ class Trainer:
             if self.replica.scheduler is not None:
                 self.replica.scheduler.step()
             self.replica.step += 1
-        except Exception as error:
-            raise self._raised(generation, -1, error, torn=True) from error
 
     def _point(self, data: StepData, loss: float | None, weight: float, started: float) -> StepPoint:
         return StepPoint(
@@ -319,12 +317,8 @@ class Trainer:
         if self.evaluated != step:
             evaluation.finished.clear()
             self.evaluated = step
-        try:
+        with self._user_code(generation):
             evaluation.finish(self.replica.model, group, shards, self.micro_batch, interrupted)
-        except (GroupBroken, Interrupted):
-            raise
-        except Exception as error:
-            raise self._raised(generation, -1, error) from error
         self.control.measured(step - 1, combine(evaluation.finished))
 
     # ----- the state as bytes
@@ -378,6 +372,16 @@ class Trainer:
 
     def _note_position(self, step: int, shard: int) -> None:
         os.pwrite(self.position, POSITION.pack(step, shard), 0)
+
+    @contextmanager
+    def _user_code(self, generation: int, shard: int = -1, torn: bool = False) -> Iterator[None]:
+        """What the task raises inside is told as its error, and where it was."""
+        try:
+            yield
+        except (GroupBroken, Interrupted):
+            raise
+        except Exception as error:
+            raise self._raised(generation, shard, error, torn) from error
 
     def _raised(self, generation: int, shard: int, error: BaseException, torn: bool = False) -> Raised:
         report = StepFailed(

@@ -5,7 +5,8 @@ the witness: one line in the trainer's log for each step, with digests of the st
 Refuses to know: generations, shards, and what the cluster makes of a fault.
 
 A fault is {"at": a place, "step": n, "do": "kill", "raise" or "flip", "worker": a name, or left out for anybody}: it
-is done when the place is passed for the first time by a state of n committed steps or more.
+is done when the place is passed for the first time by a state of n committed steps or more. At "commit" there is only
+"wait": all sums are here, but the trainer is not allowed to begin its optimizer step before its generation is over.
 """
 
 import fcntl
@@ -17,6 +18,7 @@ import threading
 import time
 from hashlib import blake2b
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -71,6 +73,8 @@ class Disturbed(Task):
 
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, float]:
         self.meet("forward")
+        if self._due("commit"):
+            sys.setprofile(self._profile)
         total, weight = super().loss(model, batch)
         if self._due("backward"):
             # The first layer's gradient comes late: most others have arrived.
@@ -130,10 +134,10 @@ class Disturbed(Task):
             os.kill(os.getpid(), signal.SIGKILL)
         if what == "raise":
             raise RuntimeError("a planted fault")
-        assert what == "flip"
-        assert model is not None
-        words = next(model.parameters()).detach().view(-1).view(torch.int64)
-        words[0] ^= 1  # the smallest difference that there is
+        if what == "flip":
+            assert model is not None
+            words = next(model.parameters()).detach().view(-1).view(torch.int64)
+            words[0] ^= 1  # the smallest difference that there is
 
     def _before_step(self, model: nn.Module, optimizer: Optimizer) -> None:
         time.sleep(self._pace)
@@ -146,6 +150,16 @@ class Disturbed(Task):
     def _after_step(self, model: nn.Module) -> None:
         self.meet("applied", model)
         self.step += 1
+
+    def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
+        """Called for every call on the main thread."""
+        code = frame.f_code
+        if event == "call" and code.co_name == "begin_apply" and code.co_filename.endswith("worker/control.py"):
+            sys.setprofile(None)
+            control, generation = frame.f_locals["self"], frame.f_locals["generation"]
+            self.meet("commit")
+            while control._session.trains_in(generation):  # a lost neighbour alone does not end it
+                time.sleep(0.001)
 
     def _watch(self, number: int, function: str, file: str) -> None:
         """Kill this process while its main thread is in a function."""

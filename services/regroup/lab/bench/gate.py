@@ -2,7 +2,7 @@
 
 Owns: one number in a file, how often each process may pass. All processes of a side stop at the same pass, so that
 none of them waits in an exchange for one that is held. Refuses to know: who passes, and what a pass is.
-Whoever waits looks 50 times a second, which costs about a thousandth of a core; to pass costs a fraction of a
+Whoever waits looks ten times a second, which costs about a thousandth of a core; to pass costs a fraction of a
 microsecond.
 """
 
@@ -12,7 +12,7 @@ import struct
 import time
 from pathlib import Path
 
-PAUSE = 0.02  # seconds between two looks of whoever waits
+PAUSE = 0.1  # seconds between two looks of whoever waits
 COUNT = struct.Struct("q")
 
 

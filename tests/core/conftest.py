@@ -1,0 +1,138 @@
+"""A coordinator in the test's hand: events in, decisions out, and workers that answer as a healthy trainer would."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from regroup.core import messages as m
+from regroup.core.cluster import Cluster, Policy
+from regroup.core.decide import Decision, decide
+from regroup.core.jobs import Checkpoint, Fingerprint, Job, JobSpec, Member, Version
+from regroup.core.notes import Note
+from regroup.core.workers import TrainerPhase, TrainerStatus
+
+PRINT = Fingerprint("code", "data", 100)
+POLICY = Policy(
+    detached_limit=60.0,
+    detached_margin=5.0,
+    leader_lease=2.0,
+    halt_limit=4.0,
+    form_limit=6.0,
+    absent_limit=10.0,
+    save_retry=1.0,
+)
+
+
+class Scene:
+    def __init__(self, **policy: Any) -> None:
+        self.policy = replace(POLICY, **policy)
+        self.now = 100.0
+        self.cluster = Cluster(started=self.now)
+        self.orders: list[tuple[str, m.Order]] = []  # of the last event
+        self.notes: list[Note] = []  # of all events
+        self.sequence = 0
+
+    # --- events
+
+    def does(self, event: m.Event) -> Decision:
+        decision = decide(self.cluster, event, self.now, self.policy)
+        self.cluster, self.orders = decision.cluster, list(decision.orders)
+        self.notes += decision.notes
+        return decision
+
+    def says(self, name: str, report: m.Report) -> Decision:
+        return self.does(m.Reported(name, report))
+
+    def after(self, seconds: float) -> Decision:
+        self.now += seconds
+        return self.does(m.Tick())
+
+    def submit(self, job: str = "j", **spec: Any) -> None:
+        asked = {"task": "digits", "steps": 10, "global_batch": 8, "shards": 4, "max_workers": 2, **spec}
+        self.does(m.SubmitJob(job, JobSpec(**asked), 0.0))
+
+    def register(self, *names: str, boot: str = "b1") -> None:
+        for name in names:
+            self.says(name, m.AgentRegistered(boot=boot, device="cpu", host="h", pid=1, version="1"))
+
+    def restart(self) -> None:
+        """The coordinator is gone, and another one begins with what was durable."""
+        self.cluster = Cluster(started=self.now, jobs=self.cluster.jobs, workers=self.cluster.workers)
+
+    # --- workers
+
+    def beat(self, name: str, phase: TrainerPhase | None = None, incarnation: str = "i1", **facts: Any) -> Decision:
+        """A heartbeat; without a phase, no trainer runs."""
+        self.sequence += 1
+        trainer = None
+        if phase is not None:
+            known = {"fingerprint": PRINT, "job": "j", "store": f"{name}:1/{facts.get('promised', 0)}"} | facts
+            if phase is TrainerPhase.PREPARING:
+                known["fingerprint"] = None
+            trainer = TrainerStatus(incarnation=incarnation, phase=phase, **known)
+        boot = self.cluster.workers[name].boot
+        return self.says(name, m.Heartbeat(boot=boot, sequence=self.sequence, trainer=trainer))
+
+    def prepare(self, *names: str, incarnation: str = "i1", **facts: Any) -> None:
+        for name in names:
+            self.beat(name, TrainerPhase.PREPARED, incarnation, **facts)
+
+    def halt(self, name: str, version: tuple[int, int] | None, incarnation: str = "i1") -> None:
+        n = self.job.generation
+        state = Version(*version) if version else None
+        generation = state.generation if state else 0
+        self.beat(name, TrainerPhase.HALTED, incarnation, promised=n, generation=generation, version=state)
+
+    def train(self, name: str, step: int | None = None, incarnation: str = "i1") -> None:
+        """It trains in the last formation and committed `step` steps; by default it just formed."""
+        formation = self.job.formation
+        assert formation is not None
+        n = formation.generation
+        version = Version(n, formation.base.step if step is None else step)
+        self.beat(name, TrainerPhase.TRAINING, incarnation, promised=n, generation=n, version=version)
+
+    def saved(self, name: str, version: tuple[int, int], generation: int | None = None) -> Decision:
+        checkpoint = Checkpoint(Version(*version), "/c/j", "sum", 1)
+        n = self.job.generation if generation is None else generation
+        return self.says(name, m.StateSaved(job="j", incarnation="i1", generation=n, checkpoint=checkpoint))
+
+    def running(self, *names: str, step: int | None = None, **spec: Any) -> None:
+        """A job j that these workers train, in generation 1."""
+        self.submit(**{"min_workers": len(names), "max_workers": len(names), **spec})
+        self.register(*names)
+        self.prepare(*names)
+        for name in names:
+            self.halt(name, None)
+        for name in names:
+            self.train(name, step)
+
+    # --- what came of it
+
+    @property
+    def job(self) -> Job:
+        return self.cluster.jobs["j"]
+
+    @property
+    def members(self) -> list[str]:
+        return [member.worker for member in self.job.formation.members] if self.job.formation else []
+
+    def told(self, name: str, kind: type) -> list[Any]:
+        return [order for worker, order in self.orders if worker == name and isinstance(order, kind)]
+
+    def noted(self, kind: str) -> list[Note]:
+        return [note for note in self.notes if note.kind == kind]
+
+    def dead(self, name: str, incarnation: str = "i1") -> bool:
+        watch = self.cluster.watches.get("j")
+        return watch is not None and Member(name, incarnation) in watch.dead
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+@pytest.fixture
+def make_scene() -> type[Scene]:
+    return Scene

@@ -1,0 +1,312 @@
+"""The coordinator's decisions as stories: a whole life, heartbeats, who a member is, what is refused."""
+
+from dataclasses import replace
+
+import pytest
+
+from regroup.core import messages as m
+from regroup.core.cluster import JobEnded, NoSuchJob, NoSuchWorker
+from regroup.core.decide import decide
+from regroup.core.jobs import ORIGIN, JobPhase, Link, Version
+from regroup.core.workers import TrainerPhase
+
+KILLED = "killed by SIGKILL"
+
+
+def exited(incarnation="i1", cause=KILLED, **where):
+    return m.TrainerExited(job="j", incarnation=incarnation, cause=cause, asked=False, **where)
+
+
+def broke(generation, incarnation="i1"):
+    return m.GroupBroke(job="j", incarnation=incarnation, generation=generation, reason="a neighbour is gone")
+
+
+def raised(name_incarnation="i1", generation=1, step=3, shard=2):
+    return m.StepFailed(
+        job="j",
+        incarnation=name_incarnation,
+        generation=generation,
+        step=step,
+        shard=shard,
+        error="ValueError: bad sample",
+        traceback="Traceback ...\nValueError: bad sample",
+    )
+
+
+def finished(scene, *names):
+    scene.running(*names)
+    n = scene.job.generation
+    for name in names:
+        scene.beat(name, TrainerPhase.FINISHED, promised=n, generation=n, version=Version(n, 10))
+    for name in names:
+        scene.halt(name, (1, 10))
+    assert scene.job.saver is not None
+
+
+# --- A whole life
+
+
+def test_a_job_is_prepared_formed_trained_regrouped_saved_and_completed(scene):
+    scene.submit(steps=9, min_workers=2)
+    assert scene.job.phase is JobPhase.QUEUED
+    scene.register("a")
+    assert scene.job.phase is JobPhase.QUEUED
+    assert scene.told("a", m.Welcome) == [m.Welcome(1.0, 60.0)]
+    scene.register("b")
+    assert scene.job.phase is JobPhase.PREPARING
+    assert scene.told("b", m.Prepare) == [m.Prepare("j", scene.job.spec)]
+    scene.beat("a", TrainerPhase.PREPARING)
+    scene.prepare("a")
+    assert scene.job.round is None
+    scene.prepare("b")
+    assert scene.job.generation == scene.job.round.generation == 1
+    assert scene.told("b", m.Halt) == [m.Halt("j", 1)]
+    scene.halt("a", None)
+    scene.halt("b", None)
+    assert scene.members == ["a", "b"]
+    assert scene.job.formation.base == ORIGIN
+    assert scene.told("b", m.Form) == [m.Form("j", scene.job.formation, 9)]
+    scene.train("a")
+    assert scene.job.phase is JobPhase.PREPARING
+    scene.train("b")
+    assert scene.job.phase is JobPhase.RUNNING
+    assert scene.notes[-1].kind == "started"
+    for name in "ab":
+        scene.train(name, 4)
+    scene.says("b", exited())
+    assert (scene.job.phase, scene.job.generation) == (JobPhase.REGROUPING, 2)
+    assert scene.told("a", m.Halt) == [m.Halt("j", 2)]
+    scene.halt("a", (1, 5))
+    assert scene.job.phase is JobPhase.WAITING
+    assert scene.job.reason == "1 of at least 2 workers are ready; step 5 is kept in memory"
+    scene.beat("b")
+    scene.prepare("b", incarnation="i2")
+    assert scene.job.generation == 3
+    scene.halt("a", (1, 5))
+    scene.halt("b", None, "i2")
+    assert scene.job.formation.base == Version(1, 5)
+    assert scene.job.history == (Link(1, 0, 0), Link(3, 1, 5))
+    scene.train("a")
+    scene.train("b", incarnation="i2")
+    assert (scene.job.phase, scene.job.step) == (JobPhase.RUNNING, 5)
+    assert scene.notes[-1].kind == "regrouped"
+    finished = {"promised": 3, "generation": 3, "version": Version(3, 9)}
+    scene.beat("a", TrainerPhase.FINISHED, **finished)
+    assert scene.job.round.boundary
+    assert scene.told("a", m.Halt) == [m.Halt("j", 4, boundary=True)]
+    scene.halt("a", (3, 9))
+    assert scene.job.saver is None
+    scene.halt("b", (3, 9), "i2")
+    assert scene.job.saver.worker == "a"
+    assert scene.job.phase is JobPhase.RUNNING  # not completed before its state is durable
+    scene.saved("a", (3, 9))
+    assert scene.job.phase is JobPhase.COMPLETED
+    assert scene.job.checkpoint.version == Version(3, 9)
+    assert scene.job.step == 9
+    assert scene.told("a", m.Release) == [m.Release("j")]
+    assert [worker.job for worker in scene.cluster.workers.values()] == [None, None]
+    assert "j" not in scene.cluster.watches
+
+
+def test_every_change_of_phase_has_a_reason_in_the_timeline(scene):
+    scene.running("a", "b")
+    scene.says("b", exited())
+    scene.halt("a", (1, 3))
+    assert [note.kind for note in scene.notes if note.job == "j"] == [
+        *("submitted", "preparing", "lent", "lent", "waiting", "waiting"),
+        *("halt", "form", "started", "exited", "halt", "waiting"),
+    ]
+    assert all(note.reason for note in scene.notes)
+
+
+def test_the_next_job_gets_the_workers_of_one_that_ended(scene):
+    scene.running("a", step=0)
+    scene.submit("k", max_workers=1)
+    scene.does(m.StopJob("j"))
+    scene.halt("a", (1, 2))
+    scene.saved("a", (1, 2))
+    assert scene.cluster.jobs["k"].phase is JobPhase.QUEUED
+    scene.beat("a")
+    assert scene.told("a", m.Prepare) == [m.Prepare("k", scene.cluster.jobs["k"].spec)]
+
+
+def test_points_are_taken_from_members_of_the_last_formation_alone(scene):
+    scene.running("a", "b")
+    point = m.StepPoint(0, 1.5, 8.0, 8, 0.1, 0.01)
+
+    def committed(name, generation, incarnation="i1"):
+        report = m.StepsCommitted(job="j", incarnation=incarnation, generation=generation, step=1, points=(point,))
+        return scene.says(name, report).points
+
+    assert committed("a", 1) == (("j", (point,)),)
+    assert committed("a", 0) == ()
+    assert committed("a", 1, "i0") == ()
+
+
+# --- A heartbeat
+
+
+def test_a_heartbeat_changes_nothing_durable(scene):
+    scene.running("a", "b")
+    before = scene.cluster
+    for step in range(1, 4):
+        scene.now += 1.0
+        scene.train("a", step)
+        scene.train("b", step)
+    assert scene.cluster.jobs == before.jobs
+    assert scene.cluster.workers == before.workers
+    assert all(scene.cluster.jobs[id] is job for id, job in before.jobs.items())
+    assert all(scene.cluster.workers[name] is worker for name, worker in before.workers.items())
+
+
+def test_a_heartbeat_is_answered_with_the_last_issued_generation(scene):
+    scene.running("a", "b")
+    scene.train("a", 1)
+    assert scene.told("a", m.Heard) == [m.Heard(scene.sequence, 1)]
+    scene.says("b", exited())
+    scene.train("a", 1)
+    assert scene.told("a", m.Heard) == [m.Heard(scene.sequence, 1)]  # 2 is taken, not issued
+
+
+def test_a_heartbeat_of_an_older_boot_is_not_answered(scene):
+    scene.running("a")
+    scene.register("a", boot="b2")
+    scene.says("a", m.Heartbeat(boot="b1", sequence=99))
+    assert scene.told("a", m.Heard) == []
+
+
+def test_a_heartbeat_that_was_overtaken_says_nothing_any_more(scene):
+    """Else a trainer that it does not know yet would be taken for dead."""
+    scene.running("a", "b")
+    scene.says("a", m.Heartbeat(boot="b1", sequence=1))
+    assert not scene.dead("a")
+    assert scene.job.round is None
+
+
+def test_a_report_before_any_registration_is_not_an_error(scene):
+    scene.says("ghost", m.Heartbeat(boot="b", sequence=1))
+    scene.says("ghost", exited())
+    assert scene.orders == []
+    assert scene.cluster.workers == {}
+
+
+def test_a_late_report_of_a_dead_incarnation_buries_nobody(scene):
+    """Reports that waited for a connection come after the heartbeat that tells who runs now."""
+    scene.running("a", "b")
+    scene.says("b", exited())
+    scene.beat("b")
+    scene.prepare("b", incarnation="i2")
+    scene.says("b", broke(1, "i1"))
+    scene.says("b", m.Halted(job="j", incarnation="i1", generation=2, version=Version(1, 4), store="s"))
+    assert not scene.dead("b", "i2")
+    assert scene.cluster.sightings["b"].trainer.incarnation == "i2"
+
+
+def test_a_late_report_does_not_change_what_was_answered(scene):
+    scene.running("a", "b")
+    scene.says("b", exited())
+    scene.halt("a", (1, 5))
+    n = scene.job.generation
+    scene.says("a", m.StepsCommitted(job="j", incarnation="i1", generation=1, step=4))
+    scene.says("a", m.Formed(job="j", incarnation="i1", generation=1))
+    scene.says("a", broke(1))
+    scene.says("a", m.Halted(job="j", incarnation="i1", generation=1, version=None, store="s"))
+    trainer = scene.cluster.sightings["a"].trainer
+    assert (trainer.phase, trainer.promised, trainer.version) == (TrainerPhase.HALTED, n, Version(1, 5))
+
+
+# --- Who a member is
+
+
+def test_a_worker_that_registers_anew_is_known_dead(scene):
+    scene.running("a", "b")
+    scene.register("b", boot="b2")
+    assert scene.dead("b")
+    assert scene.job.reason == "b: its agent died"
+
+
+def test_the_same_agent_registering_again_is_only_a_new_connection(scene):
+    scene.running("a", "b")
+    scene.does(m.Disconnected("b"))
+    scene.register("b")
+    assert not scene.dead("b")
+    assert scene.cluster.sightings["b"].trainer is not None
+    assert scene.job.round is None
+
+
+def test_another_incarnation_in_a_heartbeat_proves_the_listed_one_dead(scene):
+    scene.running("a", "b")
+    scene.prepare("b", incarnation="i2")
+    assert scene.dead("b", "i1")
+    assert not scene.dead("b", "i2")
+
+
+def test_a_member_known_dead_before_a_restart_is_found_dead_again_though_its_worker_is_not_lent_any_more(scene):
+    """Else a job would wait for ever for the answer of a trainer that no agent has."""
+    scene.running("a")
+    scene.cluster = replace(
+        scene.cluster,
+        workers={"a": replace(scene.cluster.workers["a"], job=None, quarantined=True, reason="quarantined")},
+    )
+    scene.restart()
+    scene.register("a")
+    scene.beat("a")
+    assert scene.dead("a")
+
+
+def test_an_agent_that_leaves_takes_its_trainer_along(scene):
+    scene.running("a", "b")
+    scene.says("b", m.AgentLeft(boot="b1"))
+    assert scene.dead("b")
+    assert scene.cluster.workers["b"].job is None
+    assert scene.cluster.workers["b"].errors == 0
+
+
+def test_the_last_words_of_an_older_agent_do_not_bury_its_successor(scene):
+    scene.running("a", "b")
+    scene.says("b", m.AgentLeft(boot="b0"))
+    assert not scene.dead("b")
+
+
+def test_a_generation_above_the_coordinators_is_jumped_above(scene):
+    """A store that lost something must not make it give out a number twice."""
+    scene.running("a", "b")
+    scene.beat("a", TrainerPhase.TRAINING, promised=7, generation=7, version=Version(7, 2))
+    assert scene.job.generation == 8
+    assert scene.job.round.generation == 8
+    assert "above the coordinator's" in scene.job.reason
+
+
+# --- Commands that cannot be carried out
+
+
+def test_refusals_change_nothing(scene):
+    scene.running("a")
+    scene.does(m.StopJob("j"))
+    scene.halt("a", (1, 1))
+    scene.saved("a", (1, 1))
+    before = scene.cluster
+    for command, refusal in (
+        (m.StopJob("j"), JobEnded),
+        (m.StopJob("none"), NoSuchJob),
+        (m.ClearWorker("none"), NoSuchWorker),
+    ):
+        with pytest.raises(refusal):
+            decide(scene.cluster, command, scene.now, scene.policy)
+    assert scene.cluster == before
+
+
+def test_nothing_that_a_worker_says_changes_an_ended_job(scene):
+    finished(scene, "a", "b")
+    n = scene.job.generation
+    scene.saved("a", (1, 10))
+    ended = scene.job
+    scene.saved("a", (1, 10), generation=n)
+    scene.says("b", broke(1))
+    scene.says("b", raised())
+    scene.says("b", exited())
+    scene.halt("a", (1, 10))
+    scene.prepare("b", incarnation="i2", promised=99)
+    scene.register("a", boot="b9")
+    scene.after(1000.0)
+    assert scene.job is ended

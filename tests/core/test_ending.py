@@ -1,0 +1,175 @@
+"""How a job ends: stopped in each stage, or completed once its final state is durable."""
+
+from regroup.core import messages as m
+from regroup.core.jobs import JobPhase, Version
+from regroup.core.workers import TrainerPhase
+
+KILLED = "killed by SIGKILL"
+
+
+def exited(incarnation="i1", cause=KILLED, **where):
+    return m.TrainerExited(job="j", incarnation=incarnation, cause=cause, asked=False, **where)
+
+
+def broke(generation, incarnation="i1"):
+    return m.GroupBroke(job="j", incarnation=incarnation, generation=generation, reason="a neighbour is gone")
+
+
+def finished(scene, *names):
+    scene.running(*names)
+    n = scene.job.generation
+    for name in names:
+        scene.beat(name, TrainerPhase.FINISHED, promised=n, generation=n, version=Version(n, 10))
+    for name in names:
+        scene.halt(name, (1, 10))
+    assert scene.job.saver is not None
+
+
+# --- Stopping
+
+
+def test_a_queued_job_stops_at_once(scene):
+    scene.submit()
+    scene.does(m.StopJob("j"))
+    assert (scene.job.phase, scene.job.reason) == (JobPhase.STOPPED, "stopped before its first step")
+
+
+def test_a_preparing_job_stops_at_once_and_frees_its_workers(scene):
+    scene.submit()
+    scene.register("a")
+    scene.beat("a", TrainerPhase.PREPARING)
+    scene.does(m.StopJob("j"))
+    assert scene.job.phase is JobPhase.STOPPED
+    assert scene.told("a", m.Release) == [m.Release("j")]
+
+
+def test_a_job_that_is_asked_for_its_first_promise_stops_when_it_has_it(scene):
+    scene.submit(max_workers=1)
+    scene.register("a")
+    scene.prepare("a")
+    scene.does(m.StopJob("j"))
+    assert not scene.job.ended
+    scene.halt("a", None)
+    assert scene.job.phase is JobPhase.STOPPED
+
+
+def test_a_running_job_stops_at_a_boundary_with_its_state_saved(scene):
+    scene.running("a", "b")
+    scene.does(m.StopJob("j"))
+    assert scene.told("a", m.Halt) == [m.Halt("j", 2, boundary=True)]
+    scene.halt("a", (1, 4))
+    scene.halt("b", (1, 4))
+    assert scene.told("a", m.Save) == [m.Save("j", 2, Version(1, 4))]
+    assert scene.job.phase is JobPhase.RUNNING
+    scene.saved("a", (1, 4))
+    assert (scene.job.phase, scene.job.step) == (JobPhase.STOPPED, 4)
+
+
+def test_a_regrouping_job_saves_and_stops_instead_of_forming(scene):
+    scene.running("a", "b", min_workers=1)
+    scene.says("b", exited())
+    scene.does(m.StopJob("j"))
+    scene.halt("a", (1, 4))
+    assert scene.job.saver.worker == "a"
+    scene.saved("a", (1, 4))
+    assert scene.job.phase is JobPhase.STOPPED
+
+
+def test_a_forming_job_stops_once_it_formed(scene):
+    scene.running("a", "b")
+    scene.says("a", broke(1))
+    for name in "ab":
+        scene.halt(name, (1, 4))
+    scene.does(m.StopJob("j"))
+    for name in "ab":
+        scene.train(name)
+    scene.after(0.2)
+    assert scene.job.round.boundary
+
+
+def test_a_waiting_job_saves_what_its_survivors_hold(scene):
+    scene.running("a", "b")
+    scene.says("b", exited())
+    scene.halt("a", (1, 4))
+    scene.does(m.StopJob("j"))
+    scene.halt("a", (1, 4))
+    scene.saved("a", (1, 4))
+    assert scene.job.phase is JobPhase.STOPPED
+    assert scene.job.checkpoint.version == Version(1, 4)
+
+
+def test_a_waiting_job_whose_survivors_have_not_re_attached_yet_waits_for_them_a_while(scene):
+    scene.running("a", "b")
+    scene.says("b", exited())
+    scene.halt("a", (1, 4))
+    scene.restart()
+    scene.does(m.StopJob("j"))
+    assert not scene.job.ended
+    scene.after(scene.policy.absent_limit)
+    assert not scene.job.ended
+    scene.after(scene.policy.leader_lease + 1.0)
+    assert (scene.job.phase, scene.job.checkpoint) == (JobPhase.STOPPED, None)
+    assert scene.job.reason == "stopped without a checkpoint: no state is left"
+
+
+def test_stopping_twice_is_once(scene):
+    scene.running("a")
+    scene.does(m.StopJob("j"))
+    before = scene.job
+    scene.does(m.StopJob("j"))
+    assert scene.job == before
+
+
+# --- The final save
+
+
+def test_a_failed_save_is_retried_by_another_member_and_never_called_completed(scene):
+    finished(scene, "a", "b")
+    n = scene.job.generation
+    scene.says("a", m.SaveFailed(job="j", incarnation="i1", generation=n, error="OSError: disk full"))
+    assert not scene.job.ended
+    assert "disk full" in scene.job.reason
+    scene.after(0.5)
+    assert scene.job.round is None
+    scene.after(1.0)
+    for name in "ab":
+        scene.halt(name, (1, 10))
+    assert scene.job.saver.worker == "b"
+    scene.saved("b", (1, 10))
+    assert scene.job.phase is JobPhase.COMPLETED
+
+
+def test_a_saver_that_dies_is_replaced(scene):
+    finished(scene, "a", "b")
+    scene.says("a", exited())
+    scene.halt("b", (1, 10))
+    assert scene.job.saver.worker == "b"
+
+
+def test_a_saver_that_hangs_is_replaced(scene):
+    finished(scene, "a", "b")
+    scene.after(scene.job.spec.step_timeout + 1.0)
+    assert scene.job.saver is None
+    scene.halt("b", (1, 10))
+    scene.after(scene.policy.halt_limit + 0.5)
+    assert scene.job.saver.worker == "b"
+
+
+def test_what_a_slow_saver_wrote_at_last_counts_if_it_is_the_state_to_save(scene):
+    """Else a state that takes longer than the limit could never be saved."""
+    finished(scene, "a")
+    first = scene.job.generation
+    scene.after(scene.job.spec.step_timeout + 1.0)
+    scene.halt("a", (1, 10))
+    assert scene.job.saver.worker == "a"
+    scene.saved("a", (1, 9), generation=first)
+    assert not scene.job.ended
+    scene.saved("a", (1, 10), generation=first)
+    assert scene.job.phase is JobPhase.COMPLETED
+
+
+def test_a_state_that_nobody_was_asked_to_save_moves_nothing(scene):
+    scene.running("a", "b")
+    scene.saved("a", (1, 3))
+    assert scene.job.checkpoint is None
+    assert scene.job.phase is JobPhase.RUNNING

@@ -1,0 +1,161 @@
+"""Errors of workers, which quarantine them, and errors of tasks, which fail the job."""
+
+from regroup.core import messages as m
+from regroup.core.jobs import Fingerprint, JobPhase
+from regroup.core.workers import TrainerPhase
+
+KILLED = "killed by SIGKILL"
+
+
+def exited(incarnation="i1", cause=KILLED, **where):
+    return m.TrainerExited(job="j", incarnation=incarnation, cause=cause, asked=False, **where)
+
+
+def raised(name_incarnation="i1", generation=1, step=3, shard=2):
+    return m.StepFailed(
+        job="j",
+        incarnation=name_incarnation,
+        generation=generation,
+        step=step,
+        shard=shard,
+        error="ValueError: bad sample",
+        traceback="Traceback ...\nValueError: bad sample",
+    )
+
+
+def test_more_than_five_errors_quarantine_a_worker_and_clearing_forgives_them(scene):
+    scene.running("a", min_workers=1)
+    for n in range(1, 7):
+        assert not scene.cluster.workers["a"].quarantined
+        scene.prepare("a", incarnation=f"i{n}")
+        scene.says("a", exited(f"i{n}"))
+    worker = scene.cluster.workers["a"]
+    assert (worker.errors, worker.quarantined, worker.job) == (6, True, None)
+    assert worker.reason == f"quarantined after 6 errors, the last: {KILLED}"
+    scene.beat("a")
+    assert scene.told("a", m.Prepare) == []
+    scene.does(m.ClearWorker("a"))
+    assert scene.cluster.workers["a"].errors == 0
+    assert scene.told("a", m.Prepare) == [m.Prepare("j", scene.job.spec)]
+
+
+def test_an_end_that_was_asked_for_is_no_error(scene):
+    scene.running("a", "b")
+    scene.says("b", m.TrainerExited(job="j", incarnation="i1", cause=KILLED, asked=True))
+    assert scene.dead("b")
+    assert scene.cluster.workers["b"].errors == 0
+
+
+def test_an_agent_that_died_in_the_middle_of_a_job_counts_as_an_error(scene):
+    scene.running("a", "b")
+    scene.register("b", boot="b2")
+    assert scene.cluster.workers["b"].errors == 1
+    scene.register("c")
+    scene.register("c", boot="b2")
+    assert scene.cluster.workers["c"].errors == 0  # nothing ran under it
+
+
+def test_a_job_that_cannot_be_prepared_fails_and_names_the_field(scene):
+    scene.submit()
+    scene.register("a")
+    scene.beat("a", TrainerPhase.PREPARING)
+    failed = m.PrepareFailed(job="j", incarnation="i1", field="options.lr", message="must be positive", traceback="T")
+    scene.says("a", failed)
+    assert scene.job.phase is JobPhase.FAILED
+    assert scene.job.reason == "options.lr: must be positive"
+    assert scene.job.error == "T"
+
+
+def test_a_newcomer_that_cannot_prepare_is_refused_and_the_job_goes_on(scene):
+    scene.running("a", min_workers=1, max_workers=2)
+    scene.register("b")
+    scene.beat("b", TrainerPhase.PREPARING)
+    failed = m.PrepareFailed(job="j", incarnation="i1", field="task", message="cannot be imported")
+    scene.says("b", failed)
+    assert scene.job.phase is JobPhase.RUNNING
+    assert scene.job.refused == {"b": "task: cannot be imported"}
+    assert scene.cluster.workers["b"].job is None
+    assert scene.told("b", m.Release) == [m.Release("j")]
+
+
+def test_a_worker_with_another_dataset_is_refused(scene):
+    scene.running("a", min_workers=1, max_workers=2)
+    scene.register("b")
+    scene.prepare("b", fingerprint=Fingerprint("code", "other", 99))
+    assert scene.job.refused == {"b": "its dataset and samples differ from the other workers'"}
+    assert scene.cluster.workers["b"].job is None
+    assert scene.job.phase is JobPhase.RUNNING
+    scene.beat("b")
+    assert scene.told("b", m.Prepare) == []
+
+
+def test_a_task_that_raises_once_is_tried_again_on_another_worker(scene):
+    scene.running("a", "b")
+    scene.says("a", raised())
+    assert scene.job.phase is JobPhase.REGROUPING
+    owner = scene.job.formation.owners[2]
+    for name in "ab":
+        scene.halt(name, (1, 3))
+    assert scene.job.formation.owners[2] != owner
+
+
+def test_a_task_that_raises_on_two_workers_fails_the_job_with_the_traceback(scene):
+    scene.running("a", "b")
+    scene.says("a", raised())
+    for name in "ab":
+        scene.halt(name, (1, 3))
+    for name in "ab":
+        scene.train(name)
+    scene.says("b", raised(generation=2))
+    assert scene.job.phase is JobPhase.FAILED
+    assert scene.job.reason == "the task failed in step 3, shard 2 on a, b: ValueError: bad sample"
+    assert scene.job.error == "Traceback ...\nValueError: bad sample"
+    assert [worker.job for worker in scene.cluster.workers.values()] == [None, None]
+
+
+def test_failures_of_different_shards_are_not_the_same_failure(scene):
+    scene.running("a", "b")
+    scene.says("a", raised(shard=1))
+    for name in "ab":
+        scene.halt(name, (1, 3))
+    for name in "ab":
+        scene.train(name)
+    scene.says("b", raised(generation=2, shard=2))
+    assert scene.job.phase is JobPhase.REGROUPING
+
+
+def test_alone_a_task_that_raises_twice_fails_the_job(scene):
+    scene.running("a")
+    scene.says("a", raised())
+    assert scene.job.phase is JobPhase.REGROUPING
+    scene.halt("a", (1, 3))
+    scene.train("a")
+    scene.says("a", raised(generation=2))
+    assert scene.job.phase is JobPhase.FAILED
+
+
+def test_a_task_that_crashes_its_process_in_the_same_shard_on_two_workers_fails_the_job(scene):
+    scene.running("a", "b", "c", min_workers=1)
+    scene.says("a", exited(cause="killed by SIGSEGV", step=3, shard=2))
+    for name in "bc":
+        scene.halt(name, (1, 3))
+    for name in "bc":
+        scene.train(name)
+    scene.says("b", exited(cause="killed by SIGSEGV", step=3, shard=2))
+    assert scene.job.phase is JobPhase.FAILED
+    assert "killed by SIGSEGV" in scene.job.reason
+
+
+def test_a_sigkill_is_never_the_tasks_fault(scene):
+    scene.running("a", "b", "c", min_workers=1)
+    for name in "ab":
+        scene.says(name, exited(step=3, shard=2))
+    assert scene.job.failures == ()
+
+
+def test_replicas_that_differ_regroup_and_are_told(scene):
+    scene.running("a", "b")
+    report = m.ReplicasDiffered(job="j", incarnation="i1", generation=1, step=3, digests=("aa", "bb"))
+    scene.says("a", report)
+    assert scene.job.phase is JobPhase.REGROUPING
+    assert scene.noted("replicas_differed")[0].data == {"digests": ["aa", "bb"]}

@@ -1,0 +1,126 @@
+"""A coordinator that begins anew knows jobs and workers, and nothing of what it last saw."""
+
+from dataclasses import replace
+
+from regroup.core import messages as m
+from regroup.core.jobs import JobPhase, Version
+
+KILLED = "killed by SIGKILL"
+
+
+def exited(incarnation="i1", cause=KILLED, **where):
+    return m.TrainerExited(job="j", incarnation=incarnation, cause=cause, asked=False, **where)
+
+
+def broke(generation, incarnation="i1"):
+    return m.GroupBroke(job="j", incarnation=incarnation, generation=generation, reason="a neighbour is gone")
+
+
+def reattach(scene, *names):
+    scene.restart()
+    scene.after(0.2)
+    scene.register(*names)
+
+
+def test_restarted_while_queued(scene):
+    scene.submit(min_workers=2)
+    scene.register("a")
+    reattach(scene, "a")
+    scene.register("b")
+    assert scene.job.phase is JobPhase.PREPARING
+
+
+def test_restarted_while_preparing(scene):
+    scene.submit(min_workers=2)
+    scene.register("a", "b")
+    reattach(scene, "a", "b")
+    scene.prepare("a", "b")
+    assert scene.job.round.generation == 1
+
+
+def test_restarted_while_halting(scene):
+    scene.running("a", "b")
+    scene.says("a", broke(1))
+    reattach(scene, "a", "b")
+    assert scene.job.round.generation == 2
+    scene.train("a", 3)
+    assert scene.told("a", m.Halt) == [m.Halt("j", 2)]
+    scene.halt("a", (1, 3))
+    scene.halt("b", (1, 3))
+    assert scene.job.formation.generation == 2
+
+
+def test_restarted_while_forming(scene):
+    scene.running("a", "b")
+    scene.says("a", broke(1))
+    scene.halt("a", (1, 3))
+    scene.halt("b", (1, 3))
+    reattach(scene, "a", "b")
+    scene.halt("a", (1, 3))
+    assert scene.told("a", m.Form) == [m.Form("j", scene.job.formation, 10)]
+    scene.train("a")
+    assert scene.job.phase is JobPhase.REGROUPING
+    scene.train("b")
+    assert scene.job.phase is JobPhase.RUNNING
+
+
+def test_restarted_while_training_nothing_happens_to_the_workers(scene):
+    scene.running("a", "b")
+    reattach(scene, "a", "b")
+    for name in "ab":
+        scene.train(name, 6)
+        assert [order for order in scene.orders if not isinstance(order[1], m.Heard)] == []
+    assert (scene.job.phase, scene.job.generation) == (JobPhase.RUNNING, 1)
+
+
+def test_restarted_while_waiting_for_a_boundary(scene):
+    scene.running("a", "b")
+    scene.does(m.StopJob("j"))
+    reattach(scene, "a", "b")
+    scene.train("a", 4)
+    assert scene.told("a", m.Halt) == [m.Halt("j", 2, boundary=True)]
+
+
+def test_restarted_while_saving(scene):
+    scene.running("a", "b")
+    scene.does(m.StopJob("j"))
+    scene.halt("a", (1, 4))
+    scene.halt("b", (1, 4))
+    reattach(scene, "a", "b")
+    scene.halt("a", (1, 4))
+    assert scene.told("a", m.Save) == [m.Save("j", 2, Version(1, 4))]
+    scene.saved("a", (1, 4))
+    assert scene.job.phase is JobPhase.STOPPED
+
+
+def test_restarted_while_waiting_the_state_is_still_there(scene):
+    scene.running("a", "b")
+    scene.says("b", exited())
+    scene.halt("a", (1, 4))
+    assert scene.job.phase is JobPhase.WAITING
+    reattach(scene, "a", "b")
+    scene.halt("a", (1, 4))
+    scene.prepare("b", incarnation="i2")
+    scene.halt("a", (1, 4))
+    scene.halt("b", None, "i2")
+    assert scene.job.formation.base == Version(1, 4)
+
+
+def test_a_restarted_coordinator_counts_silence_from_its_own_start(scene):
+    scene.running("a", "b", min_workers=1)
+    scene.register("c")
+    scene.restart()
+    began = scene.now
+    scene.register("c")
+    scene.cluster = replace(
+        scene.cluster, workers={**scene.cluster.workers, "c": replace(scene.cluster.workers["c"], job="j")}
+    )
+    while scene.now < began + 200 and not scene.noted("rolled_back"):
+        scene.now += 1.0
+        if scene.job.round is not None:
+            scene.halt("c", None)
+        else:
+            scene.prepare("c", promised=scene.job.generation if scene.job.generation > 1 else 0)
+    policy = scene.policy
+    assert scene.now - began > policy.detached_limit + policy.detached_margin + policy.leader_lease
+    assert scene.members == ["c"]

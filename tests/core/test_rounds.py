@@ -1,0 +1,259 @@
+"""When a job regroups, whom a round waits for, whom it gives up, and when it takes in others."""
+
+from regroup.core import messages as m
+from regroup.core.jobs import ORIGIN, JobPhase, Version
+from regroup.core.workers import TrainerPhase
+
+KILLED = "killed by SIGKILL"
+
+
+def exited(incarnation="i1", cause=KILLED, **where):
+    return m.TrainerExited(job="j", incarnation=incarnation, cause=cause, asked=False, **where)
+
+
+def broke(generation, incarnation="i1"):
+    return m.GroupBroke(job="j", incarnation=incarnation, generation=generation, reason="a neighbour is gone")
+
+
+# --- Noticing
+
+
+def test_a_dead_member_regroups_at_once(scene):
+    scene.running("a", "b")
+    scene.says("b", exited())
+    assert scene.job.reason == f"b: {KILLED}"
+    assert [member.worker for member in scene.job.round.participants] == ["a"]
+
+
+def test_a_broken_group_regroups_everybody(scene):
+    scene.running("a", "b")
+    scene.says("a", broke(1))
+    assert [member.worker for member in scene.job.round.participants] == ["a", "b"]
+    assert "a neighbour is gone" in scene.job.reason
+
+
+def test_a_broken_group_of_an_older_generation_is_history(scene):
+    scene.running("a", "b")
+    scene.says("a", broke(0))
+    assert scene.job.phase is JobPhase.RUNNING
+
+
+def test_a_closed_connection_alone_is_no_death(scene):
+    scene.running("a", "b")
+    scene.does(m.Disconnected("b"))
+    scene.after(5.0)
+    assert scene.job.phase is JobPhase.RUNNING
+    scene.says("a", broke(1))
+    assert scene.job.round is not None
+    scene.halt("a", (1, 3))
+    assert scene.job.round is None  # the closed connection ended the wait, as a collective was broken
+
+
+def test_no_committed_step_in_time_is_a_suspicion_and_regroups(scene):
+    scene.running("a", "b", step_timeout=30.0)
+    scene.now += 20.0
+    scene.train("a", 1)
+    scene.after(29.0)
+    assert scene.job.phase is JobPhase.RUNNING
+    scene.after(2.0)
+    assert scene.job.round is not None
+    assert "30 s" in scene.job.reason
+
+
+def test_a_member_that_does_not_answer_is_left_out_and_killed(scene):
+    scene.running("a", "b", min_workers=1)
+    scene.says("a", broke(1))
+    scene.halt("a", (1, 3))
+    scene.after(3.0)
+    assert scene.job.round is not None
+    scene.after(2.0)
+    assert scene.members == ["a"]
+    assert scene.told("b", m.Kill) == [m.Kill("j", "i1", "it did not answer in time")]
+    scene.train("b")
+    assert scene.told("b", m.Kill) == [m.Kill("j", "i1", "it did not answer in time")]
+    assert scene.noted("evicted")[0].reason == "b did not answer the Halt in 4 s"
+
+
+def test_nobody_is_killed_whose_silence_may_be_the_coordinators_own(scene):
+    """A cut between the coordinator and all workers must not cost the only state."""
+    scene.running("a", "b", step_timeout=5.0)
+    for name in "ab":
+        scene.does(m.Disconnected(name))
+    for _ in range(30):
+        scene.after(1.0)
+    assert scene.job.phase is JobPhase.WAITING
+    scene.register("a", "b")
+    for name in "ab":
+        scene.train(name, 7)
+        assert scene.told(name, m.Kill) == []
+    for name in "ab":
+        scene.halt(name, (1, 8))
+    assert scene.job.formation.base == Version(1, 8)
+
+
+def test_a_holder_of_the_only_state_that_hangs_is_given_up_only_after_long(scene):
+    scene.running("a", step_timeout=5.0)
+    began = scene.now
+    while not scene.noted("evicted") and scene.now < began + 100:
+        scene.now += 1.0
+        scene.train("a", 0)
+        scene.after(0.0)
+    assert scene.noted("evicted")
+    assert scene.now - began > scene.policy.detached_limit
+
+
+def test_members_that_twice_fail_to_form_lose_the_one_that_kept_them(scene):
+    scene.running("a", "b", "c", min_workers=1)
+    scene.says("a", broke(1))
+    for _ in range(2):
+        assert not scene.noted("evicted")
+        for name in "abc":
+            scene.halt(name, (1, 3))
+        scene.train("a")
+        scene.train("b")
+        scene.now += scene.policy.form_limit + 0.5
+        scene.beat("c", TrainerPhase.FORMING, promised=scene.job.generation, generation=scene.job.generation)
+    assert scene.noted("evicted")[0].worker == "c"
+    assert [member.worker for member in scene.job.round.participants] == ["a", "b"]
+
+
+def test_before_the_first_step_a_leader_that_cannot_form_is_lost_too(scene):
+    """From the seed on nobody holds anything that could be lost with it."""
+    scene.submit(min_workers=1)
+    scene.register("a", "b")
+    scene.prepare("a", "b")
+    for _ in range(3):
+        if scene.noted("evicted"):
+            break
+        for name in "ab":
+            scene.halt(name, None)
+        n = scene.job.generation
+        scene.beat("b", TrainerPhase.TRAINING, promised=n, generation=n, version=Version(n, 0))
+        scene.after(scene.policy.form_limit + 0.5)
+    assert scene.noted("evicted")[0].worker == "a"
+
+
+def test_the_only_holder_of_the_state_is_never_given_up_for_a_suspicion(scene):
+    scene.running("a", min_workers=1, max_workers=2)
+    scene.register("b")
+    scene.says("a", broke(1))
+    scene.halt("a", (1, 3))
+    scene.train("a", 3)
+    scene.prepare("b")
+    for _ in range(4):
+        for name, state in (("a", (2, 3)), ("b", None)):
+            scene.halt(name, state)
+        scene.train("b")
+        scene.after(scene.policy.form_limit + 0.5)
+    assert "a" not in {note.worker for note in scene.noted("evicted")}
+
+
+# --- Total loss
+
+
+def lose_all(scene, *names):
+    for name in names:
+        scene.says(name, exited(incarnation="i1"))
+        scene.beat(name)
+
+
+def test_a_total_loss_restarts_from_the_seed_and_is_counted(scene):
+    scene.running("a", step=0)
+    scene.train("a", 6)
+    lose_all(scene, "a")
+    scene.prepare("a", incarnation="i2")
+    scene.halt("a", None, "i2")
+    assert scene.job.formation.base == ORIGIN
+    assert scene.job.restarts == 1
+    assert scene.job.step == 0
+    assert scene.noted("rolled_back")
+
+
+def test_a_first_formation_that_fails_before_any_step_is_no_restart(scene):
+    scene.submit(max_workers=1)
+    scene.register("a")
+    scene.prepare("a")
+    scene.halt("a", None)
+    lose_all(scene, "a")
+    scene.prepare("a", incarnation="i2")
+    scene.halt("a", None, "i2")
+    assert scene.job.restarts == 0
+
+
+def test_more_total_losses_than_allowed_fail_the_job(scene):
+    scene.running("a", max_restarts=0)
+    scene.train("a", 6)
+    lose_all(scene, "a")
+    scene.prepare("a", incarnation="i2")
+    scene.halt("a", None, "i2")
+    assert scene.job.phase is JobPhase.FAILED
+    assert "max_restarts" in scene.job.reason
+
+
+def test_the_shown_step_does_not_go_back_when_a_leader_dies_while_forming(scene):
+    scene.running("a", "b", min_workers=1)
+    scene.train("a", 5)
+    scene.train("b", 6)
+    scene.says("a", broke(1))
+    scene.halt("a", (1, 5))
+    scene.halt("b", (1, 6))
+    assert scene.job.formation.base == Version(1, 6)
+    assert scene.job.step == 5  # what each of them committed
+    scene.says("b", exited())
+    scene.halt("a", (1, 5))
+    assert scene.job.formation.base == Version(1, 5)
+    assert scene.job.step == 5
+
+
+# --- Growing and shrinking
+
+
+def test_a_newcomer_prepares_beside_the_job_and_joins_at_a_boundary(scene):
+    scene.running("a", min_workers=1, max_workers=2)
+    scene.register("b")
+    assert scene.told("b", m.Prepare)
+    scene.beat("b", TrainerPhase.PREPARING)
+    scene.train("a", 5)
+    assert scene.job.round is None
+    scene.prepare("b")
+    assert scene.job.round.boundary
+    assert scene.job.phase is JobPhase.RUNNING
+    assert scene.told("b", m.Halt) == [m.Halt("j", 2, boundary=True)]
+    scene.halt("b", None)
+    scene.halt("a", (1, 7))
+    assert scene.members == ["a", "b"]
+    assert scene.job.formation.receivers == (1,)
+
+
+def test_a_boundary_that_nobody_reaches_becomes_a_plain_halt(scene):
+    scene.running("a", "b", step_timeout=8.0)
+    scene.does(m.StopJob("j"))
+    scene.after(9.0)
+    assert (scene.job.generation, scene.job.round.boundary) == (3, False)
+
+
+def test_trouble_turns_a_boundary_into_a_plain_halt(scene):
+    scene.running("a", "b")
+    scene.does(m.StopJob("j"))
+    scene.says("b", exited())
+    assert (scene.job.generation, scene.job.round.boundary) == (3, False)
+
+
+def test_a_newcomer_that_dies_does_not_hold_the_boundary(scene):
+    scene.running("a", min_workers=1, max_workers=2)
+    scene.register("b")
+    scene.prepare("b")
+    scene.says("b", exited())
+    assert scene.job.round.boundary
+    scene.halt("a", (1, 7))
+    assert scene.members == ["a"]
+
+
+def test_a_worker_that_is_gone_for_long_makes_room_for_another(scene):
+    scene.running("a", min_workers=1, max_workers=2)
+    scene.register("b")
+    scene.does(m.Disconnected("b"))
+    scene.after(scene.policy.absent_limit - 1.0)
+    assert scene.cluster.workers["b"].job == "j"
+    scene.after(2.0)
+    assert scene.cluster.workers["b"].job is None

