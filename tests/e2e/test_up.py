@@ -129,21 +129,30 @@ def test_a_killed_coordinator_is_started_again_on_the_same_port(
     assert "coordinator ended (killed by SIGKILL); starting it again" in running.said
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["Ctrl-C", "kill", "a closed terminal"]
-)
-def test_it_ends_with_all_its_processes_while_a_job_runs(
-    number: int, start: Any, processes_of: Any, until: Any, tmp_path: Path
+def test_ctrl_c_ends_it_with_all_its_processes_and_the_job_under_way_goes_on_at_the_next_start(
+    start: Any, processes_of: Any, until: Any, tmp_path: Path
 ) -> None:
     with start(tmp_path, "--workers", "1", "--port", "0") as up:
         up.cli("submit", "faulty:Slow", "--steps", "10000", "--global-batch", "8")
         until(lambda: "running" in up.cli("jobs").stdout, "the job runs")
         assert len(processes_of(up.cli.data_dir)) >= 6, "itself, coordinator, store, agent, fork server, trainer"
         began = time.monotonic()
-        assert up.leave(number) == 0
+        assert up.leave(signal.SIGINT) == 0
         assert time.monotonic() - began < 10
         assert processes_of(up.cli.data_dir) == {}
         assert up.said.endswith("stopping ...\n")
+    with start(tmp_path, "--workers", "1", "--port", "0") as again:
+        until(lambda: "regrouped in generation" in again.cli("jobs").stdout, "the job runs again")
+        assert "all state is lost: from the seed, at step 0, on w0" in again.cli("events").stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["kill", "a closed terminal"])
+def test_other_polite_signals_end_it_in_the_same_way(
+    number: int, start: Any, processes_of: Any, tmp_path: Path
+) -> None:
+    with start(tmp_path, "--workers", "1", "--port", "0") as up:
+        assert up.leave(number) == 0
+        assert processes_of(up.cli.data_dir) == {}
 
 
 def test_ctrl_c_before_it_is_up_ends_it_too(start: Any, processes_of: Any, until: Any, tmp_path: Path) -> None:

@@ -53,11 +53,15 @@ def start(random: Random) -> World:
 
 
 class Driver:
-    """One schedule. `isolated` workers are cut off from the coordinator; the step loop of `stalled` ones rests."""
+    """One schedule. `isolated` workers are cut off from the coordinator, `deaf` ones from its orders alone.
+
+    The step loop of `stalled` ones rests.
+    """
 
     def __init__(self, world: Any, random: Random) -> None:
         self.world, self.random = world, random
         self.isolated: set[str] = set()
+        self.deaf: set[str] = set()
         self.stalled: set[str] = set()
         self.in_order = random.random() < 0.5
         choice = random.choice
@@ -71,6 +75,7 @@ class Driver:
             "double": choice([0, 1, 3]),
             "cut": choice([0, 1, 3]),
             "isolate": choice([0, 2, 5]),
+            "deafen": choice([0, 2, 5]),
             "stall": choice([0, 2, 5]),
             "kill": choice([0, 0.5, 2]),
             "agent": choice([0, 0, 0.5]),
@@ -97,7 +102,7 @@ class Driver:
             case "calm":
                 for _ in range(random.choice([1, 1, 2, 4])):
                     self.beat_all()
-                    quiet(world, self.isolated, self.stalled, rounds=random.choice([1, 2, 4]))
+                    quiet(world, self.isolated, self.stalled, self.deaf, rounds=random.choice([1, 2, 4]))
                     world.tick(0.2)
             case "beat":
                 self.beat(agent)
@@ -122,6 +127,10 @@ class Driver:
                 if name in self.isolated and random.random() < 0.7:
                     self.cut(agent)
                     self.cut(agent)
+            case "deafen":
+                self.deaf ^= {name}
+                if name not in self.deaf and not self.in_order:  # what waited comes all at once, in any order
+                    random.shuffle(agent.orders)
             case "stall":
                 self.stalled ^= {name}
             case "kill" if trainer:
@@ -185,7 +194,7 @@ class Driver:
         end = self.world.now + seconds
         while self.world.now < end:
             self.beat_all()
-            quiet(self.world, self.isolated, self.stalled, rounds=3)
+            quiet(self.world, self.isolated, self.stalled, self.deaf, rounds=3)
             self.world.tick(0.5)
 
 
@@ -249,28 +258,43 @@ def heal(world: Any, seconds: float = 150.0) -> None:
     raise Stuck([(job.phase, job.reason) for job in world.jobs.values()])
 
 
-def quiet(world: Any, isolated: Set[str] = frozenset(), stalled: Set[str] = frozenset(), rounds: int = 40) -> None:
+def quiet(
+    world: Any,
+    isolated: Set[str] = frozenset(),
+    stalled: Set[str] = frozenset(),
+    deaf: Set[str] = frozenset(),
+    rounds: int = 40,
+) -> None:
     """Let everything happen that can, until nothing is left to do or the rounds are over."""
     for _ in range(rounds):
-        busy = [_settle(world, agent, agent.name in isolated, agent.name in stalled) for agent in world.agents.values()]
-        if not any(busy):
+        busy = False
+        for name, agent in world.agents.items():
+            busy |= exchange(world, agent, name not in isolated, name not in isolated and name not in deaf)
+            busy |= name not in stalled and move(world, agent)
+        if not busy:
             return
 
 
-def _settle(world: Any, agent: Any, isolated: bool, stalled: bool) -> bool:
+def exchange(world: Any, agent: Any, speaks: bool, hears: bool) -> bool:
+    """All messages between a worker and the coordinator, and all that the trainer says to its agent."""
     busy = False
-    while not isolated and agent.reports and world.cluster is not None:
+    while speaks and agent.reports and world.cluster is not None:
         world.deliver_report(agent, 0)
         busy = True
-    while not isolated and agent.orders:
+    while hears and agent.orders:
         world.deliver_order(agent, 0)
         busy = True
     while agent.trainer and agent.trainer.outbox:
         world.hear(agent)
         busy = True
+    return busy
+
+
+def move(world: Any, agent: Any) -> bool:
+    """One move of a step loop, or the notice that it waits in vain."""
     trainer = agent.trainer
-    if trainer is None or trainer.hung or stalled:
-        return busy
+    if trainer is None or trainer.hung:
+        return False
     moves = world.moves(trainer)
     if moves:
         moves[0]()
@@ -279,7 +303,7 @@ def _settle(world: Any, agent: Any, isolated: bool, stalled: bool) -> bool:
         world.lose_neighbour(trainer)
         world.leave(trainer, "a neighbour is gone")
         return True
-    return busy
+    return False
 
 
 __all__ = ["Driver", "Stuck", "calm", "heal", "live_through", "quiet", "start"]

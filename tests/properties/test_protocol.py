@@ -248,6 +248,93 @@ def test_a_halt_while_the_leaders_state_is_swapped_in_is_answered_with_that_stat
     assert world.jobs["j"].phase is JobPhase.COMPLETED
 
 
+def left_behind() -> World:
+    """c was left out while a and b went on; it holds an old state, and is back."""
+    world = trained(3, 2)
+    cut(world, "c")
+    breaks = world.agents["b"].trainer
+    assert breaks is not None
+    world.lose_neighbour(breaks)
+    for _ in range(40):
+        beat(world, "a", "b")
+        advance(world, ["a", "b"])
+    assert [member.worker for member in world.jobs["j"].formation.members] == ["a", "b"]
+    assert committed(world, "a") > committed(world, "c") + 2
+    world.connect(world.agents["c"])
+    left = world.agents["c"].trainer
+    if at(world, "c") == "contributed":
+        world.leave(left)
+    return world
+
+
+def test_a_worker_that_was_left_out_does_not_go_on_without_the_others():
+    """Rule 6: it holds a state, and promised; but its promise ends no generation that others train in."""
+    world = left_behind()
+    for name in "ab":
+        cut(world, name)
+    for _ in range(60):
+        beat(world, "c", seconds=0.2)
+        advance(world, ["a", "b", "c"])
+    assert world.jobs["j"].phase is JobPhase.WAITING
+    assert [member.worker for member in world.jobs["j"].formation.members] == ["a", "b"]
+    for name in "ab":
+        world.connect(world.agents[name])
+    heal(world)
+    assert world.jobs["j"].phase is JobPhase.COMPLETED
+    assert not world.rules.rolled_back
+
+
+def test_a_member_that_never_got_the_base_does_not_put_the_others_back_to_its_own():
+    """Rule 6 with its reason: c is listed with its old state, and before it has the base only c answers."""
+    world = left_behind()
+    ahead = committed(world, "a")
+    for _ in range(100):
+        if len(world.jobs["j"].formation.members) == 3:
+            break
+        beat(world)
+        advance(world, ["a", "b"])
+    assert len(world.jobs["j"].formation.members) == 3
+    for name in "ab":
+        cut(world, name)
+    for _ in range(40):
+        beat(world, "c", seconds=0.2)
+    assert world.jobs["j"].formation.base.step >= ahead
+    for name in "ab":
+        world.connect(world.agents[name])
+    heal(world)
+    assert world.jobs["j"].phase is JobPhase.COMPLETED
+    assert not world.rules.rolled_back
+
+
+def test_a_form_that_was_under_way_too_long_forms_nobody():
+    """Rule 2: c gets the Form of an older number only after it promised a newer one."""
+    world = trained(3, 2)
+    world.end_trainer(world.agents["b"])
+    old = None
+    for _ in range(20):
+        beat(world, "a", "b")
+        world.heartbeat(world.agents["c"])
+        while world.agents["c"].reports:
+            world.deliver_report(world.agents["c"], 0)
+        forms = [order for order in world.agents["c"].orders if isinstance(order, m.Form)]
+        halts = [order for order in world.agents["c"].orders if isinstance(order, m.Halt)]
+        world.agents["c"].orders.clear()
+        for order in halts:
+            world.obey(world.agents["c"], order)
+        while world.agents["c"].trainer.outbox:
+            world.hear(world.agents["c"])
+        old = old or next(iter(forms), None)
+        if old is not None and world.jobs["j"].generation > old.formation.generation:
+            break
+        world.tick(0.5)
+    assert old is not None
+    trainer = world.agents["c"].trainer
+    assert trainer.session.promised > old.formation.generation
+    world.obey(world.agents["c"], old)
+    assert trainer.session.generation < old.formation.generation
+    heal(world)
+
+
 def test_a_saver_that_hangs_is_replaced_by_another_holder():
     world = trained(2, 5, until=5)
     for _ in range(60):

@@ -30,7 +30,8 @@ POLICY = Policy(
     error_limit=1000,
 )
 SPEC = JobSpec(task="digits", steps=4, global_batch=8, shards=4, max_workers=3, step_timeout=5.0, max_restarts=1000)
-CROWD = 12  # messages under way on one link; beyond it the network loses the oldest
+CROWD = 12  # messages under way on one link; beyond it the network loses the oldest heartbeat or its answer
+BEATS = (m.Heartbeat, m.Heard)
 
 
 @dataclass
@@ -119,7 +120,8 @@ class World(StepLoops):
     def post(self, queue: list[Any], message: Any) -> None:
         queue.append(message)
         if len(queue) > CROWD:
-            del queue[1 if len(queue) > 1 else 0]
+            bare = [one[1] if isinstance(one, tuple) else one for one in queue]
+            del queue[next((i for i, one in enumerate(bare) if isinstance(one, BEATS)), 1)]
 
     def connect(self, agent: Agent) -> None:
         """The first words, a heartbeat, and all that waited for a connection."""

@@ -105,10 +105,11 @@ def _gather(turn: Turn, job: Job) -> None:
     watch = turn.watch(job.id)
     if watch.failed_savers and turn.now - watch.since < turn.policy.save_retry:
         return
-    verdict = _verdict(turn, job, candidates(turn.cluster, job))
+    present = candidates(turn.cluster, job)
+    verdict = _verdict(turn, job, present)
     if isinstance(verdict, Wait):
         _wait(turn, job, verdict.reason)
-    elif isinstance(verdict, EndUnsaved):
+    elif isinstance(verdict, EndUnsaved) and not present:  # what they last said is no answer: they may hold more by now
         turn.end(job, JobPhase.STOPPED, verdict.reason)
     else:
         begin_round(turn, job, "enough workers are ready" if job.formation is None else verdict.reason)

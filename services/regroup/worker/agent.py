@@ -50,7 +50,7 @@ from regroup.worker.settings import AgentSettings
 
 log = logging.getLogger("regroup.agent")
 
-TRAINER = "regroup.worker.trainer:main"
+TRAINER = "regroup.worker.process:main"
 RECORD_PIECE = 1 << 20  # bytes of a record file in one message
 UNSENT = 10_000  # reports kept while there is no connection
 

@@ -78,6 +78,8 @@ class Nursery:
     def __init__(self, worker: str, host: str, data: Path, threads: int, target: str) -> None:
         self._worker, self._host, self._data, self._threads = worker, host, data, threads
         self._target = target
+        # numpy's BLAS would start its threads in the fork server, at its import; only a single thread forks safely.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         self._context = mp.get_context("forkserver")
         self._context.set_forkserver_preload([target.partition(":")[0]])
         self._spare: Trainer | None = None

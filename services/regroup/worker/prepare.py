@@ -15,7 +15,6 @@ from traceback import format_exc
 from typing import Any
 
 import torch
-import torch._dynamo  # the first optimizer would import it, in seconds: here the fork server does, before any job
 from torch import Tensor, nn
 from torch.optim import Optimizer
 

@@ -1,4 +1,4 @@
-"""The trainer: prepare, then for each generation join, hold the leader's state, and step until somebody says halt.
+"""The training loop: for each generation join, hold the leader's state, and step until somebody says halt.
 
 Owns: the order of things within a step. Read it top to bottom.
 Refuses to know: the coordinator, other jobs, whether a Halt is right; it asks the session (through `control`) whether
@@ -6,25 +6,19 @@ it may form, contribute and apply, and leaves the moment that the answer is no.
 Does not guarantee: anything after its process dies; what it applied is in its records, and the others hold the state.
 """
 
-import fcntl
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from traceback import format_exc
 from typing import Any
 
 import torch
-import torch._dynamo  # a second of imports at the first use of any optimizer: the fork server has them done for all
 
 from regroup.core.jobs import Formation, JobSpec, Member
 from regroup.core.messages import (
-    Prepare,
-    PrepareFailed,
     ReplicasDiffered,
     SaveFailed,
     StateSaved,
@@ -32,15 +26,14 @@ from regroup.core.messages import (
     StepPoint,
 )
 from regroup.core.shards import owned
-from regroup.wire.codec import decode_order
 from regroup.worker.checkpoint import write
 from regroup.worker.control import Control
 from regroup.worker.data import DataFailed, Loader, StepData, Superseded, draw_seed
 from regroup.worker.evaluation import combine
-from regroup.worker.group import Alone, Forming, Group, GroupBroken, Rendezvous
+from regroup.worker.group import Alone, Forming, Group, GroupBroken
 from regroup.worker.nursery import POSITION, Birth
 from regroup.worker.order import ORDER_NAME
-from regroup.worker.prepare import Bench, CannotPrepare, prepare
+from regroup.worker.prepare import Bench
 from regroup.worker.records import Records
 from regroup.worker.reduce import Interrupted
 from regroup.worker.session import (
@@ -48,7 +41,6 @@ from regroup.worker.session import (
     Join,
     LastStepDone,
     SaveEnded,
-    Session,
     StateDiscarded,
     StateHeld,
     TaskPrepared,
@@ -80,49 +72,6 @@ class _Breaker:
     def break_(self) -> None:
         self.forming.break_()
         self.loader.own((), 0, 0, None)
-
-
-def main(pipe: Connection, birth: Birth) -> None:
-    """The life of one trainer process, from the fork on. It ends when its agent kills it, or dies."""
-    try:
-        order = decode_order(pipe.recv_bytes())
-    except EOFError:
-        return  # a spare that was not needed
-    assert isinstance(order, Prepare)
-    alone = os.open(birth.lock, os.O_RDWR | os.O_CREAT, 0o600)
-    fcntl.flock(alone, fcntl.LOCK_EX)  # held until this process is gone: a worker never has two trainers
-    _log_to(birth, order.job)
-    torch.set_num_threads(birth.threads)
-    rendezvous = Rendezvous(birth.host)
-    member = Member(birth.worker, birth.incarnation)
-    session = Session(job=order.job, member=member, address=rendezvous.address, pid=os.getpid())
-    control = Control(pipe, session)
-    control.start()
-    try:
-        bench = prepare(order.spec)
-        records = Records(birth.records, order.job, birth.worker, birth.incarnation)
-    except CannotPrepare as error:
-        _give_up(control, order.job, birth, error)
-    else:
-        Trainer(order.job, order.spec, birth, control, bench, records).run()
-
-
-def _give_up(control: Control, job: str, birth: Birth, error: CannotPrepare) -> None:
-    print(error.traceback or error, file=sys.stderr, flush=True)
-    report = PrepareFailed(
-        job=job, incarnation=birth.incarnation, field=error.field, message=error.message, traceback=error.traceback
-    )
-    control.say(report)
-    threading.Event().wait()  # the agent ends this process when it has heard
-
-
-def _log_to(birth: Birth, job: str) -> None:
-    """Whatever the task prints goes to a file of its own, also from C code."""
-    folder = birth.logs / job
-    folder.mkdir(parents=True, exist_ok=True)
-    log = os.open(folder / f"{birth.worker}-{birth.incarnation}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
 
 
 class Trainer:
