@@ -115,17 +115,16 @@ def test_a_waiting_job_whose_survivors_have_not_re_attached_yet_waits_for_them_a
 def test_a_state_that_nobody_told_of_yet_is_asked_for_before_a_job_ends_without_it(scene):
     """b formed while it was cut off: what it last said, that it holds nothing, is no answer."""
     scene.running("a", "b")
-    scene.does(m.StopJob("j"))
     scene.says("a", broke(1))
     scene.halt("a", (1, 3))
     scene.halt("b", None)
-    scene.saved("a", (1, 3), generation=0)
-    scene.says("a", exited())
     scene.does(m.Disconnected("b"))
-    scene.after(scene.policy.halt_limit + 0.5)
+    scene.says("a", exited())
+    assert scene.job.phase is JobPhase.WAITING
+    scene.does(m.StopJob("j"))
     scene.register("b")
-    assert not scene.job.ended
-    scene.halt("b", (1, 3))
+    assert scene.told("b", m.Halt) == [m.Halt("j", 4)]
+    scene.halt("b", (2, 3))
     assert scene.job.saver.worker == "b"
 
 

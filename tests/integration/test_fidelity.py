@@ -177,8 +177,12 @@ def test_two_kills_at_once_of_three_leave_one_that_goes_on(started: Any, same_cu
 
 
 def test_a_worker_with_a_half_done_optimizer_step_has_no_state_and_is_given_one(started: Any, same_curve: Any) -> None:
-    trial = started(faults=({"at": "optimizer", "step": 25, "do": "raise"},))
+    """The others have not begun that step, so that only its own word says that w0, which would lead, is not as they."""
+    raises = {"at": "optimizer", "step": 25, "do": "raise", "worker": "w0"}
+    waits = ({"at": "commit", "step": 25, "do": "wait", "worker": worker} for worker in ("w1", "w2"))
+    trial = started(faults=(raises, *waits))
     trial.finish()
+    assert [trial.done(number)["step"] for number in range(3)] == [25, 25, 25]
     assert [event.kind for event in trial.events("step_failed", "exited", "replicas_differed")] == ["step_failed"]
     assert trial.identical() > 50
     same_curve(trial)

@@ -306,6 +306,35 @@ def test_a_member_that_never_got_the_base_does_not_put_the_others_back_to_its_ow
     assert not world.rules.rolled_back
 
 
+def test_a_step_that_an_evicted_worker_committed_alone_is_void():
+    """Rule 4: its step is higher, but of an older generation than the others' state."""
+    world = trained(3, 2)
+    group = world.jobs["j"].formation.generation
+    while not all(at(world, name) == "contributed" for name in "abc"):
+        advance(world, [name for name in "abc" if at(world, name) != "contributed"])
+    step = committed(world, "a")
+    cut(world, "c")
+    world.leave(world.agents["b"].trainer)
+    for _ in range(12):
+        beat(world, "a", "b")
+        if at(world, "a") == at(world, "b") == "stepping":
+            break
+        advance(world, ["a", "b"])
+    assert world.jobs["j"].formation.base == Version(group, step)
+    advance(world, ["c", "c"])
+    assert committed(world, "c") == step + 1
+    world.connect(world.agents["c"])
+    beat(world, "a", "b", "c")
+    world.end_trainer(world.agents["b"])
+    for _ in range(12):
+        beat(world, "a", "b", "c")
+    formation = world.jobs["j"].formation
+    assert {"a", "c"} <= {member.worker for member in formation.members}
+    assert formation.base.generation > group
+    heal(world)
+    assert world.jobs["j"].phase is JobPhase.COMPLETED
+
+
 def test_a_form_that_was_under_way_too_long_forms_nobody():
     """Rule 2: c gets the Form of an older number only after it promised a newer one."""
     world = trained(3, 2)

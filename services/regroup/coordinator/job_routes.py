@@ -8,6 +8,7 @@ import json
 import secrets
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
@@ -15,11 +16,12 @@ from fastapi.responses import StreamingResponse
 
 from regroup.coordinator import views
 from regroup.coordinator.desk import Desk, InContext
+from regroup.coordinator.persistence import StoreUnavailable
 from regroup.coordinator.problems import JOB_ENDED, MALFORMED, NO_SUCH_JOB, TOO_LARGE, documented
 from regroup.coordinator.submissions import body_schema, read_spec
 from regroup.core.cluster import NoSuchJob
 from regroup.core.jobs import Job, JobSpec
-from regroup.core.messages import StopJob, SubmitJob
+from regroup.core.messages import StepPoint, StopJob, SubmitJob
 from regroup.wire.rest import JobList, JobView, PointList, RecordPiece
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
@@ -73,7 +75,9 @@ async def jobs(context: InContext) -> JobList:
 async def job(context: InContext, job: JobId) -> JobView:
     desk = context.desk
     step = views.committed_step(desk.cluster, job_at(desk, job))
-    points = await desk.store.points(job, step - _LATEST, _LATEST + 1)
+    points: list[StepPoint] = []
+    with suppress(StoreUnavailable):  # all but the loss is known without the store
+        points = await desk.store.points(job, step - _LATEST, _LATEST + 1)
     return views.job_view(desk.cluster, job_at(desk, job), points)
 
 

@@ -23,7 +23,9 @@ WorkerName = Annotated[str, Path(description="the worker's name")]
 @router.get("/workers", summary="List the workers", responses=documented())
 async def workers(context: InContext) -> WorkerList:
     desk, now = context.desk, context.clock()
-    return WorkerList(tuple(views.worker_view(desk.cluster, name, desk.policy, now) for name in desk.cluster.workers))
+    return WorkerList(
+        tuple(views.worker_view(desk.cluster, name, desk.policy, now) for name in sorted(desk.cluster.workers))
+    )
 
 
 @router.get("/workers/{name}", summary="Inspect a worker", responses=documented(NO_SUCH_WORKER))

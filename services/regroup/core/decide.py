@@ -14,9 +14,9 @@ from regroup.core.jobs import Job, JobPhase, Member, StepFailure, Version
 from regroup.core.notes import Note
 from regroup.core.orders import due
 from regroup.core.rounds import Stage, advance, begin_round, stage
-from regroup.core.schedule import lend
+from regroup.core.schedule import lend, why_queued
 from regroup.core.turn import Turn
-from regroup.core.workers import Sighting, TrainerPhase, TrainerStatus, Worker
+from regroup.core.workers import LEFT, Sighting, TrainerPhase, TrainerStatus, Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,9 @@ def _lend(turn: Turn) -> None:
             turn.note("preparing", reason, job=job_id)
         turn.workers[name] = replace(turn.workers[name], job=job_id, reason=f"lent to job {job_id}")
         turn.note("lent", f"{name} is lent to the job", job=job_id, worker=name)
+    for job in turn.jobs.values():
+        if job.phase is JobPhase.QUEUED and job.reason != (reason := why_queued(turn.cluster, job)):
+            turn.change_job(job, reason=reason)
 
 
 def _unlend_absent(turn: Turn) -> None:
@@ -135,6 +138,7 @@ def _take_in(turn: Turn, name: str, report: m.Report) -> tuple[m.Order, ...]:
             _exited(turn, name, "its agent left", asked=True)
             turn.sightings[name] = replace(turn.sightings[name], connected=False)
             turn.unlend(name, "its agent left")
+            turn.workers[name] = replace(turn.workers[name], boot=LEFT)
         case m.TrainerExited():
             _trainer_exited(turn, name, report)
         case m.RecordsRead():
@@ -157,7 +161,7 @@ def _register(turn: Turn, name: str, report: m.AgentRegistered) -> None:
             for member in job.formation.members
         )
         _exited(turn, name, "its agent died", asked=False)
-        if busy:
+        if busy and known.boot != LEFT:
             turn.count_error(name, "its agent died")
         known = turn.workers[name]
     told = {key: getattr(report, key) for key in ("boot", "device", "host", "pid", "version")}
@@ -202,9 +206,10 @@ def _trainer_exited(turn: Turn, name: str, report: m.TrainerExited) -> None:
     if job is None or job.ended or report.cause == "killed by SIGKILL":
         return  # SIGKILL comes from outside; all other ends may be the doing of the task's code
     if preparing:
-        _blame_task(turn, job, StepFailure(-1, -1, name, f"its process ended while preparing: {report.cause}"))
+        error = f"its process ended while preparing: {report.cause}"
+        _blame_task(turn, job, StepFailure(-1, -1, name, error, died=True))
     elif report.step is not None and report.shard is not None:
-        _blame_task(turn, job, StepFailure(report.step, report.shard, name, report.cause))
+        _blame_task(turn, job, StepFailure(report.step, report.shard, name, report.cause, died=True))
 
 
 def _take_in_trainer(turn: Turn, name: str, report: m.TrainerReport) -> None:
@@ -339,6 +344,9 @@ def _blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
         workers = ", ".join(sorted({f.worker for f in (*same, failure)}))
         last = failure.error.strip().splitlines()[-1]
         turn.end(job, JobPhase.FAILED, f"the task failed {where} on {workers}: {last}", error=failure.error)
+        for each in (*same, failure):
+            if each.died:
+                turn.forgive_error(each.worker)
 
 
 def _saved(turn: Turn, job: Job, member: Member, report: m.StateSaved) -> None:

@@ -198,6 +198,7 @@ class StepFailure:
     shard: int
     worker: str
     error: str
+    died: bool = False  # its process ended, which was counted against the worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

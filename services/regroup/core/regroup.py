@@ -111,7 +111,7 @@ def _train(job: Job, generation: int, answers: Mapping[Member, Answer], base: _B
         seats=tuple(Seat(member, answers[member].version) for member in members),
         leader=members.index(first),
         base=base.version,
-        owners=assign(job.spec.shard_count, len(members), turn=generation),
+        owners=assign(job.spec.shard_count, len(members), turn=len(job.history)),
         store=answers[first].store,
         micro_batch=job.spec.micro_batch,
     )

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from regroup.core.cluster import Cluster
 from regroup.core.jobs import Job, JobPhase
+from regroup.core.workers import LEFT
 
 
 def is_free(cluster: Cluster, name: str) -> bool:
@@ -29,6 +30,21 @@ def lent(cluster: Cluster, job: Job) -> list[str]:
         if worker.job == job.id
         and (name in listed or ((sighting := cluster.sightings.get(name)) is not None and sighting.connected))
     ]
+
+
+def why_queued(cluster: Cluster, job: Job) -> str:
+    """What a queued job waits for, in words."""
+    wanted = job.spec.min_workers
+    usable = _usable(cluster) - sum(name in cluster.workers for name in job.refused)
+    if wanted > usable:
+        return f"it needs {wanted} workers, and the cluster has {usable}: add workers, or submit it with fewer"
+    return "waiting for its turn"
+
+
+def _usable(cluster: Cluster) -> int:
+    """The workers that jobs could have, now or once others end; a young coordinator has not heard of all yet."""
+    present = {name for name in cluster.workers if (s := cluster.sightings.get(name)) is None or s.connected}
+    return sum(not cluster.workers[n].quarantined and cluster.workers[n].boot != LEFT for n in present)
 
 
 def lend(cluster: Cluster) -> Mapping[str, str]:

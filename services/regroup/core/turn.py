@@ -95,3 +95,12 @@ class Turn:
             self.unlend(name, reason)
             self.workers[name] = replace(self.workers[name], quarantined=True, reason=reason)
             self.note("quarantined", f"{name} is {reason}", worker=name)
+
+    def forgive_error(self, name: str) -> None:
+        """A death that was counted was the task's doing."""
+        worker = self.workers[name]
+        worker = self.workers[name] = replace(worker, errors=max(worker.errors - 1, 0))
+        if worker.quarantined and worker.errors <= self.policy.error_limit:
+            reason = "no longer quarantined: its last errors were a task's"
+            self.workers[name] = replace(worker, quarantined=False, reason=reason)
+            self.note("cleared", f"{name} is {reason}", worker=name)

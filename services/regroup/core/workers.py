@@ -9,6 +9,8 @@ from enum import StrEnum
 
 from regroup.core.jobs import Fingerprint, Version
 
+LEFT = ""  # the boot of a worker whose agent said goodbye: that it comes back is no sign of an error
+
 
 class TrainerPhase(StrEnum):
     """Where a trainer stands. The legal arrows are in `phases`."""

@@ -5,6 +5,7 @@ Refuses to know: steps and generations (`trainer`), and how it was forked (`nurs
 Does not guarantee: an orderly end. Its agent kills it, or it dies with its agent; what counts is written by then.
 """
 
+import faulthandler
 import fcntl
 import os
 import sys
@@ -36,6 +37,7 @@ def main(pipe: Connection, birth: Birth) -> None:
     alone = os.open(birth.lock, os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(alone, fcntl.LOCK_EX)  # held until this process is gone: a worker never has two trainers
     _log_to(birth, order.job)
+    faulthandler.enable()  # a segmentation fault leaves its stacks in the log
     torch.set_num_threads(birth.threads)
     rendezvous = Rendezvous(birth.host)
     member = Member(birth.worker, birth.incarnation)

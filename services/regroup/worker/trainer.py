@@ -329,7 +329,7 @@ class Trainer:
             yield
         except (GroupBroken, Interrupted):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # also a script that means to leave
             raise self._raised(generation, shard, error, torn) from error
 
     def _raised(self, generation: int, shard: int, error: BaseException, torn: bool = False) -> Raised:
