@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from regroup.core.cluster import Answer
-from regroup.core.jobs import ORIGIN, Fingerprint, Formation, Job, JobPhase, JobSpec, Member, Seat, Version
+from regroup.core.jobs import ORIGIN, Fingerprint, Formation, Job, JobPhase, JobSpec, Link, Member, Seat, Version
 from regroup.core.regroup import EndUnsaved, SaveState, Train, Wait, conclude
 from regroup.core.shards import assign
 
@@ -93,10 +93,11 @@ def test_a_restarted_trainer_is_somebody_else():
     assert train(job(A), {again: None}, passed={A}).rolled_back
 
 
-def test_ownership_is_a_partition_among_the_seats_and_turns_with_the_generation():
-    formation = train(job(A, B), {A: (1, 5), B: (1, 5), C: None}).formation
-    assert formation.owners == assign(8, 3, turn=9)
-    assert set(formation.owners) == {0, 1, 2}
+def test_ownership_is_a_partition_among_the_seats_and_turns_with_each_formation():
+    states = {A: (1, 5), B: (1, 5), C: None}
+    formations = [train(job(A, B, history=(Link(1, 0, 0),) * n), states).formation for n in range(3)]
+    assert [formation.owners for formation in formations] == [assign(8, 3, turn=n) for n in range(3)]
+    assert all(set(formation.owners) == {0, 1, 2} for formation in formations)
 
 
 def test_the_jobs_micro_batch_is_carried_by_the_formation():

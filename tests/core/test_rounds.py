@@ -102,6 +102,39 @@ def test_a_holder_of_the_only_state_that_hangs_is_given_up_only_after_long(scene
     assert scene.now - began > scene.policy.detached_limit
 
 
+def test_a_newcomer_that_hangs_before_the_first_step_is_replaced_at_once(scene):
+    """It holds nothing that could be lost with it."""
+    scene.submit(min_workers=2)
+    scene.register("a", "b")
+    scene.prepare("a", "b")
+    scene.halt("a", None)
+    scene.now += scene.policy.halt_limit - 0.5
+    scene.prepare("b")
+    scene.after(1.0)
+    assert scene.job.phase is JobPhase.PREPARING
+    assert [order.incarnation for order in scene.told("b", m.Kill)] == ["i1"]
+
+
+def test_a_left_out_holder_of_the_last_copy_is_not_killed_at_once(scene):
+    """Rule 7: once the last generation is lost, an older state in its memory is the most advanced one."""
+    scene.running("a", "b", min_workers=1)
+    scene.says("a", broke(1))
+    scene.does(m.Disconnected("b"))
+    scene.halt("a", (1, 3))
+    scene.train("a", 5)
+    assert scene.members == ["a"]
+    scene.register("b")
+    scene.train("b")
+    scene.says("a", exited())
+    for _ in range(6):
+        scene.now += 1.0
+        scene.beat("b", TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 3))
+        scene.after(0.0)
+    assert not scene.noted("evicted")
+    scene.halt("b", (1, 3))
+    assert scene.job.formation.base == Version(1, 3)
+
+
 def test_members_that_twice_fail_to_form_lose_the_one_that_kept_them(scene):
     scene.running("a", "b", "c", min_workers=1)
     scene.says("a", broke(1))

@@ -67,6 +67,12 @@ def test_a_running_job_does_not_grow_beyond_its_maximum():
     assert lend(cluster("abc", job("1", 1, 1, JobPhase.RUNNING), a="1")) == {}
 
 
+def test_a_job_that_began_and_lost_a_worker_is_served_before_the_queue():
+    """Else it waits for a worker that is kept for a queued job, which waits for the worker that it has."""
+    short = job("1", 2, 2, JobPhase.WAITING)
+    assert lend(cluster("ab", short, job("2", 2, 2), a="1")) == {"b": "1"}
+
+
 def test_older_jobs_grow_first():
     first, second = job("1", 1, 2, JobPhase.RUNNING), job("2", 1, 2, JobPhase.RUNNING)
     assert lend(cluster("abc", first, second, a="1", b="2")) == {"c": "1"}

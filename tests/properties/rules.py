@@ -114,10 +114,12 @@ class Rules:
             assert job.checkpoint is not None
             assert job.steps == job.checkpoint.version.step
         if job.phase is JobPhase.STOPPED and job.checkpoint is None:
-            for trainer in holders(world, job.id):
+            given_up = before.watches[job.id].evicted if job.id in before.watches else frozenset()
+            for trainer in [one for one in holders(world, job.id) if one.member not in given_up]:
                 seen = before.sightings.get(trainer.member.worker)
                 away = world.now - (seen.seen if seen else before.started)
-                absent = away > world.policy.absent_limit or trainer.hung
+                listed = old.formation is not None and trainer.member in old.formation.members
+                absent = away > world.policy.absent_limit or trainer.hung or not (listed or (seen and seen.connected))
                 assert absent, f"stopped without the state of {trainer.member}"
         if job.phase is JobPhase.FAILED:
             assert len(job.failures) > 1 or job.restarts >= job.spec.max_restarts, f"failed for no reason: {job.reason}"

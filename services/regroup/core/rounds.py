@@ -158,15 +158,17 @@ def _evict(turn: Turn, job: Job, members: list[Member]) -> None:
         turn.note("evicted", reason, job=job.id, generation=job.generation)
 
 
-def _hangs(turn: Turn, job: Job, member: Member, spared: bool) -> bool:
+def _hangs(turn: Turn, job: Job, member: Member, unheld: bool, missing: bool) -> bool:
     """Whether to give up a member that did not answer although nothing goes on without it.
 
-    Its agent must be heard, so that it had its chance. `spared`: it may hold the only state, and gets much longer.
+    Its agent must be heard, so that it had its chance. Who may hold the only state gets much longer: the `missing`, and
+    those that said they hold one while no answer has any (`unheld`).
     """
     sighting, watch = turn.sightings.get(member.worker), turn.watch(job.id)
     if sighting is None or not sighting.connected or turn.now - sighting.seen > turn.policy.halt_limit / 2:
         return False
     began = watch.since if watch.disturbed is None else watch.disturbed
+    spared = missing or (unheld and sighting.trainer is not None and sighting.trainer.version is not None)
     return not spared or turn.now - began > turn.policy.detached_limit
 
 
@@ -179,7 +181,8 @@ def _settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
     }
     verdict = _verdict(turn, job, answers)
     if isinstance(verdict, Wait):
-        unanswered = [member for member in unanswered if _hangs(turn, job, member, member in verdict.missing)]
+        unheld = all(answer.version is None for answer in answers.values())
+        unanswered = [member for member in unanswered if _hangs(turn, job, member, unheld, member in verdict.missing)]
     _evict(turn, job, unanswered)
     if isinstance(verdict, Train):
         _issue(turn, job, verdict)

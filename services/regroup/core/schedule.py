@@ -1,7 +1,7 @@
 """Which free worker is lent to which job: first in, first out.
 
-Owns: the order in which jobs get workers. The oldest queued job starts as soon as `min_workers` are free; running jobs
-grow to `max_workers` from what no queued job can use.
+Owns: the order in which jobs get workers. Jobs that began and are below `min_workers` come first; the oldest queued job
+starts as soon as `min_workers` are free; running jobs grow to `max_workers` from what no queued job can use.
 Refuses to know: what a worker does once it is lent. Does not guarantee: that a lent worker ever gets prepared.
 """
 
@@ -50,10 +50,18 @@ def _usable(cluster: Cluster) -> int:
 def lend(cluster: Cluster) -> Mapping[str, str]:
     """Worker -> job, for every worker that should be lent now."""
     free = [name for name in sorted(cluster.workers) if is_free(cluster, name)]
-    # Whoever a young coordinator has not heard yet may come; whoever went away is not counted on.
-    away = {name for name, sighting in cluster.sightings.items() if not sighting.connected}
-    usable = sum(not worker.quarantined and name not in away for name, worker in cluster.workers.items())
+    usable = _usable(cluster)
+    begun = [job for job in cluster.jobs.values() if not (job.phase is JobPhase.QUEUED or job.ended or job.stopping)]
     loans: dict[str, str] = {}
+
+    def grow(job: Job, most: int) -> None:
+        nonlocal free
+        room = max(most - len(lent(cluster, job)) - list(loans.values()).count(job.id), 0)
+        loans.update(dict.fromkeys([name for name in free if name not in job.refused][:room], job.id))
+        free = [name for name in free if name not in loans]
+
+    for job in begun:
+        grow(job, job.spec.min_workers)  # else it and a queued job that waits for its workers would wait for ever
     for job in cluster.jobs.values():
         if job.phase is not JobPhase.QUEUED:
             continue
@@ -64,11 +72,6 @@ def lend(cluster: Cluster) -> Mapping[str, str]:
             continue
         loans |= dict.fromkeys(takes, job.id)
         free = [name for name in free if name not in loans]
-    for job in cluster.jobs.values():
-        if job.phase is JobPhase.QUEUED or job.ended or job.stopping:
-            continue
-        room = job.spec.max_workers - len(lent(cluster, job))
-        takes = [name for name in free if name not in job.refused][: max(room, 0)]
-        loans |= dict.fromkeys(takes, job.id)
-        free = [name for name in free if name not in loans]
+    for job in begun:
+        grow(job, job.spec.max_workers)
     return loans

@@ -1,0 +1,102 @@
+"""The trainer's line to its agent, in a process of its own: it ends its process when the line does."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing import Pipe
+from typing import Any
+
+from regroup.core.jobs import ORIGIN, Fingerprint, Formation, Member, Seat, Version
+from regroup.core.messages import Form, Halt, RenewLease, StepFailed, StepPoint, StepsCommitted
+from regroup.wire.codec import decode_report, encode
+from regroup.worker.control import REPORT, Control
+from regroup.worker.session import Session, StateHeld, TaskPrepared, UserCodeRaised
+
+ME = Member("w0", "one")
+
+
+class Driven:
+    """A control, driven as an agent and a step loop do."""
+
+    def __init__(self) -> None:
+        self.agent, far = Pipe()
+        self.control = Control(far, Session(job="j", member=ME, address="127.0.0.1:1"))
+        self.control.start()
+        self.control.happened(TaskPrepared(Fingerprint("c", "d", 10)))
+
+    def form(self, generation: int, base: Version, tells: bool) -> None:
+        """Train in a generation of one, from `base` on."""
+        formation = Formation(generation, (Seat(ME, base if base.step else None),), 0, base, (0,), "127.0.0.1:1/x")
+        for order in (Halt("j", generation), Form("j", formation, 100), RenewLease(generation, time.monotonic() + 60)):
+            self.agent.send_bytes(encode(order))
+        self.control.next_task()
+        self.control.happened(StateHeld(generation))
+        self.control.begin_telling(tells, base.step)
+        assert self.control.begin_apply(generation)
+
+    def apply(self, generation: int, step: int, loss: float) -> None:
+        self.control.begin_apply(generation)
+        self.control.applied(step + 1, StepPoint(step, loss, 1.0, 1, 0.0, 0.0), None)
+
+    def until_told(self, generation: int, step: int) -> list[tuple[int, float]]:
+        """The (step, loss) of all points that are told until (generation, step) is."""
+        told: list[tuple[int, float]] = []
+        while self.agent.poll(10):
+            message = self.agent.recv_bytes()
+            report = decode_report(message[1:]) if message[:1] == REPORT else None
+            if isinstance(report, StepsCommitted):
+                told += [(point.step, point.loss or 0.0) for point in report.points]
+                if (report.generation, report.step) == (generation, step):
+                    return told
+        raise AssertionError("nothing more was told")
+
+
+def retelling(pipe: Any) -> None:
+    driven = Driven()
+    driven.form(1, ORIGIN, tells=False)
+    for step in range(3):
+        driven.apply(1, step, loss=1.0)
+    first = driven.until_told(1, 3)
+    driven.form(2, Version(1, 2), tells=True)
+    driven.apply(2, 2, loss=2.0)
+    pipe.send((first, driven.until_told(2, 3)))
+
+
+def test_whoever_tells_next_repeats_the_last_measurements_and_leaves_out_the_void(start_rank: Callable[..., Any]):
+    """It kept them in silence; its third step lies beyond the base of generation 2, where it is done again."""
+    first, then = start_rank("retelling").says()
+    assert first == []
+    assert then == [(0, 1.0), (1, 1.0), (2, 2.0)]
+
+
+@contextmanager
+def processor_time() -> Iterator[list[float]]:
+    spent: list[float] = []
+    began = time.process_time()
+    yield spent
+    spent.append(time.process_time() - began)
+
+
+def torn(pipe: Any) -> None:
+    driven = Driven()
+    driven.form(1, ORIGIN, tells=True)
+    driven.apply(1, 0, loss=1.0)
+    driven.until_told(1, 1)
+    driven.apply(1, 1, loss=1.0)
+    failed = StepFailed(job="j", incarnation="one", generation=1, step=2, shard=-1, error="", traceback="")
+    driven.control.happened(UserCodeRaised(failed, torn=True))
+    while driven.agent.poll(0.1):
+        driven.agent.recv_bytes()
+    with processor_time() as spent:
+        said = driven.agent.poll(1.0)
+    pipe.send((said, spent[0]))
+
+
+def test_of_a_torn_state_nothing_is_said_and_no_thread_spins(start_rank: Callable[..., Any]):
+    said, spent = start_rank("torn").says()
+    assert not said
+    assert spent < 0.1  # seconds of a processor, in a second
+
+
+if __name__ == "__rank__":
+    globals()[BODY](*ARGS)  # noqa: F821  # given by the test
