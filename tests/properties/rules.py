@@ -156,12 +156,10 @@ class Rules:
         g, step = formation.generation, len(trainer.history) - 1
         commits = self.commits.setdefault(trainer.job, {})
         commits.setdefault(g, set()).add(step)
-        newer = [
-            f.base.step
-            for (job, n), f in self.formations.items()
-            if job == trainer.job and n > g and not ((job, n) in self.rolled_back and f.base == ORIGIN)
-        ]
-        if g < max(commits) and step >= min(newer, default=0):
+        # The first formation after g went on from its base; a step below that was another member's before it.
+        after = min((n for job, n in self.formations if job == trainer.job and n > g), default=g)
+        floor = self.formations[trainer.job, after].base.step if after > g else 0
+        if g < max(commits) and step >= floor:
             late = self.late.setdefault((trainer.job, g), set())
             late.add(step)
             assert len(late) < 2, f"split brain: generation {g} went on after {max(commits)}"

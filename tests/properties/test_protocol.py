@@ -18,7 +18,7 @@ from regroup.core.jobs import JobPhase, Link, Version
 from regroup.core.workers import TrainerPhase
 
 KINDS = sorted(Driver(World(1), Random(0)).temper)
-SCHEDULES, BLOCKS = 960, 8
+SCHEDULES, BLOCKS = 640, 8
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
@@ -56,7 +56,7 @@ class AnyOrder(RuleBasedStateMachine):
 
 def test_no_order_of_events_that_hypothesis_finds_breaks_a_rule():
     profile = settings(
-        max_examples=200,
+        max_examples=150,
         stateful_step_count=60,
         derandomize=True,
         deadline=None,

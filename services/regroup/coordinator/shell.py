@@ -74,6 +74,7 @@ class Shell:
         self._trouble: str | None = None
         self._written: asyncio.Future[None] | None = None
         self._points: defaultdict[str, list[StepPoint]] = defaultdict(list)
+        self._writing = asyncio.Lock()  # so that none is on its way when a job's end is told
         self._requests: dict[str, asyncio.Queue[RecordsRead]] = {}
         self._numbers = count(1)
 
@@ -166,7 +167,11 @@ class Shell:
         """Make the decision durable, and then ours. Waits for the store if `patient`, else raises StoreUnavailable."""
         before, after = self.cluster, decision.cluster
         now = self._wall()
+        for job, points in decision.points:
+            self._points[job].extend(points)
         changed = [job for id, job in after.jobs.items() if job is not before.jobs.get(id)]
+        for job in (each.id for each in changed if each.ended):
+            await self._write_points_of(job)  # whoever sees that it ended finds all that was measured
         jobs = [_stamped(job, before.jobs.get(job.id), now) for job in changed]
         workers = [worker for name, worker in after.workers.items() if worker is not before.workers.get(name)]
         if jobs or workers or decision.notes:
@@ -184,8 +189,6 @@ class Shell:
                     log.warning("cannot persist a decision, trying on: %s", trouble)
                     await asyncio.sleep(STORE_RETRY)
         self.cluster = replace(after, jobs={**after.jobs, **{job.id: job for job in jobs}})
-        for job, points in decision.points:
-            self._points[job].extend(points)
         for note in decision.notes:
             log.info("%s: %s", note.job or note.worker or "cluster", note.reason)
         if decision.notes and self._written is not None:
@@ -214,11 +217,15 @@ class Shell:
         while True:
             await asyncio.sleep(POINTS_INTERVAL)
             for job in list(self._points):
-                points = self._points.pop(job)
-                try:
-                    await self.store.append_points(job, points)
-                except StoreUnavailable:
-                    self._points[job] = (points + self._points[job])[-BACKLOG:]
+                await self._write_points_of(job)
+
+    async def _write_points_of(self, job: str) -> None:
+        async with self._writing:
+            points = self._points.pop(job, [])
+            try:
+                await self.store.append_points(job, points)
+            except StoreUnavailable:
+                self._points[job] = (points + self._points[job])[-BACKLOG:]
 
 
 def _stamped(job: Job, before: Job | None, now: float) -> Job:

@@ -1,0 +1,124 @@
+"""The shell over the in-memory store and a real link: persist first, answer as a leader only, stop when fenced."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from regroup.coordinator.memory_store import MemoryStore
+from regroup.coordinator.persistence import Saved, StoreUnavailable
+from regroup.coordinator.shell import Leadership, LeadershipLost, Shell
+from regroup.core.cluster import JobEnded, NoSuchJob, Policy
+from regroup.core.jobs import JobPhase, JobSpec
+from regroup.core.messages import AgentRegistered, Heard, Heartbeat, Order, StopJob, SubmitJob, Welcome
+from regroup.wire.keys import server_keys, worker_keys
+from regroup.wire.link import Hub, Line
+
+SPEC = JobSpec(task="digits", steps=10)
+LEASE = 5.0
+REGISTERED = AgentRegistered(boot="b1", device="cpu", host="here", pid=1, version="0")
+
+
+class Failing(MemoryStore):
+    """The in-memory store, out of order while `down`."""
+
+    down = False
+
+    async def save(self, *given: object, **more: object) -> object:  # type: ignore[override]
+        if self.down:
+            raise StoreUnavailable("the store is down: start it")
+        return await super().save(*given, **more)  # type: ignore[arg-type]
+
+
+@dataclass
+class Running:
+    shell: Shell
+    store: Failing
+    line: Line
+    task: "asyncio.Task[None]"
+
+    async def hear(self, kind: type[Order]) -> Order:
+        async with asyncio.timeout(10):
+            while not isinstance(order := await self.line.receive(), kind):
+                pass
+            return order
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[Running]:
+    store = Failing()
+    fence = await store.acquire("me", LEASE)
+    assert fence is not None
+    server, worker = server_keys(tmp_path / "keys"), worker_keys(tmp_path / "keys")
+    hub = Hub(public=server.public, secret=server.secret, allowed=[worker.public])
+    shell = Shell(store, hub, Policy(), Leadership("me", fence, LEASE), Saved({}, {}))
+    keys = {"public": worker.public, "secret": worker.secret, "server": server.public}
+    connected = asyncio.Event()
+    line = Line(hub.address, worker="w0", on_connected=connected.set, **keys)
+    task = asyncio.create_task(shell.run())
+    connecting = asyncio.create_task(line.receive())
+    async with asyncio.timeout(10):
+        await connected.wait()
+    assert line.send(REGISTERED)
+    assert isinstance(await connecting, Welcome)
+    yield Running(shell, store, line, task)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError, BaseExceptionGroup):
+        await task
+    await line.close()
+    hub.close()
+
+
+async def test_a_command_is_durable_before_it_is_answered(running: Running) -> None:
+    await running.shell.command(SubmitJob("j", SPEC, at=1.0))
+    assert (await running.store.load()).jobs["j"].spec == SPEC
+    assert [event.note.kind for event in await running.store.events(job="j")][:1] == ["submitted"]
+
+
+async def test_a_refused_command_changes_nothing(running: Running) -> None:
+    with pytest.raises(NoSuchJob):
+        await running.shell.command(StopJob("none"))
+    await running.shell.command(SubmitJob("j", SPEC, at=1.0))
+    await running.shell.command(StopJob("j"))
+    before = running.shell.cluster.jobs["j"]
+    assert before.phase is JobPhase.STOPPED
+    with pytest.raises(JobEnded):
+        await running.shell.command(StopJob("j"))
+    assert running.shell.cluster.jobs["j"] == before
+
+
+async def test_a_command_that_cannot_be_kept_is_not_carried_out(running: Running) -> None:
+    running.store.down = True
+    with pytest.raises(StoreUnavailable):
+        await running.shell.command(SubmitJob("j", SPEC, at=1.0))
+    assert running.shell.cluster.jobs == {}
+    assert running.shell.ready is not None
+    running.store.down = False
+
+
+async def test_a_heartbeat_is_answered_and_writes_nothing(running: Running) -> None:
+    before = await running.store.events()
+    running.line.send(Heartbeat(boot="b1", sequence=1))
+    heard = await running.hear(Heard)
+    assert isinstance(heard, Heard)
+    assert heard.sequence == 1
+    assert await running.store.events() == before
+
+
+async def test_whoever_waits_for_events_wakes_when_one_was_written(running: Running) -> None:
+    written = running.shell.new_events()
+    await running.shell.command(SubmitJob("j", SPEC, at=1.0))
+    async with asyncio.timeout(10):
+        await written
+
+
+async def test_a_coordinator_that_was_overtaken_stops(running: Running) -> None:
+    await running.store.release("me", 1)
+    assert await running.store.acquire("other", LEASE) is not None
+    with pytest.raises((LeadershipLost, ExceptionGroup)) as stopped:
+        await asyncio.gather(running.task, running.shell.command(SubmitJob("j", SPEC, at=1.0)))
+    assert "stops" in str(stopped.value.exceptions[0] if isinstance(stopped.value, ExceptionGroup) else stopped.value)
+    assert (await running.store.load()).jobs == {}
