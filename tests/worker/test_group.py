@@ -117,6 +117,49 @@ def breaks_its_group(pipe: Connection, store: str, rank: int, size: int) -> None
     pipe.send(said)
 
 
+def waits_for_what_never_ends(pipe: Connection, store: str, rank: int, size: int, call: str) -> None:
+    """As when Gloo forgets what it began: breaking the group ends nothing, because there is no socket to shut."""
+    group = join(store, rank, size)
+    group._sockets.clear()
+    tensor = torch.zeros(100)
+    threading.Timer(0.3, group.break_, ("as the test says",)).start()
+    began = time.monotonic()
+    with pytest.raises(GroupBroken, match="as the test says"):
+        group.all_reduce(tensor).wait() if call == "all_reduce" else group.recv(tensor, 1 - rank)
+    group.close()
+    pipe.send(time.monotonic() - began)
+
+
+@pytest.mark.parametrize("call", ["all_reduce", "recv"])
+def test_what_gloo_forgets_in_a_broken_group_is_given_up(start_rank, call):
+    meeting = Rendezvous()
+    start_rank("forms_and_idles", f"{meeting.address}/1", 1, 2)
+    waits = start_rank("waits_for_what_never_ends", f"{meeting.address}/1", 0, 2, call)
+    assert waits.says() < SOON
+    meeting.close()
+
+
+def reduces_late(pipe: Connection, store: str, rank: int, size: int) -> None:
+    group = join(store, rank, size)
+    tensor = torch.full((100,), float(rank))
+    if rank == 1:
+        time.sleep(0.35)  # more than one slice of the other's waiting
+    group.all_reduce(tensor).wait()
+    if rank == 1:
+        time.sleep(0.35)
+        group.send(tensor, 0)
+    else:
+        group.recv(tensor, 1)
+    pipe.send(tensor.tolist())
+
+
+def test_a_late_peer_is_waited_for_in_slices_and_nothing_breaks(start_rank):
+    meeting = Rendezvous()
+    ranks = [start_rank("reduces_late", f"{meeting.address}/1", rank, 2) for rank in range(2)]
+    assert [rank.says() for rank in ranks] == [[1.0] * 100] * 2
+    meeting.close()
+
+
 def forms_and_idles(pipe: Connection, store: str, rank: int, size: int) -> None:
     group = join(store, rank, size)
     pipe.send("formed")

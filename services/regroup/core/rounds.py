@@ -14,6 +14,7 @@ from regroup.core.cluster import Answer, Cluster, Watch
 from regroup.core.jobs import ORIGIN, Job, JobPhase, Link, Member, Round
 from regroup.core.regroup import EndUnsaved, SaveState, Train, Verdict, Wait, conclude
 from regroup.core.turn import Turn
+from regroup.core.workers import TrainerPhase
 
 
 class Stage(Enum):
@@ -262,10 +263,18 @@ def _form(turn: Turn, job: Job) -> None:
     if trouble is None and not late:
         return
     missing = sorted(set(formation.members) - watch.formed - set(watch.dead))
-    if late or not watch.dead:
-        _blame(turn, job, missing)
+    if late or not any(member in watch.dead for member in formation.members):
+        _blame(turn, job, [member for member in missing if not _said_so(turn, job, member)])
     names = ", ".join(member.worker for member in missing)
     begin_round(turn, job, trouble or f"{names} did not form in {turn.policy.form_limit:g} s")
+
+
+def _said_so(turn: Turn, job: Job, member: Member) -> bool:
+    """Whether it reported that it could not form: a witness, no suspect."""
+    seen = turn.sightings.get(member.worker)
+    trainer = seen.trainer if seen is not None else None
+    broken = trainer is not None and trainer.phase is TrainerPhase.BROKEN and trainer.generation == job.generation
+    return broken and trainer is not None and trainer.incarnation == member.incarnation
 
 
 def _blame(turn: Turn, job: Job, missing: list[Member]) -> None:
@@ -280,7 +289,8 @@ def _blame(turn: Turn, job: Job, missing: list[Member]) -> None:
     suspects = [member for member, count in counts.items() if count >= 2 and (member != leader or len(holders) != 1)]
     if suspects and len(formation.seats) > 1:
         worst = max(suspects, key=lambda member: (counts[member], member))
-        turn.change_watch(job.id, evicted=turn.watch(job.id).evicted | {worst}, stumbled={})
+        kept = {member: count for member, count in counts.items() if member != worst}  # it may have been the wrong one
+        turn.change_watch(job.id, evicted=turn.watch(job.id).evicted | {worst}, stumbled=kept)
         reason = f"{worst.worker} is evicted: the members failed to form together twice, and it is the most suspected"
         turn.note("evicted", reason, job=job.id, worker=worst.worker, generation=job.generation)
 

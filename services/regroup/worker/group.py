@@ -14,9 +14,11 @@ import os
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import timedelta
+from math import inf
 from typing import Protocol, cast
 
 from torch import Tensor
@@ -178,8 +180,16 @@ class Forming:
             group.close()
 
 
+SLICE = 0.1  # seconds between two looks of who waits whether its group broke
+FORGOTTEN = 0.25  # seconds after which a broken group is waited for no longer; what is not forgotten ends in 3 ms
+
+
 class Gloo:
-    """Torch's Gloo group, whose own abort unblocks nothing: it is broken by shutting down its sockets."""
+    """Torch's Gloo group, whose own abort unblocks nothing: it is broken by shutting down its sockets.
+
+    Now and then Gloo forgets a collective whose peer dies while a send to it is being posted: the connection is closed,
+    and yet the collective waits on. It touches no tensor any more, so it is left alone once its group broke.
+    """
 
     def __init__(self, engine: ProcessGroup, sockets: list[socket.socket], patience: float) -> None:
         self.rank = engine.rank()
@@ -189,6 +199,7 @@ class Gloo:
         self._patience = timedelta(seconds=patience)
         self._lock = threading.Lock()
         self._broken: str | None = None
+        self._broken_at = inf
         self._flying: set[_Flight] = set()
         self._stop_watching = -1
         self._watcher: threading.Thread | None = None
@@ -196,13 +207,13 @@ class Gloo:
     def all_reduce(self, tensor: Tensor) -> Pending:
         options = AllreduceOptions()
         options.timeout = self._patience
-        return self._start(lambda engine: engine.allreduce([tensor], options))
+        return self._start(lambda engine: _Reduction(engine.allreduce([tensor], options)))
 
     def send(self, tensor: Tensor, peer: int) -> None:
-        self._start(lambda engine: engine.send([tensor], peer, 0)).wait()
+        self._start(lambda engine: _Message(engine.send([tensor], peer, 0), self._patience)).wait()
 
     def recv(self, tensor: Tensor, peer: int) -> None:
-        self._start(lambda engine: engine.recv([tensor], peer, 0)).wait()
+        self._start(lambda engine: _Message(engine.recv([tensor], peer, 0), self._patience)).wait()
 
     def watch(self, on_broken: Callable[[str], None]) -> None:
         if self._watcher is not None:
@@ -214,7 +225,7 @@ class Gloo:
     def break_(self, reason: str = "broken on purpose") -> None:
         with self._lock:
             if self._broken is None:
-                self._broken = reason
+                self._broken, self._broken_at = reason, time.monotonic()
                 for end in self._sockets:
                     shut(end)
 
@@ -237,7 +248,7 @@ class Gloo:
             # It ends its threads by their next tick, 10 ms later at most: nobody has to wait for that.
             threading.Thread(target=last.clear, name=f"free-{self.rank}").start()
 
-    def _start(self, begin: Callable[[ProcessGroup], Work]) -> "_Flight":
+    def _start(self, begin: Callable[[ProcessGroup], "_Reduction | _Message"]) -> "_Flight":
         if self._broken is not None or self._engine is None:
             raise GroupBroken(self._broken)
         try:
@@ -247,9 +258,13 @@ class Gloo:
         self._flying.add(flight)
         return flight
 
-    def _finish(self, flight: "_Flight", work: Work) -> None:
+    def _finish(self, flight: "_Flight", work: "_Reduction | _Message") -> None:
+        began = time.monotonic()
         try:
-            work.wait(self._patience)
+            while not work.ended_within(SLICE):
+                now = time.monotonic()
+                if now > self._broken_at + FORGOTTEN or now > began + self._patience.total_seconds():
+                    raise RuntimeError("it never ended")
         except RuntimeError as error:
             raise self._fail(error) from error
         finally:
@@ -270,10 +285,53 @@ class Gloo:
             on_broken("a peer closed its connection")
 
 
-class _Flight:
-    """One collective of a Gloo group."""
+class _Reduction:
+    """A collective of Gloo's threads."""
 
-    def __init__(self, group: Gloo, work: Work) -> None:
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def ended_within(self, seconds: float) -> bool:
+        """Wait so long at most. Raises RuntimeError if it failed."""
+        ended = self._work.is_completed()
+        try:
+            self._work.wait(timedelta(seconds=seconds))
+        except RuntimeError:
+            if ended:  # else it may have been the waiting that failed, which harms nothing here
+                raise
+            return False
+        return True
+
+
+class _Message:
+    """A message to or from one peer. To give its waiting up would break the connection, so a thread does it."""
+
+    def __init__(self, work: Work, patience: timedelta) -> None:
+        self._work, self._patience = work, patience
+        self._ended = threading.Event()
+        self._error: RuntimeError | None = None
+        threading.Thread(target=self._wait, name="message", daemon=True).start()
+
+    def ended_within(self, seconds: float) -> bool:
+        """Wait so long at most. Raises RuntimeError if it failed."""
+        if not self._ended.wait(seconds):
+            return False
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def _wait(self) -> None:
+        try:
+            self._work.wait(self._patience)
+        except RuntimeError as error:
+            self._error = error
+        self._ended.set()
+
+
+class _Flight:
+    """What was begun in a Gloo group."""
+
+    def __init__(self, group: Gloo, work: _Reduction | _Message) -> None:
         self._group = group
         self._work = work
 
