@@ -13,6 +13,7 @@ from regroup.core.cluster import Cluster, Policy
 from regroup.core.jobs import ENDED, Formation, Job, JobPhase
 from regroup.core.messages import StepPoint
 from regroup.core.notes import Event
+from regroup.core.rounds import reached
 from regroup.core.shards import owned, steps_per_epoch
 from regroup.core.workers import Sighting, Telemetry
 from regroup.wire.rest import (
@@ -69,11 +70,7 @@ def job_view(cluster: Cluster, job: Job, points: Sequence[StepPoint] = ()) -> Jo
 def committed_step(cluster: Cluster, job: Job) -> int:
     """The minimum committed step over the members; what was persisted, while not all have been heard."""
     watch = cluster.watches.get(job.id)
-    if job.ended or job.formation is None or watch is None:
-        return job.step
-    heard = [watch.committed[member] for member in job.formation.members if member in watch.committed]
-    complete = len(heard) == len(job.formation.members)
-    return max(job.step, min(heard)) if heard and complete else job.step
+    return job.step if job.ended or watch is None else reached(job, watch)
 
 
 def rate(cluster: Cluster, job: Job) -> float | None:

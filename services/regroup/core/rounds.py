@@ -188,7 +188,7 @@ def _settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
     if isinstance(verdict, Train):
         _issue(turn, job, verdict)
     elif isinstance(verdict, SaveState):
-        turn.change_job(job, round=None, saver=verdict.saver, step=_reached(job, watch), reason=verdict.reason)
+        turn.change_job(job, round=None, saver=verdict.saver, step=reached(job, watch), reason=verdict.reason)
         turn.change_watch(job.id, since=turn.now)
         turn.note("saving", verdict.reason, job=job.id, worker=verdict.saver.worker, generation=job.generation)
     elif isinstance(verdict, EndUnsaved):
@@ -204,8 +204,8 @@ def _verdict(turn: Turn, job: Job, answers: dict[Member, Answer]) -> Verdict:
 def _issue(turn: Turn, job: Job, verdict: Train) -> None:
     formation = verdict.formation
     watch = turn.watch(job.id)
-    reached = _reached(job, watch)
-    lost = reached > 0 or any(watch.committed.values())
+    committed = reached(job, watch)
+    lost = committed > 0 or any(watch.committed.values())
     restarts = job.restarts + (verdict.rolled_back and lost)
     if restarts > job.spec.max_restarts:
         turn.end(job, JobPhase.FAILED, f"all state was lost more often than max_restarts ({job.spec.max_restarts})")
@@ -217,7 +217,7 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
         round=None,
         formation=formation,
         history=(*job.history, Link(formation.generation, formation.base.generation, formation.base.step)),
-        step=formation.base.step if verdict.rolled_back else reached,
+        step=formation.base.step if verdict.rolled_back else committed,
         restarts=restarts,
         reason=verdict.reason,
     )
@@ -227,7 +227,7 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
     turn.note(kind, verdict.reason, job=job.id, generation=formation.generation, base_step=base_step, workers=names)
 
 
-def _reached(job: Job, watch: Watch) -> int:
+def reached(job: Job, watch: Watch) -> int:
     """The steps that each member of the last formation is known to have committed: what is shown never goes back."""
     members = job.formation.members if job.formation else ()
     told = [watch.committed[member] for member in members if member in watch.committed]

@@ -93,8 +93,7 @@ class Control:
         return self._session.phase is TrainerPhase.SAVING and self._session.promised == generation
 
     def may_form(self, generation: int) -> bool:
-        session = self._session
-        return session.phase is TrainerPhase.FORMING and session.generation == generation
+        return self._session.may_load(generation)
 
     def flag(self) -> int:
         """What to contribute to the boundary's flag: how far the Halt held is above this generation; 0 for none."""
