@@ -24,6 +24,7 @@ from regroup.client.errors import Unavailable, Unreachable
 from regroup.client.sdk import Client
 from regroup.core.jobs import JobPhase
 from regroup.lab.audit import Audit, audit_job
+from regroup.lab.bench.following import Applied, Following
 from regroup.lab.local import LocalCluster
 from regroup.wire.rest import EventView, JobView
 
@@ -36,18 +37,6 @@ Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
-    """A step that a trainer wrote to have committed."""
-
-    worker: str
-    incarnation: str
-    generation: int
-    step: int
-    loss: float
-    at_ns: int
-
-
-@dataclass(frozen=True, slots=True)
 class Witness:
     """What a trainer held when it was about to commit a step."""
 
@@ -55,7 +44,7 @@ class Witness:
     step: int
     state: str
     gradient: str
-    at_ns: int
+    at: int
 
 
 class Bed:
@@ -127,6 +116,7 @@ class Trial:
         ours = {"folder": str(self._folder), "faults": list(faults), "gates": list(gates), **(options or {})}
         usual = {"min_workers": 1, "max_workers": 3, "step_timeout": 120.0}
         self.id = self.client.submit(task=task, options=ours, **{**usual, **spec}).id
+        self._following = Following(self.records)
         return self
 
     def open(self, step: int) -> None:
@@ -240,15 +230,8 @@ class Trial:
 
     def applied(self) -> list[Applied]:
         """What anybody wrote to have committed, by time."""
-        found = []
-        for path in self.records.glob("*.jsonl"):
-            worker, _, incarnation = path.stem.rpartition("-")
-            for line in path.read_text().splitlines():
-                if line.startswith('{"applied"') and line.endswith("}"):
-                    told = json.loads(line)
-                    one = (told["generation"], told["applied"], told["loss"], told["monotonic_ns"])
-                    found.append(Applied(worker, incarnation, *one))
-        return sorted(found, key=lambda one: one.at_ns)
+        self._following.look()
+        return sorted(self._following.seen, key=lambda one: one.at)
 
     def surviving(self) -> dict[int, range]:
         """The steps that each generation contributed to the final state."""
@@ -281,7 +264,7 @@ class Trial:
         witnesses, seen = self._witnesses(), self.applied()
         told = defaultdict[tuple[int, int], dict[str, Witness]](dict)
         for one in seen:
-            mine = [each for each in witnesses[one.incarnation] if each.step == one.step and each.at_ns < one.at_ns]
+            mine = [each for each in witnesses[one.incarnation] if each.step == one.step and each.at < one.at]
             told[one.generation, one.step][one.incarnation] = mine[-1]
         pairs = 0
         for (generation, step), members in told.items():

@@ -26,7 +26,7 @@ MS = 1_000_000
 
 def applied(step: int, at: float, *, worker: str = "w0", generation: int = 1) -> Applied:
     """A commit, `at` in ms."""
-    return Applied(worker, f"{worker}-a", generation, step, int(at * MS))
+    return Applied(worker, f"{worker}-a", generation, step, None, int(at * MS))
 
 
 def kill(committed: float, *, generations: int = 1) -> Kill:
@@ -123,7 +123,7 @@ def test_a_record_that_is_not_there_yet_holds_nothing(tmp_path: Path) -> None:
 
 def test_lines_other_than_applied_are_passed_over() -> None:
     lines = ['{"read":1,"generation":1}', '{"applied":1,"generation":2,"incarnation":"i","loss":1,"monotonic_ns":9}']
-    assert list(parse("w3", lines)) == [Applied("w3", "i", 2, 1, 9)]
+    assert list(parse("w3", lines)) == [Applied("w3", "i", 2, 1, 1, 9)]
 
 
 def test_step_times_leave_out_a_generations_first_step_and_other_workers() -> None:

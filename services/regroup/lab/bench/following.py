@@ -29,6 +29,7 @@ class Applied:
     incarnation: str
     generation: int
     step: int
+    loss: float | None  # the mean over the step's samples; None if they weigh nothing
     at: int
 
 
@@ -78,7 +79,8 @@ def parse(worker: str, lines: Iterable[str]) -> Iterator[Applied]:
     for line in lines:
         if line.startswith('{"applied"'):
             told = json.loads(line)
-            yield Applied(worker, told["incarnation"], told["generation"], told["applied"], told["monotonic_ns"])
+            one = (told["incarnation"], told["generation"], told["applied"], told["loss"], told["monotonic_ns"])
+            yield Applied(worker, *one)
 
 
 def newest(seen: Iterable[Applied]) -> int:

@@ -10,11 +10,14 @@ from typing import Any
 from torch import Tensor, nn
 
 from regroup.lab.bench.gate import Gate
+from regroup.tasks.contract import Task
 from regroup.tasks.digits import Digits
 from regroup.tasks.gpt import Gpt
 
 
-class GatedGpt(Gpt):
+class Gated(Task):
+    """A mixin over the task that is gated."""
+
     def __init__(self, *, gate: str, independent: bool = True, **options: Any) -> None:
         super().__init__(**options)
         self.independent_samples &= independent
@@ -25,12 +28,9 @@ class GatedGpt(Gpt):
         return super().loss(model, batch)
 
 
-class GatedDigits(Digits):
-    def __init__(self, *, gate: str, independent: bool = True, **options: Any) -> None:
-        super().__init__(**options)
-        self.independent_samples &= independent
-        self._gate = Gate(Path(gate))
+class GatedGpt(Gated, Gpt):
+    """The built-in `gpt`, gated."""
 
-    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, float]:
-        self._gate.enter()
-        return super().loss(model, batch)
+
+class GatedDigits(Gated, Digits):
+    """The built-in `digits`, gated."""

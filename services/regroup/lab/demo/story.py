@@ -1,9 +1,11 @@
 """What happens in the demo, act by act, and what must be true of it. Read it top to bottom.
 
 Owns: the acts, and the claims: whatever the demo says happened is checked where it is said, and raises otherwise.
-Refuses to know: terminals and options. It starts an agent and kills one; all else it asks the REST API for.
+Refuses to know: terminals and options. It starts an agent, and kills one, at an instant that the killed one's record
+gives; all else it asks the REST API for.
 """
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +22,8 @@ from regroup.lab.local import LocalCluster
 from regroup.wire.rest import EventView, JobView
 
 LOOK = 0.2  # seconds between two questions
-CLOSE_LOOK = 0.01  # the same around the kill
+CLOSE_LOOK = 0.01  # the same while the survivors regroup
+READ_LOOK = 0.002  # and between two looks into a record, for the beginning of a step
 RECENT = 30  # steps whose median time is the usual one
 LIMIT = 120.0  # seconds without any news until what is waited for counts as never happening
 
@@ -66,13 +69,16 @@ class Story:
         self._follow(lambda job: _trains(job, plan.names) and job.step >= plan.kill_at, "all workers train together")
 
     def _kill(self) -> Kill:
-        """SIGKILL to a worker's agent and trainer together, half a step after a step was committed."""
+        """SIGKILL to a worker's agent and trainer together, half a step after it read the samples of one."""
         victim = self._plan.victim
         points = self._client.points(self._job, self._plan.kill_at - RECENT)
         self._step_time = median(point.seconds or 0.0 for point in points)
-        start = self._client.job(self._job).step
-        job = self._follow(lambda job: _trains(job, self._plan.names) and job.step > start, "a step", CLOSE_LOOK)
+        job = self._client.job(self._job)
         member = next(member for member in job.members if member.worker == victim)
+        record = self._cluster.data_dir / "records" / job.id / f"{victim}-{member.incarnation}.jsonl"
+        with record.open("rb") as lines:
+            lines.seek(0, os.SEEK_END)
+            self._until(lambda: b'{"read"' in lines.read() or None, f"{victim} reads the samples of a step", READ_LOOK)
         time.sleep(self._step_time / 2)
         kill = Kill(victim, member.incarnation, job.generation, time.time(), time.monotonic_ns())
         self._cluster.agents[victim].kill()
@@ -189,13 +195,13 @@ class Story:
         self._events += new
         return bool(new)
 
-    def _until(self, met: Callable[[], Found | None], what: str) -> Found:
+    def _until(self, met: Callable[[], Found | None], what: str, interval: float = LOOK) -> Found:
         """What is found, asked for again and again. Raises ClaimFailed when it takes too long."""
         deadline = time.monotonic() + LIMIT
         while (found := met()) is None:
             if time.monotonic() > deadline:
                 raise ClaimFailed(f"{what}: this did not happen in {LIMIT:g} s")
-            self._pause(LOOK)
+            self._pause(interval)
         return found
 
     def _pause(self, seconds: float) -> None:
