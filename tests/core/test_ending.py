@@ -148,6 +148,7 @@ def test_a_failed_save_is_retried_by_another_member_and_never_called_completed(s
     scene.after(0.5)
     assert scene.job.round is None
     scene.after(1.0)
+    assert (scene.job.phase, scene.job.round.boundary) == (JobPhase.RUNNING, False)
     for name in "ab":
         scene.halt(name, (1, 10))
     assert scene.job.saver.worker == "b"

@@ -6,6 +6,7 @@ import pytest
 
 from regroup.core.jobs import (
     ENDED,
+    MAX_SHARDS,
     MAX_WORKERS,
     ORIGIN,
     Fingerprint,
@@ -45,6 +46,7 @@ def test_a_sound_spec_has_no_problems():
         ({"steps": 0}, "steps"),
         ({"steps": None, "epochs": -1}, "epochs"),
         ({"shards": 0}, "shards"),
+        ({"global_batch": MAX_SHARDS + 1, "shards": MAX_SHARDS + 1}, "shards"),
         ({"global_batch": 64, "shards": 48}, "shards"),
         ({"micro_batch": 0}, "micro_batch"),
         ({"evaluate_every": 0}, "evaluate_every"),

@@ -168,7 +168,7 @@ def test_known_dead_and_silent_members_let_it_roll_back():
     verdict = train(job(A, B), {C: None}, passed={A, B})
     assert verdict.rolled_back
     assert verdict.formation.base == ORIGIN
-    assert "all state is lost" in verdict.reason
+    assert "no state is left" in verdict.reason
 
 
 def test_a_member_that_answered_this_halt_itself_is_not_waited_for():

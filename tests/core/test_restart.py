@@ -22,6 +22,20 @@ def reattach(scene, *names):
     scene.register(*names)
 
 
+def test_the_step_that_all_are_known_to_have_committed_is_kept_for_the_next_coordinator(scene):
+    scene.running("a", "b")
+    scene.train("a", 4)
+    kept = scene.does(m.KeepSteps())
+    assert (scene.job.step, kept.orders, kept.notes) == (0, (), ())
+    scene.train("b", 3)
+    kept = scene.does(m.KeepSteps())
+    assert (scene.job.step, kept.orders, kept.notes) == (3, (), ())
+    again = scene.does(m.KeepSteps())
+    assert again.cluster.jobs["j"] is kept.cluster.jobs["j"], "nothing to write"
+    scene.restart()
+    assert scene.job.step == 3
+
+
 def test_restarted_while_queued(scene):
     scene.submit(min_workers=2)
     scene.register("a")

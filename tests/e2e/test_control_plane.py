@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +16,7 @@ import pytest
 
 from regroup.client.errors import Unavailable
 from regroup.coordinator import embedded
+from regroup.lab.bench.following import Following
 from regroup.wire.places import Places
 
 pytestmark = pytest.mark.cluster
@@ -84,6 +86,29 @@ def test_the_embedded_store_is_killed_and_comes_back_with_a_new_coordinator(
         job = served.after(training, before + 10)
         assert job.generation == training.generation, "nobody regrouped"
         assert client.cluster().ready is None
+
+
+def test_workers_that_nobody_answers_stop_committing_at_the_detached_limit_and_then_go_on(
+    serve: Any, until: Any, tmp_path: Path
+) -> None:
+    limit = 4.0
+    with serve(tmp_path, 2, detached_limit=str(limit)) as served:
+        job = served.after(served.submit("faulty:Slow", steps=100_000, min_workers=2, max_workers=2), 3)
+        following = Following(served.cluster.data_dir / "records" / job.id)
+
+        def quiet() -> bool:
+            following.look()
+            return time.monotonic() - max(one.at for one in following.seen) / 1e9 > 1.0
+
+        coordinator = served.cluster.coordinator.process.pid
+        os.kill(coordinator, signal.SIGSTOP)
+        deaf = time.monotonic()
+        until(quiet, "no step was committed for a second")
+        last = max(one.at for one in following.seen) / 1e9
+        assert limit - 2.0 < last - deaf < limit + 0.5
+        os.kill(coordinator, signal.SIGCONT)
+        again = served.after(job, served.client.job(job.id).step + 10)
+        assert (again.generation, again.history) == (job.generation, job.history)
 
 
 def test_while_redis_is_away_the_coordinator_is_not_ready_and_the_steps_go_on(

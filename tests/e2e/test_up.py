@@ -143,7 +143,7 @@ def test_ctrl_c_ends_it_with_all_its_processes_and_the_job_under_way_goes_on_at_
         assert up.said.endswith("stopping ...\n")
     with start(tmp_path, "--workers", "1", "--port", "0") as again:
         until(lambda: "regrouped in generation" in again.cli("jobs").stdout, "the job runs again")
-        assert "all state is lost: from the seed, at step 0, on w0" in again.cli("events").stdout
+        assert "no state is left: from the seed, at step 0, on w0" in again.cli("events").stdout
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["kill", "a closed terminal"])

@@ -10,6 +10,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -23,6 +24,7 @@ from regroup.core.messages import (
     Event,
     Heard,
     Heartbeat,
+    KeepSteps,
     ReadRecords,
     RecordsRead,
     Report,
@@ -35,6 +37,7 @@ from regroup.wire.link import Hub
 log = logging.getLogger("regroup.coordinator")
 
 TICK = 0.2  # seconds
+KEEP_STEPS = 1.0  # seconds between writes of the running jobs' steps
 STORE_RETRY = 0.2  # seconds between tries while the store is down
 POINTS_INTERVAL = 0.25  # seconds between writes of measurements
 BACKLOG = 20_000  # events waiting beyond which heartbeats are dropped: they repeat
@@ -85,6 +88,7 @@ class Shell:
             tasks.create_task(self._tick())
             tasks.create_task(self._keep_leading())
             tasks.create_task(self._write_points())
+            tasks.create_task(self._keep_steps())
             tasks.create_task(self._decide())
 
     # --- What the API asks (coordinator/desk.py)
@@ -97,7 +101,7 @@ class Shell:
             return "the store has not confirmed this coordinator's leadership in time"
         return None
 
-    async def command(self, command: Command) -> None:
+    async def command(self, command: Command | KeepSteps) -> None:
         if self._trouble is not None:
             raise StoreUnavailable(self._trouble)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -144,6 +148,13 @@ class Shell:
             await asyncio.sleep(TICK)
             if self._events.empty():
                 self._events.put_nowait((Tick(), self._clock(), None))
+
+    async def _keep_steps(self) -> None:
+        """So that what is shown goes back by no more than this when another coordinator takes over."""
+        while True:
+            await asyncio.sleep(KEEP_STEPS)
+            with suppress(StoreUnavailable):
+                await self.command(KeepSteps())
 
     # --- Decide, persist, send
 

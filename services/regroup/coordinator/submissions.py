@@ -14,7 +14,7 @@ from fastapi import Request
 from pydantic import TypeAdapter, ValidationError
 
 from regroup.coordinator.problems import MALFORMED, TOO_LARGE, Refused, field_problems, invalid
-from regroup.core.jobs import MAX_WORKERS, JobSpec, Problem
+from regroup.core.jobs import MAX_SHARDS, MAX_WORKERS, JobSpec, Problem
 from regroup.wire.rest import SPEC_WORDS
 
 BODY_LIMIT = 2**20  # bytes
@@ -28,7 +28,7 @@ _BOUNDS: dict[str, dict[str, Any]] = {
     "steps": {"minimum": 1},
     "epochs": {"minimum": 1},
     "global_batch": {"minimum": 1},
-    "shards": {"minimum": 1},
+    "shards": {"minimum": 1, "maximum": MAX_SHARDS},
     "micro_batch": {"minimum": 1},
     "seed": {"minimum": 0},
     "min_workers": {"minimum": 1, "maximum": MAX_WORKERS},

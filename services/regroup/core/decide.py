@@ -13,7 +13,7 @@ from regroup.core.cluster import Answer, Cluster, JobEnded, Policy
 from regroup.core.jobs import Job, JobPhase, Member, StepFailure, Version
 from regroup.core.notes import Note
 from regroup.core.orders import due
-from regroup.core.rounds import Stage, advance, begin_round, stage
+from regroup.core.rounds import Stage, advance, begin_round, reached, stage
 from regroup.core.schedule import lend, why_queued
 from regroup.core.turn import Turn
 from regroup.core.workers import LEFT, Sighting, TrainerPhase, TrainerStatus, Worker
@@ -50,6 +50,8 @@ def decide(cluster: Cluster, event: m.Event, now: float, policy: Policy) -> Deci
             answers = _take_in(turn, name, report)
         case m.Tick():
             _unlend_absent(turn)
+        case m.KeepSteps():
+            _keep_steps(turn)
     _lend(turn)
     for job in list(turn.jobs):
         advance(turn, job)
@@ -109,6 +111,13 @@ def _unlend_absent(turn: Turn) -> None:
         absent = turn.now - (turn.started if sighting is None else sighting.seen)
         if absent > turn.policy.absent_limit and (sighting is None or not sighting.connected):
             turn.unlend(name, f"not heard of for {absent:.0f} s")
+
+
+def _keep_steps(turn: Turn) -> None:
+    for id, watch in turn.watches.items():
+        job = turn.jobs[id]
+        if (step := reached(job, watch)) > job.step:
+            turn.change_job(job, step=step)
 
 
 def _take_in(turn: Turn, name: str, report: m.Report) -> tuple[m.Order, ...]:

@@ -65,6 +65,7 @@ class JobSpec:
             value = getattr(self, name)
             expect(value is None or value >= 1, name, "must be at least 1")
         expect(self.global_batch >= 1, "global_batch", "must be at least 1")
+        expect((self.shards or 0) <= MAX_SHARDS, "shards", f"must be at most {MAX_SHARDS}")
         if self.shards is not None and self.shards >= 1 and self.global_batch >= 1:
             message = f"must divide global_batch: {self.global_batch} is no multiple of {self.shards}"
             expect(self.global_batch % self.shards == 0, "shards", message)
@@ -85,6 +86,7 @@ class JobSpec:
 
 
 MAX_WORKERS = 256  # every worker has slots on the reduction's tail; beyond this they would no longer be a few floats
+MAX_SHARDS = 4096  # every formation says who owns each; beyond this they would no longer be a short message
 
 
 class JobPhase(StrEnum):

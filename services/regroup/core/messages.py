@@ -321,6 +321,11 @@ class Tick:
     """Time passed."""
 
 
+@dataclass(frozen=True, slots=True)
+class KeepSteps:
+    """Take into the record of each job the steps that it is known to have committed."""
+
+
 Command = SubmitJob | StopJob | ClearWorker
 TrainerReport = (
     Prepared
@@ -337,4 +342,4 @@ TrainerReport = (
 Report = AgentRegistered | AgentLeft | Heartbeat | TrainerExited | RecordsRead | TrainerReport
 TrainerOrder = Halt | Form | Save | RenewLease
 Order = Welcome | Heard | Prepare | Release | Kill | ReadRecords | TrainerOrder
-Event = Command | Reported | Disconnected | Tick
+Event = Command | Reported | Disconnected | Tick | KeepSteps

@@ -117,7 +117,7 @@ def _train(job: Job, generation: int, answers: Mapping[Member, Answer], base: _B
     )
     names = ", ".join(member.worker for member in members)
     if base.version == ORIGIN:
-        start = "all state is lost: from the seed, at step 0, on" if base.rolled_back else "from the seed on"
+        start = "no state is left: from the seed, at step 0, on" if base.rolled_back else "from the seed on"
     elif base.rolled_back:
         start = f"the last generation is lost: from step {base.version.step}, the most advanced state left, on"
     else:

@@ -60,7 +60,8 @@ def begin_round(turn: Turn, job: Job, reason: str, *, boundary: bool = False) ->
     participants = tuple(sorted(living | set(candidates(turn.cluster, job))))
     generation = job.generation + 1
     asked = Round(generation, boundary, participants, reason)
-    phase = job.phase if boundary or job.formation is None else JobPhase.REGROUPING
+    orderly = boundary or job.formation is None or watch.failed_savers  # no training is interrupted
+    phase = job.phase if orderly else JobPhase.REGROUPING
     turn.change_job(job, round=asked, generation=generation, saver=None, phase=phase, reason=reason)
     disturbed = turn.now if watch.disturbed is None else watch.disturbed
     turn.change_watch(job.id, since=turn.now, answers={}, disturbed=disturbed)
@@ -228,7 +229,7 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
 
 
 def reached(job: Job, watch: Watch) -> int:
-    """The steps that each member of the last formation is known to have committed: what is shown never goes back."""
+    """The steps that all members of the last formation are known to have committed; never below what is persisted."""
     members = job.formation.members if job.formation else ()
     told = [watch.committed[member] for member in members if member in watch.committed]
     return max(job.step, min(told)) if told and len(told) == len(members) else job.step

@@ -29,6 +29,12 @@ def steps_per_epoch(samples: int, global_batch: int) -> int:
     return -(-samples // global_batch)
 
 
+def batch_of(step: int, *, samples: int, global_batch: int) -> int:
+    """The samples of a step: the global batch, or what is left of the epoch at its last one."""
+    t = step % steps_per_epoch(samples, global_batch)
+    return min(global_batch, samples - t * global_batch)
+
+
 def slice_of(shard: int, shards: int, batch: int) -> range:
     """The positions, within a step's batch of `batch` samples, of one shard. Empty if a short batch leaves it none."""
     return range(shard * batch // shards, (shard + 1) * batch // shards)
@@ -41,5 +47,5 @@ def positions(step: int, shard: int, *, samples: int, global_batch: int, shards:
     """
     epoch, t = divmod(step, steps_per_epoch(samples, global_batch))
     start = t * global_batch
-    part = slice_of(shard, shards, min(global_batch, samples - start))
+    part = slice_of(shard, shards, batch_of(step, samples=samples, global_batch=global_batch))
     return epoch, range(start + part.start, start + part.stop)
