@@ -95,7 +95,8 @@ def test_workers_together_read_each_sample_once_an_epoch(
             assert data.epoch == data.step // steps
             assert [read.shard for read in data.reads] == list(owned(owners, rank))
             assert {(read.epoch, read.step) for read in data.reads} <= {(data.epoch, data.step)}
-            assert data.samples == sum(len(read.indices) for read in data.reads) == sum(p.samples for p in data.passes)
+            assert sum(len(read.indices) for read in data.reads) == sum(p.samples for p in data.passes)
+            assert data.samples == min(batch, samples - data.step % steps * batch)
             for read in data.reads:
                 counted[data.epoch].update(read.indices)
             for each in data.passes:
@@ -139,7 +140,7 @@ def test_a_short_last_batch_leaves_some_shards_empty(make_loader: MakeLoader) ->
 def test_a_spare_gets_steps_without_samples(make_loader: MakeLoader) -> None:
     loader = make_loader(Numbers(10))
     loader.own([], 0, 2, None)
-    assert all_steps(loader, 2) == [StepData(0, 0, (), (), 0), StepData(1, 0, (), (), 0)]
+    assert all_steps(loader, 2) == [StepData(0, 0, (), (), 8), StepData(1, 0, (), (), 2)]
 
 
 def test_no_pass_straddles_two_shards_unless_samples_are_independent(make_loader: MakeLoader) -> None:
@@ -248,7 +249,7 @@ def test_an_error_of_the_dataset_is_told_with_its_step_and_shard(make_loader: Ma
     assert (caught.value.step, caught.value.shard, caught.value.__cause__) == (1, 2, error)
     assert type(error).__name__ in str(caught.value)
     loader.own([3], 1, 5, None)  # and ends with the ownership
-    assert loader.take(1).samples == 2
+    assert [read.shard for read in loader.take(1).reads] == [3]
 
 
 def test_an_error_of_collate_is_told_with_the_shard_of_its_pass(make_loader: MakeLoader) -> None:

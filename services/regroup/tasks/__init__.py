@@ -5,6 +5,6 @@ shows evaluation, a schedule and a report of text. A task of your own is named `
 Refuses to know: the cluster. A task never learns how many workers there are, or that one of them died.
 """
 
-from regroup.tasks.contract import OptionError, Options, Task, parse_options
+from regroup.tasks.contract import OptionError, Options, SizedDataset, Task, parse_options
 
-__all__ = ["OptionError", "Options", "Task", "parse_options"]
+__all__ = ["OptionError", "Options", "SizedDataset", "Task", "parse_options"]

@@ -17,6 +17,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from importlib.metadata import version
 from pathlib import Path
 
 from regroup.core.messages import (
@@ -110,7 +111,7 @@ class Agent:
                 device=settings.device,
                 host=socket.gethostname(),
                 pid=os.getpid(),
-                version="0.1.0",
+                version=version("regroup"),
             )
         )
         self._heartbeat()
@@ -216,7 +217,8 @@ class Agent:
                         self._heartbeat()
                 elif kind == REPORT:
                     report = decode_report(body)
-                    if not self._line.send(report) and not isinstance(report, StepsCommitted):
+                    # Bare progress is in the next heartbeat; measurements are told once.
+                    if not self._line.send(report) and (not isinstance(report, StepsCommitted) or report.points):
                         self._unsent.append(report)
         except (EOFError, OSError):
             asyncio.get_running_loop().remove_reader(trainer.pipe.fileno())

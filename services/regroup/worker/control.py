@@ -42,7 +42,7 @@ from regroup.worker.session import (
 
 STATUS, REPORT = b"s", b"r"  # the first byte of what goes to the agent: for its heartbeats, or to be passed on
 FLUSH_INTERVAL = 0.25  # seconds between reports of progress; the first step of a generation is reported at once
-REPEATED_POINTS = 64  # measurements that the leader says again after a regroup, because its predecessor may have died
+REPEATED_POINTS = 256  # measurements that the leader says again after a regroup, because its predecessor may have died
 
 
 class Breakable(Protocol):

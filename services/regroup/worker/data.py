@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from regroup.core.shards import positions
+from regroup.core.shards import batch_of, positions
 from regroup.tasks.contract import SizedDataset
 from regroup.worker.order import Order
 
@@ -52,7 +52,7 @@ class StepData:
     epoch: int
     reads: tuple[Read, ...]  # one for each owned shard, also for an empty one
     passes: tuple[Pass, ...]
-    samples: int  # of this worker; 0 for a spare, or if a short batch left its shards empty
+    samples: int  # of all workers together: the global batch, or fewer where an epoch ends
 
 
 class DataFailed(Exception):
@@ -210,7 +210,8 @@ class Loader:
             except BaseException as error:
                 raise DataFailed(step, shard, error) from error
             passes.append(Pass(shard, cut.number, cut.stop - cut.start, batch))
-        return StepData(step, epoch, tuple(reads), tuple(passes), len(samples))
+        whole = batch_of(step, samples=self._samples, global_batch=self._global_batch)
+        return StepData(step, epoch, tuple(reads), tuple(passes), whole)
 
     def _positions(self, step: int, shard: int) -> tuple[int, range]:
         return positions(step, shard, samples=self._samples, global_batch=self._global_batch, shards=self._shards)
