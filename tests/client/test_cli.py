@@ -7,12 +7,15 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 
 import pytest
 
-from regroup.client import cli
+from regroup.client import cli, terminal
+from regroup.core.jobs import JobPhase
 from regroup.core.messages import StopJob
+from regroup.core.notes import Note
 
 
 @pytest.fixture
@@ -135,6 +138,36 @@ def test_an_ambiguous_beginning_is_refused_naming_the_candidates(run, submitted)
     assert other in err
 
 
+def test_a_whole_id_is_asked_for_alone(client):
+    id, asked = client.submit(task="digits", steps=5).id, []
+    client._transport._http.event_hooks = {"request": [lambda request: asked.append(request.url.path)]}
+    assert terminal.job_id(client, id) == id
+    assert asked == [f"/v1/jobs/{id}"]
+    assert terminal.job_id(client, id[2:]) == id
+    assert asked[1:] == ["/v1/jobs"]
+
+
+def test_what_a_job_writes_does_not_steer_the_terminal(run, served, submitted):
+    job = served.desk.cluster.jobs[submitted]
+    hostile = "\x1b]0;mine\x07\x1b[2J"
+    failed = replace(
+        job,
+        phase=JobPhase.FAILED,
+        reason=f"r{hostile}\n12:00:00  forged",
+        error=f"Traceback{hostile}\n  line 2",
+        result={f"key{hostile}": f"value{hostile}"},
+        refused={"w1": f"why{hostile}"},
+    )
+    served.desk.cluster = replace(served.desk.cluster, jobs={submitted: failed})
+    note = Note("failed", failed.reason, job=submitted)
+    served.do(served.desk.store.save(served.desk._fence, (), (), notes=(note,), at=1.0))
+    shown = [run(*words)[1] for words in (("job", submitted), ("jobs",), ("events", submitted))]
+    assert all("forged" in each for each in shown)
+    assert not set("\x1b\x07") & set("".join(shown))
+    assert re.search(r"\nTraceback\?\]0;mine\?+\[2J\n  line 2\n", shown[0])
+    assert len(shown[2].splitlines()) == 2, "an event is one line"
+
+
 @pytest.mark.parametrize(
     "arguments", [("job", "x1"), ("stop", "x1"), ("events", "x1"), ("worker", "x1"), ("clear", "x1")]
 )
@@ -189,7 +222,7 @@ def test_waiting_watches_the_job_to_its_end_in_lines(run, served, monkeypatch):
     stopper.start()
     code, out, _ = run("submit", "digits", "--steps", "5", "--wait")
     stopper.join()
-    assert code == 0
+    assert code == 1, "it was asked to complete"
     first, *_, last = out.splitlines()
     assert first.startswith("submitted j-")
     assert "stopped" in last

@@ -5,10 +5,11 @@ import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+import httpx
 import pytest
 from pydantic import TypeAdapter
 
-from regroup.client import Client
+from regroup.client import Client, transport
 from regroup.client.errors import (
     Conflict,
     Invalid,
@@ -17,10 +18,12 @@ from regroup.client.errors import (
     NotRunning,
     Unauthorized,
     Unavailable,
+    Unreachable,
     WaitedTooLong,
 )
 from regroup.client.sdk import server_sent
 from regroup.client.transport import understood
+from regroup.coordinator.persistence import Unconfirmed
 from regroup.core.jobs import JobPhase, JobSpec
 from regroup.core.messages import StepPoint, StopJob
 
@@ -37,6 +40,68 @@ def test_a_spec_can_be_given_whole(client):
     spec = JobSpec(task="gpt", epochs=2, global_batch=32, max_workers=2)
     assert client.submit(spec).spec == spec
     assert client.submit(spec, name="other").name == "other"
+
+
+def test_two_submissions_are_two_jobs_also_of_the_same_spec(client):
+    assert client.submit(task="digits", steps=5).id != client.submit(task="digits", steps=5).id
+
+
+@pytest.fixture
+def lossy(served):
+    """The address of a proxy that passes requests on, and breaks off before the first answer."""
+    lost = []
+
+    class Proxy(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            answer = httpx.post(served.url + self.path, content=body, headers=dict(self.headers), trust_env=False)
+            if not lost:
+                lost.append(answer.status_code)
+                self.close_connection = True
+                return
+            self.send_response(answer.status_code)
+            self.end_headers()
+            self.wfile.write(answer.content)
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Proxy) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+    assert lost == [201]
+
+
+def test_a_submission_whose_answer_was_lost_is_one_job(served, lossy):
+    with Client(lossy, served.token) as client:
+        job = client.submit(task="digits", steps=5)
+    assert list(served.desk.cluster.jobs) == [job.id]
+
+
+def test_a_submission_that_may_have_been_taken_is_asked_for_again(client, served, monkeypatch):
+    command, asked = served.desk.command, []
+
+    async def unconfirmed(given):
+        asked.append(given.job)
+        if len(asked) == 1:
+            raise Unconfirmed("it may have been taken")
+        await command(given)
+
+    monkeypatch.setattr(served.desk, "command", unconfirmed)
+    job = client.submit(task="digits", steps=5)
+    assert asked == [job.id, job.id]
+
+
+def test_a_submission_is_given_up_when_its_patience_is_over(served, monkeypatch):
+    async def unconfirmed(given):
+        raise Unconfirmed("it may have been taken")
+
+    monkeypatch.setattr(served.desk, "command", unconfirmed)
+    with Client(patience=0.1) as client, pytest.raises(Unavailable, match="may have been taken"):
+        client.submit(task="digits", steps=5)
 
 
 def test_errors_tell_what_the_coordinator_said(client, served):
@@ -93,6 +158,51 @@ def test_something_else_at_the_address_is_no_coordinator(status):
             client.jobs()
 
 
+def test_a_stream_of_something_else_is_no_coordinators():
+    class Else(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.end_headers()
+            self.wfile.write(b"<html>hello</html>")
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Else) as server, Client(f"http://127.0.0.1:{server.server_port}", "x") as client:
+        for stream in (client.events(follow=True), client.records("j-1")):
+            threading.Thread(target=server.handle_request).start()
+            with pytest.raises(NoRegroup, match="no coordinator"):
+                next(stream)
+
+
+def test_a_coordinator_that_falls_silent_in_its_records_is_not_waited_for_for_ever(monkeypatch):
+    monkeypatch.setattr(transport, "SILENCE", 0.2)
+    ended = threading.Event()
+
+    class Frozen(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Type", "application/x-ndjson")
+            self.end_headers()
+            self.wfile.write(b'{"file": "a", "text": "b"}\n')
+            ended.wait(20)
+
+        def log_message(self, *_):
+            pass
+
+    with (
+        HTTPServer(("127.0.0.1", 0), Frozen) as server,
+        Client(f"http://127.0.0.1:{server.server_port}", "x") as client,
+    ):
+        threading.Thread(target=server.handle_request).start()
+        records = client.records("j-1")
+        assert next(records).file == "a"
+        with pytest.raises(Unreachable):
+            next(records)
+        ended.set()
+
+
 def test_waiting_ends_with_the_job_and_tells_every_change(client, served):
     job = client.submit(task="digits", steps=5)
     seen = []
@@ -116,7 +226,7 @@ def test_waiting_gives_up_after_its_timeout_and_the_job_goes_on(client):
 def test_points_and_events_are_read_over_pages(client, served):
     job = client.submit(task="digits", steps=5)
     points = [StepPoint(step, 0.5, 1.0, 1, 0.1, 0.1) for step in range(2500)]
-    served.do(served.desk.store.append_points(job.id, points))
+    served.do(served.desk.store.append_points(1, job.id, points))
     assert [point.step for point in client.points(job.id)] == list(range(2500))
     assert [point.step for point in client.points(job.id, after=2497)] == [2498, 2499]
     others = [client.submit(task="digits", steps=5).id for _ in range(3)]
@@ -169,6 +279,18 @@ def test_records_come_in_pieces(client, served):
     assert [(piece.file, piece.text) for piece in client.records(job.id)] == served.desk.pieces
     with pytest.raises(NotFound):
         list(client.records("j-none"))
+
+
+def test_records_that_break_off_are_an_error_and_not_an_end(client, served, caplog):
+    job = client.submit(task="digits", steps=5)
+    served.desk.pieces = [("a", "x\n"), ("b", "y\n")]
+    served.desk.breaks = "the agent of b is gone"
+    records = client.records(job.id)
+    assert [next(records).file, next(records).file] == ["a", "b"]
+    with pytest.raises(Unreachable, match=f"records of job {job.id} broke off before their end"):
+        next(records)
+    assert "the agent of b is gone" in caplog.messages
+    assert client.cluster().workers == 0  # all else goes on
 
 
 def test_workers_and_the_cluster_are_read(client, served):

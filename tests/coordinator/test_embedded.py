@@ -69,6 +69,40 @@ def test_a_path_too_long_for_a_socket_is_no_trouble(tmp_path: Path) -> None:
     assert (deep / "redis" / "log").exists()
 
 
+def test_the_folder_of_a_socket_whose_server_was_killed_is_used_again_and_then_removed(tmp_path: Path) -> None:
+    deep = tmp_path / ("x" * 60) / ("y" * 60)
+    command = [sys.executable, "-c", STARTER.replace(".process.pid", ".url"), str(deep)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        left = parent.stdout.readline().strip()
+        parent.kill()
+    folder = Path(left.removeprefix("unix://")).parent
+    assert folder.exists()
+    with embedded.start(deep) as server:
+        assert server.url == left
+        asyncio.run(write(server.url))
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("kind", ["a link", "a file", "open to all"])
+def test_a_folder_for_the_socket_that_somebody_else_may_use_is_not_used(tmp_path: Path, kind: str) -> None:
+    deep = tmp_path / ("x" * 60) / ("y" * 60)
+    with embedded.start(deep) as server:
+        folder = Path(server.url.removeprefix("unix://")).parent
+    if kind == "a link":
+        folder.symlink_to(tmp_path)
+    elif kind == "a file":
+        folder.touch()
+    else:
+        folder.mkdir()
+        folder.chmod(0o777)
+    try:
+        with pytest.raises(EmbeddedFailed, match="is not a folder of ours alone: remove it, or give a shorter data"):
+            embedded.start(deep)
+    finally:
+        folder.rmdir() if kind == "open to all" else folder.unlink()
+
+
 STARTER = """
 import sys
 from pathlib import Path

@@ -4,8 +4,9 @@ import os
 
 import pytest
 
-from regroup.coordinator.settings import BadSettings, Settings, read_settings
+from regroup.coordinator.settings import Settings, read_settings
 from regroup.core.cluster import Policy
+from regroup.wire.environment import BadSettings
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +33,8 @@ def test_every_limit_of_the_policy_can_be_set(monkeypatch):
 @pytest.mark.parametrize(
     ("variable", "value"),
     [
+        ("HOST", ""),  # it would bind every interface
+        ("LINK_HOST", ""),
         ("PORT", "many"),
         ("PORT", "65536"),
         ("HALT_LIMIT", "-1"),

@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from math import inf, isnan, nan
+from pathlib import Path
 
 import pytest
 import redis.asyncio
 
+from regroup.coordinator import embedded
 from regroup.coordinator.memory_store import MemoryStore
 from regroup.coordinator.persistence import Fenced, Store, StoreUnavailable
 from regroup.coordinator.store import RedisStore
@@ -78,6 +80,14 @@ async def test_saving_replaces_what_is_given_and_leaves_the_rest(store: Store) -
     saved = await store.load()
     assert saved.jobs == {"j1": replace(job, step=9), "j2": other}
     assert saved.workers == {"w1": replace(worker, errors=1)}
+
+
+async def test_jobs_are_loaded_in_the_order_of_their_submission(store: Store) -> None:
+    fence = await first_fence(store)
+    many = [replace(job, id=f"j{number * 37 % 200}", submitted=float(number // 2)) for number in range(200)]
+    await store.save(fence, list(reversed(many)))
+    expected = sorted(many, key=lambda one: (one.submitted, one.id))
+    assert list((await store.load()).jobs.values()) == expected
 
 
 async def test_thousands_of_workers_are_saved_at_once(store: Store) -> None:
@@ -211,10 +221,11 @@ def point(step: int, loss: float | None = 0.5) -> StepPoint:
 
 
 async def test_points_come_back_by_step(store: Store) -> None:
-    await store.append_points("j1", [point(2), point(1)])
-    await store.append_points("j1", [point(3)])
-    await store.append_points("j2", [point(9)])
-    await store.append_points("j1", [])
+    fence = await first_fence(store)
+    await store.append_points(fence, "j1", [point(2), point(1)])
+    await store.append_points(fence, "j1", [point(3)])
+    await store.append_points(fence, "j2", [point(9)])
+    await store.append_points(fence, "j1", [])
     assert await store.points("j1") == [point(1), point(2), point(3)]
     assert await store.points("j1", after_step=1) == [point(2), point(3)]
     assert await store.points("j1", after_step=0, limit=1) == [point(1)]
@@ -222,18 +233,40 @@ async def test_points_come_back_by_step(store: Store) -> None:
 
 
 async def test_a_later_point_of_a_step_replaces_the_earlier_one(store: Store) -> None:
-    await store.append_points("j1", [point(1), point(2, 0.5), point(2, 0.4)])
-    await store.append_points("j1", [point(2, 0.3)])
+    fence = await first_fence(store)
+    await store.append_points(fence, "j1", [point(1), point(2, 0.5), point(2, 0.4)])
+    await store.append_points(fence, "j1", [point(2, 0.3)])
     assert await store.points("j1") == [point(1), point(2, 0.3)]
 
 
 async def test_a_loss_history_is_capped_at_its_newest_steps(store: Store) -> None:
-    await store.append_points("j1", [point(step) for step in range(3 * POINTS_KEPT)])
+    fence = await first_fence(store)
+    await store.append_points(fence, "j1", [point(step) for step in range(3 * POINTS_KEPT)])
     assert [one.step for one in await store.points("j1")] == list(range(2 * POINTS_KEPT, 3 * POINTS_KEPT))
 
 
+async def test_void_points_go_with_the_save_that_makes_them_void_and_those_that_follow_stay(store: Store) -> None:
+    fence = await first_fence(store)
+    await store.append_points(fence, "j1", [point(step) for step in range(3 * POINTS_KEPT)])
+    await store.append_points(fence, "j2", [point(step) for step in range(5)])
+    await store.save(fence, [job], void_points=[("j1", 0), ("j2", 3), ("never there", 0)])
+    assert await store.points("j1") == []
+    assert [one.step for one in await store.points("j2")] == [0, 1, 2]
+    await store.append_points(fence, "j1", [point(0), point(1)])
+    assert [one.step for one in await store.points("j1")] == [0, 1]
+
+
+async def test_an_old_fence_lengthens_no_loss_history(store: Store) -> None:
+    old = await first_fence(store)
+    await store.append_points(old, "j1", [point(1)])
+    await store.release("a", old)
+    with pytest.raises(Fenced):
+        await store.append_points(old, "j1", [point(2)])
+    assert await store.points("j1") == [point(1)]
+
+
 async def test_a_loss_that_is_not_finite_is_kept(store: Store) -> None:
-    await store.append_points("j1", [point(1, nan), point(2, inf), point(3, None)])
+    await store.append_points(await first_fence(store), "j1", [point(1, nan), point(2, inf), point(3, None)])
     first, *others = await store.points("j1")
     assert first.loss is not None
     assert isnan(first.loss)
@@ -255,12 +288,57 @@ async def test_every_key_stands_in_the_scripts_header(redis_url: str, key_prefix
     store, client = RedisStore(redis_url, key_prefix), redis.asyncio.Redis.from_url(redis_url)
     fence = await first_fence(store)
     await store.save(fence, [job], [worker], [], [Note("kind", "reason")])
-    await store.append_points("j1", [point(1)])
+    await store.append_points(fence, "j1", [point(1)])
     keys = {key.decode().removeprefix(key_prefix) for key in await client.keys(key_prefix + "*")}
-    assert keys == {"fence", "leader", "jobs", "workers", "events", "points:j1"}
+    assert keys == {"fence", "leader", "saves", "jobs", "workers", "events", "points:j1"}
     assert await client.ttl(key_prefix + "fence") == -1
     await store.close()
     await client.aclose()
+
+
+async def test_a_save_that_comes_late_undoes_no_later_one(redis_url: str, key_prefix: str) -> None:
+    store = RedisStore(redis_url, key_prefix)
+    fence = await first_fence(store)
+    sent: list[tuple[object, object]] = []
+    script = store._script
+
+    async def remembering(keys: list[str], arguments: list[object]) -> object:
+        sent.append((keys, arguments))
+        return await script(keys, arguments)
+
+    store._script = remembering  # type: ignore[assignment]
+    await store.save(fence, [replace(job, step=1)], notes=[Note("kind", "first")])
+    await store.save(fence, [replace(job, step=2)])
+    late = await script(*sent[0])  # given up after its time-out, and still under way in the network
+    assert late[0] == 0
+    assert (await store.load()).jobs["j1"].step == 2
+    assert len(await store.events()) == 1
+    await store.release("a", fence)
+    successor = RedisStore(redis_url, key_prefix)
+    newer = await successor.acquire("b", LEASE)
+    assert newer is not None
+    await successor.save(newer, [replace(job, step=3)])  # it counts anew
+    assert (await store.load()).jobs["j1"].step == 3
+    for one in (store, successor):
+        await one.close()
+
+
+async def test_a_redis_that_may_lose_what_it_answered_is_told_in_one_line(tmp_path: Path) -> None:
+    with embedded.start(tmp_path) as server:
+        store, client = RedisStore(server.url), redis.asyncio.Redis.from_url(server.url)
+        assert await store.weakness() is None
+        await client.config_set("appendfsync", "everysec")
+        assert "(appendfsync everysec): configure appendfsync always" in str(await store.weakness())
+        await client.config_set("appendonly", "no")
+        told = str(await store.weakness())
+        assert "appendonly no and appendfsync everysec" in told
+        assert "\n" not in told
+        await client.acl_setuser("guest", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-config"])
+        guest = RedisStore(server.url.replace("unix://", "unix://guest:any@"))
+        assert await guest.weakness() is None, "nothing can be known"
+        for one in (store, guest):
+            await one.close()
+        await client.aclose()
 
 
 async def test_a_stored_value_that_cannot_be_read_is_named(redis_url: str, key_prefix: str) -> None:

@@ -98,14 +98,18 @@ class Scene:
         return self.says(name, m.StateSaved(job="j", incarnation="i1", generation=n, checkpoint=checkpoint))
 
     def running(self, *names: str, step: int | None = None, **spec: Any) -> None:
-        """A job j that these workers train, in generation 1."""
-        self.submit(**{"min_workers": len(names), "max_workers": len(names), **spec})
+        """A job j that these workers train, all of them in generation 1, also if fewer could."""
+        asked = {"min_workers": len(names), "max_workers": len(names), **spec}
+        self.submit(**{**asked, "min_workers": len(names)})
         self.register(*names)
         self.prepare(*names)
         for name in names:
             self.halt(name, None)
         for name in names:
             self.train(name, step)
+        settled = replace(self.job, spec=replace(self.job.spec, min_workers=asked["min_workers"]))
+        self.cluster = replace(self.cluster, jobs={**self.cluster.jobs, "j": settled})
+        assert self.members == sorted(names)
 
     # --- what came of it
 

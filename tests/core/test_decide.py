@@ -310,3 +310,12 @@ def test_nothing_that_a_worker_says_changes_an_ended_job(scene):
     scene.register("a", boot="b9")
     scene.after(1000.0)
     assert scene.job is ended
+
+
+@pytest.mark.parametrize("spec", [{}, {"seed": 7}])
+def test_a_job_that_is_submitted_again_under_its_id_goes_on_as_it_is(scene, spec):
+    scene.running("a")
+    job, notes = scene.job, list(scene.notes)
+    scene.submit(**spec)
+    assert scene.job is job
+    assert scene.notes == notes

@@ -156,6 +156,20 @@ def test_a_failed_save_is_retried_by_another_member_and_never_called_completed(s
     assert scene.job.phase is JobPhase.COMPLETED
 
 
+def test_after_a_new_beginning_the_failed_saves_of_the_old_one_are_forgotten(scene):
+    finished(scene, "a")
+    scene.says("a", m.SaveFailed(job="j", incarnation="i1", generation=scene.job.generation, error="OSError: full"))
+    scene.says("a", exited())
+    scene.prepare("a", incarnation="i2")
+    scene.after(scene.policy.save_retry)
+    scene.prepare("a", incarnation="i2")
+    scene.halt("a", None, incarnation="i2")
+    scene.train("a", incarnation="i2")
+    assert (scene.job.phase, scene.job.step) == (JobPhase.RUNNING, 0)
+    scene.says("a", broke(scene.job.generation, "i2"))
+    assert scene.job.phase is JobPhase.REGROUPING
+
+
 def test_a_saver_that_dies_is_replaced(scene):
     finished(scene, "a", "b")
     scene.says("a", exited())

@@ -66,6 +66,16 @@ def test_a_job_that_cannot_be_prepared_fails_and_names_the_field(scene):
     assert scene.job.error == "T"
 
 
+def test_a_worker_that_cannot_prepare_by_its_own_fault_is_refused_and_another_one_takes_its_place(scene):
+    scene.submit(max_workers=1)
+    scene.register("a", "b")
+    scene.beat("a", TrainerPhase.PREPARING)
+    scene.says("a", m.PrepareFailed(job="j", incarnation="i1", field=m.WORKER, message="its disk is full"))
+    assert scene.job.phase is JobPhase.PREPARING
+    assert scene.job.refused == {"a": "worker: its disk is full"}
+    assert scene.cluster.workers["b"].job == "j"
+
+
 def test_a_newcomer_that_cannot_prepare_is_refused_and_the_job_goes_on(scene):
     scene.running("a", min_workers=1, max_workers=2)
     scene.register("b")
@@ -146,11 +156,67 @@ def test_a_task_that_crashes_its_process_in_the_same_shard_on_two_workers_fails_
     assert "killed by SIGSEGV" in scene.job.reason
 
 
-def test_a_sigkill_is_never_the_tasks_fault(scene):
+def dies_in_turn(scene, names, **where):
+    """Each of them is killed while the others train on; its place is taken by a new trainer."""
+    for number, name in enumerate(names, start=1):
+        others = [other for other in scene.members if other != name]
+        scene.says(name, exited(scene.incarnations[name], **where))
+        if scene.job.ended:
+            return
+        scene.incarnations[name] = f"i{number + 1}"
+        for other in others:
+            scene.halt(other, (scene.job.formation.generation, 3), scene.incarnations[other])
+        for other in others:
+            scene.train(other, incarnation=scene.incarnations[other])
+        scene.prepare(name, incarnation=scene.incarnations[name])
+        for other in others:
+            scene.halt(other, (scene.job.formation.generation, 3), scene.incarnations[other])
+        scene.halt(name, None, scene.incarnations[name])
+        for member in scene.members:
+            scene.train(member, incarnation=scene.incarnations[member])
+
+
+def test_two_sigkills_in_one_place_are_not_yet_the_tasks_fault_but_a_third_is(scene):
+    """SIGKILL comes from outside, and from a kernel whose memory a step uses up."""
     scene.running("a", "b", "c", min_workers=1)
-    for name in "ab":
-        scene.says(name, exited(step=3, shard=2))
-    assert scene.job.failures == ()
+    scene.incarnations = dict.fromkeys("abc", "i1")
+    dies_in_turn(scene, "ab", step=3, shard=2)
+    assert scene.job.phase is JobPhase.RUNNING
+    dies_in_turn(scene, "a", step=3, shard=2)
+    assert scene.job.phase is JobPhase.FAILED
+    assert scene.job.reason == "the task failed in step 3, shard 2 on a, b: killed by SIGKILL"
+    assert [worker.errors for worker in scene.cluster.workers.values()] == [0, 0, 0], "its doing, not theirs"
+
+
+def test_sigkills_of_one_worker_alone_are_never_the_tasks_fault(scene):
+    scene.running("a", "b", min_workers=1)
+    scene.incarnations = dict.fromkeys("ab", "i1")
+    dies_in_turn(scene, "bbbb", step=3, shard=2)
+    assert scene.job.phase is JobPhase.RUNNING
+
+
+def test_a_task_that_hangs_in_the_same_shard_on_two_workers_fails_the_job(scene):
+    scene.running("a", "b", "c", min_workers=1)
+    for name, others in (("c", "ab"), ("b", "a")):
+        n = scene.job.generation
+        scene.says("a", m.GroupBroke(job="j", incarnation="i1", generation=n, reason="a collective failed"))
+        for other in others:
+            scene.halt(other, (n, 3))
+        scene.after(scene.policy.halt_limit + 0.5)
+        assert name not in scene.members
+        scene.says(name, m.TrainerExited(job="j", incarnation="i1", cause=KILLED, asked=True, step=3, shard=1))
+        for other in others if not scene.job.ended else ():
+            scene.train(other)
+    assert scene.job.phase is JobPhase.FAILED
+    assert scene.job.reason == "the task failed in step 3, shard 1 on b, c: it hung, and was evicted"
+    assert scene.cluster.workers["b"].errors == scene.cluster.workers["c"].errors == 0
+
+
+def test_a_worker_whose_replica_is_not_like_most_has_an_error(scene):
+    scene.running("a", "b", "c")
+    told = {"job": "j", "incarnation": "i1", "step": 3}
+    scene.says("a", m.ReplicasDiffered(**told, generation=1, digests=("aa", "bb", "bb")))
+    assert [worker.errors for worker in scene.cluster.workers.values()] == [1, 0, 0], "also if it leads"
 
 
 def test_replicas_that_differ_regroup_and_are_told(scene):
@@ -159,3 +225,4 @@ def test_replicas_that_differ_regroup_and_are_told(scene):
     scene.says("a", report)
     assert scene.job.phase is JobPhase.REGROUPING
     assert scene.noted("replicas_differed")[0].data == {"digests": ["aa", "bb"]}
+    assert [worker.errors for worker in scene.cluster.workers.values()] == [0, 1], "of two, whoever does not lead"

@@ -35,6 +35,27 @@ def test_a_member_that_keeps_others_from_forming_is_found_although_somebody_died
     assert [note.worker for note in scene.noted("evicted")] == ["c"]
 
 
+def test_a_newcomer_that_cannot_connect_goes_before_any_holder_of_the_state(scene):
+    """It reports at once that it could not form: a witness, if the others did not hold what it lacks."""
+    scene.running("a", "c", min_workers=1, max_workers=3)
+    scene.register("b")
+    scene.prepare("b")
+    scene.halt("b", None)
+    for attempt in (1, 2):
+        assert not scene.noted("evicted")
+        for name in "ac":
+            scene.halt(name, (1, 3))
+        if attempt == 2:
+            scene.halt("b", None)
+        assert scene.members == ["a", "b", "c"]
+        n = scene.job.generation
+        for name in "abc":
+            scene.beat(name, TrainerPhase.FORMING, promised=n, generation=n)
+        scene.says("b", m.GroupBroke(job="j", incarnation="i1", generation=n, reason="connection refused"))
+    assert [note.worker for note in scene.noted("evicted")] == ["b"]
+    assert scene.cluster.workers["b"].errors == 1
+
+
 def test_whoever_reports_that_it_could_not_form_is_no_suspect_and_counts_outlive_a_wrong_guess(scene):
     """b alone hangs. Twice it is a that reports, so c is taken first, being the last by name; then b."""
     scene.running("a", "b", "c", min_workers=1)

@@ -46,6 +46,7 @@ def test_a_sound_spec_has_no_problems():
         ({"steps": 0}, "steps"),
         ({"steps": None, "epochs": -1}, "epochs"),
         ({"shards": 0}, "shards"),
+        ({"step_timeout": 1e15}, "step_timeout"),
         ({"global_batch": MAX_SHARDS + 1, "shards": MAX_SHARDS + 1}, "shards"),
         ({"global_batch": 64, "shards": 48}, "shards"),
         ({"micro_batch": 0}, "micro_batch"),

@@ -243,8 +243,8 @@ def test_a_stopping_job_saves_where_it_is():
 def test_members_that_failed_to_save_are_asked_last():
     asked = job(A, B, C, stopping=True)
     states = answers({A: (1, 4), B: (1, 4), C: (1, 3)})
-    savers = [conclude(asked, 9, states, set(), tried) for tried in (set(), {A}, {A, B})]
-    assert [verdict.saver for verdict in savers if isinstance(verdict, SaveState)] == [A, B, A]
+    savers = [conclude(asked, 9, states, set(), tried) for tried in ((), (A,), (A, B), (A, B, A), (A, A))]
+    assert [verdict.saver for verdict in savers if isinstance(verdict, SaveState)] == [A, B, A, B, B]
 
 
 def test_a_stopping_job_that_committed_nothing_ends_unsaved():

@@ -36,6 +36,31 @@ def test_the_step_that_all_are_known_to_have_committed_is_kept_for_the_next_coor
     assert scene.job.step == 3
 
 
+def test_leases_of_a_longer_limit_outlive_a_restart_with_a_shorter_one(scene):
+    scene.running("a", max_workers=2, step_timeout=5.0)
+    long = scene.policy.detached_limit
+    scene.policy = replace(scene.policy, detached_limit=5.0, detached_margin=1.0)
+    scene.restart()
+    scene.register("b")
+    scene.prepare("b")
+    began = scene.now
+    while scene.members == ["a"] and scene.now < began + 2 * long:
+        scene.now += 1.0
+        scene.prepare("b") if scene.job.round is None else scene.halt("b", None)
+        scene.after(0.0)
+    assert scene.members == ["b"], "all is lost, and another begins"
+    assert scene.now - began > long
+
+
+def test_keeping_steps_decides_nothing_else_so_that_it_may_be_lost(scene):
+    scene.running("a", step_timeout=5.0)
+    scene.now += 6.0
+    kept = scene.does(m.KeepSteps())
+    assert (kept.notes, scene.job.round) == ((), None)
+    scene.does(m.Tick())
+    assert scene.job.round is not None
+
+
 def test_restarted_while_queued(scene):
     scene.submit(min_workers=2)
     scene.register("a")

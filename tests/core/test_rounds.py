@@ -68,10 +68,49 @@ def test_a_member_that_does_not_answer_is_left_out_and_killed(scene):
     assert scene.job.round is not None
     scene.after(2.0)
     assert scene.members == ["a"]
-    assert scene.told("b", m.Kill) == [m.Kill("j", "i1", "it did not answer in time")]
+    assert scene.told("b", m.Kill) == [m.Kill("j", "i1", "evicted from the job")]
     scene.train("b")
-    assert scene.told("b", m.Kill) == [m.Kill("j", "i1", "it did not answer in time")]
-    assert scene.noted("evicted")[0].reason == "b did not answer the Halt in 4 s"
+    assert scene.told("b", m.Kill) == [m.Kill("j", "i1", "evicted from the job")]
+    assert scene.noted("evicted")[0].reason == "b is evicted: it did not answer the Halt in 4 s"
+    assert scene.cluster.workers["b"].errors == 1
+
+
+def test_a_worker_that_is_evicted_again_and_again_is_quarantined(scene):
+    scene.running("a", "b", min_workers=1)
+    for number in range(1, scene.policy.error_limit + 2):
+        assert not scene.cluster.workers["b"].quarantined
+        scene.says("a", broke(scene.job.generation))
+        scene.halt("a", (scene.job.formation.generation, 3))
+        scene.after(scene.policy.halt_limit + 0.5)  # b says nothing
+        assert scene.members == ["a"]
+        scene.train("a")
+        scene.says("b", m.TrainerExited(job="j", incarnation=f"i{number}", cause=KILLED, asked=True))
+        if not scene.cluster.workers["b"].quarantined:
+            scene.prepare("b", incarnation=f"i{number + 1}")
+            scene.halt("a", (scene.job.formation.generation, 3))
+            scene.halt("b", None, incarnation=f"i{number + 1}")
+            scene.train("a")
+            scene.train("b", incarnation=f"i{number + 1}")
+            assert scene.members == ["a", "b"]
+    assert scene.cluster.workers["b"].quarantined
+    assert "did not answer the Halt" in scene.cluster.workers["b"].reason
+    assert scene.job.phase is JobPhase.RUNNING
+
+
+def test_a_newcomer_that_does_not_answer_holds_the_members_up_for_the_short_limit_alone(scene):
+    scene.running("a", max_workers=2, step_timeout=60.0)
+    scene.register("b")
+    scene.prepare("b")
+    scene.halt("a", (1, 3))
+    assert scene.job.round.boundary
+    for boundary in (True, False):
+        assert scene.job.round.boundary is boundary
+        scene.halt("a", (1, 3))
+        scene.now += scene.policy.halt_limit + 0.5
+        scene.prepare("b")
+        scene.after(0.0)
+    assert scene.members == ["a"]
+    assert [note.worker for note in scene.noted("evicted")] == ["b"]
 
 
 def test_nobody_is_killed_whose_silence_may_be_the_coordinators_own(scene):

@@ -128,10 +128,8 @@ class Served:
 def serve(data_dir: Path, workers: int, **settings: str) -> Iterator[Served]:
     """A supervised cluster whose workers have registered."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith("REGROUP_")]:
-            patch.delenv(name)
         patch.setenv("PYTHONPATH", str(USER_CODE))
-        cluster = LocalCluster(data_dir, workers, threads=1, settings=settings)
+        cluster = LocalCluster(data_dir, workers, isolated=True, threads=1, settings=settings)
     with cluster, cluster.client() as client:
         until(lambda: client.cluster().healthy == workers, f"{workers} workers register")
         yield Served(cluster, client, Cli(data_dir))

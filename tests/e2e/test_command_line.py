@@ -82,6 +82,14 @@ def test_a_running_job_is_stopped_with_a_checkpoint_and_a_second_stop_is_refused
     assert run(served, "stop", job.id, code=1) == f"regroup: job {job.id} is stopped already\n"
 
 
+def test_a_job_that_somebody_stops_ends_its_watching_with_exit_code_1(served: Any) -> None:
+    with served.cli.started("submit", "faulty:Slow", *LONG, "--wait") as watching:
+        id = watching.stdout.readline().split()[1].rstrip(";")
+        run(served, "stop", id, "--wait")
+        assert "stopped" in watching.communicate(timeout=20)[0].splitlines()[-1]
+    assert watching.returncode == 1
+
+
 def test_a_queued_job_is_stopped_at_once(served: Any) -> None:
     job = served.submit("faulty:Sound", min_workers=3, max_workers=3)
     assert run(served, "stop", job.id) == f"{job.id} stopped: stopped before its first step\n"

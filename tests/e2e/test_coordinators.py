@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -131,3 +132,20 @@ def test_two_coordinators_cannot_share_an_embedded_store(
             os.kill(first.pid, signal.SIGTERM)
         assert first.wait(20) == 0
     until(lambda: not processes_of(tmp_path), "the store goes with it")
+
+
+def test_a_link_whose_former_port_is_taken_moves_and_says_so(coordinator: Any, until: Any) -> None:
+    with coordinator("one") as (first, places):
+        until(lambda: leads(first, places), "it leads")
+        former = places.link_address()
+        first.send_signal(signal.SIGTERM)
+        assert first.wait(20) == 0
+    port = int(former.rpartition(":")[2])
+    with (
+        socket.create_server(("127.0.0.1", port)),
+        coordinator("one") as (second, _),
+    ):
+        until(lambda: leads(second, places), "it leads again")
+        assert places.link_address() != former
+        second.send_signal(signal.SIGTERM)
+        assert f"the link's former port {port} is in use" in second.stderr.read()

@@ -54,6 +54,13 @@ FOUND_WHILE_PREPARING = [
     ("gpt", {"learning_rate": -1.0}, "options.learning_rate: Input should be greater than 0, not -1", "learning_rate"),
     ("faulty:Empty", {}, "task: its dataset is empty: at least one sample is needed", "empty"),
     ("faulty:Unsized", {}, "task: its dataset has no length or no index: iterable datasets are not covered", "length"),
+    ("faulty:Streams", {}, "task: its dataset has no length or no index: iterable datasets are not covered", "length"),
+    (
+        "faulty:CannotReadTheEnd",
+        {},
+        "task: reading sample 64 raised IndexError: index 64 is out of bounds",
+        "in __getitem__",
+    ),
     (
         "faulty:RaisesInTheFirstPass",
         {},
@@ -125,6 +132,14 @@ def test_a_fault_in_the_update_fails_the_job(served: Any) -> None:
     assert job.reason.endswith("FloatingPointError: the update overflowed")
     assert 'raise FloatingPointError("the update overflowed")' in job.error
     assert job.step == 0
+    served.all_serve()
+
+
+@pytest.mark.parametrize("task", ["faulty:ReportsATensor", "faulty:ReportsAList", "faulty:LeavesWhenAskedToReport"])
+def test_a_report_that_cannot_be_told_costs_the_report_and_not_the_run(task: str, served: Any) -> None:
+    job = served.ended(served.submit(task, max_workers=2))
+    assert (job.phase, job.step, job.result) == ("completed", 8, None)
+    assert job.checkpoint is not None
     served.all_serve()
 
 

@@ -1,7 +1,9 @@
 """`regroup up` as its user runs it: it tells where things are, keeps them alive, and takes everything with it."""
 
+import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -83,6 +85,46 @@ def test_the_command_line_next_to_it_finds_it_by_itself(running: Up) -> None:
     done = running.cli("submit", "faulty:Sound", "--steps", "3", "--global-batch", "8", "--wait")
     assert (done.returncode, done.stderr) == (0, "")
     assert "completed at step 3" in done.stdout
+
+
+def test_what_it_says_to_try_finds_it_from_another_shell(running: Up, cli_for: Any, tmp_path: Path) -> None:
+    line = re.search(r"^try +(REGROUP_DATA_DIR=\S+ regroup submit .+) --follow$", running.said, re.MULTILINE)
+    assert line
+    regroup = Path(running.cli.command[0])
+    environ = {**os.environ, "HOME": str(tmp_path), "PATH": f"{regroup.parent}{os.pathsep}{os.environ['PATH']}"}
+    environ = {name: value for name, value in environ.items() if not name.startswith(("REGROUP_", "XDG_"))}
+    command = ["sh", "-c", f"{line[1]} --steps 3"]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("j-")
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
+def test_the_calls_of_curl_in_the_readme_work_as_they_stand(running: Up, port: int, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "README.md").read_text()
+    auth, *calls = re.findall(r"^(?:auth=|curl ).+$", page, re.MULTILINE)
+    assert len(calls) == 3
+    (tmp_path / ".local" / "share").mkdir(parents=True)
+    (tmp_path / ".local" / "share" / "regroup").symlink_to(running.cli.data_dir)
+    said = []
+    for call in calls:
+        command = ["bash", "-c", f"{auth}\n{call.replace(':8787', f':{port}')}"]
+        with subprocess.Popen(command, env={**os.environ, "HOME": str(tmp_path)}, stdout=subprocess.PIPE) as curl:
+            said.append(curl.stdout.read() if "events" not in call else curl.stdout.readline() + curl.stdout.readline())
+            curl.kill()
+    id = json.loads(said[0])["id"]
+    assert id in [job["id"] for job in json.loads(said[1])["jobs"]]
+    assert said[2].startswith(b"retry:")
+    assert all(call.endswith('<<< "$auth"') and call.count("$auth") == 1 for call in calls), "no argument has the token"
+    running.cli("stop", id)
+
+
+def test_with_a_token_that_was_given_it_comes_up_and_names_no_file_of_it(start: Any, tmp_path: Path) -> None:
+    with start(tmp_path, "--workers", "1", "--port", "0", REGROUP_TOKEN="given-by-the-operator") as up:
+        assert "token     that of REGROUP_TOKEN" in up.said
+        assert str(up.cli.data_dir / "token") not in up.said
+        assert up.cli("jobs").returncode == 0
+        assert up.leave(signal.SIGINT) == 0
 
 
 def test_a_second_one_on_the_same_data_directory_says_so_at_once(running: Up) -> None:

@@ -298,7 +298,7 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
     settings = {"error_limit": "1000000", "leader_lease": "1"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(TASKS), os.environ.get("PYTHONPATH")))))
-        cluster = LocalCluster(folder, 3, threads=1, settings=settings)
+        cluster = LocalCluster(folder, 3, threads=1, settings=settings, isolated=True)
     with cluster:
         made = Bed(cluster, folder)
         with made.client:

@@ -3,20 +3,23 @@
 import json
 import random
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from regroup.client.cli import app
 from regroup.core.jobs import JobSpec
 from regroup.lab.audit import Audit
 from regroup.lab.bench import telling
 from regroup.lab.bench.figures import Interval, Spread, bootstrap, quantile, spread
 from regroup.lab.bench.following import Applied, Following, newest, parse, step_times
-from regroup.lab.bench.gate import Gate
+from regroup.lab.bench.gate import COUNT, Gate
 from regroup.lab.bench.machine import this_machine
 from regroup.lab.bench.overhead import DDP, MODELS, OURS, SEPARATE, Duel, Model
 from regroup.lab.bench.overhead import spec as overhead_spec
-from regroup.lab.bench.recovery import Kill, Outcome, Scenario, Whom, timeline
+from regroup.lab.bench.recovery import Kill, Outcome, Scenario, Whom, begin, steps_lost, timeline
 from regroup.lab.bench.recovery import spec as recovery_spec
 from regroup.wire.rest import EventView
 from regroup.worker.records import Records
@@ -38,6 +41,7 @@ def kill(committed: float, *, generations: int = 1) -> Kill:
         noticed=20.0,
         formed=25.0,
         regrouped=None,
+        lost_steps=0,
     )
 
 
@@ -55,7 +59,8 @@ def outcome(*committed: float, whom: Whom = Whom.AGENT) -> Outcome:
         faults=(),
         summary="54 samples in 9 steps",
     )
-    return Outcome(Scenario(2, whom), [kill(value) for value in committed], [70.0, 72.0, 90.0], found)
+    kills = [kill(value) for value in committed]
+    return Outcome(Scenario(2, whom), kills, [70.0, 72.0, 90.0], audit=found, restarts=0)
 
 
 def duel(*rounds: tuple[float, float, float], model: Model = MODELS[0]) -> Duel:
@@ -163,7 +168,7 @@ def test_recovery_tells_the_first_scenario_at_the_top_and_all_by_name() -> None:
     told = telling.recovery_json([outcome(100, 110, 200), outcome(150, whom=Whom.TRAINER)], this_machine(), False)
     json.dumps(told, allow_nan=False)
     assert told["kills"] == 3
-    assert (told["lost_samples"], told["duplicated_samples"]) == (0, 0)
+    assert (told["lost_samples"], told["duplicated_samples"], told["lost_steps"], told["restarts"]) == (0, 0, 0, 0)
     assert told["step_ms"] == 72
     assert told["kill_to_commit_ms"] == {"p50": 110, "p95": 191, "max": 200}
     assert told["rejoin_ms"] == {"p50": 3000, "p95": 3000, "max": 3000}
@@ -171,6 +176,25 @@ def test_recovery_tells_the_first_scenario_at_the_top_and_all_by_name() -> None:
     assert told["scenarios"]["2_to_1_trainer"]["kill_to_commit_ms"]["max"] == 150
     assert told["scenarios"]["2_to_1_agent"]["since_kill_ms"]["noticed"] == {"p50": 20, "p95": 20, "max": 20}
     assert told["scenarios"]["2_to_1_agent"]["since_kill_ms"]["regrouped"] is None
+
+
+def test_steps_that_survivors_had_committed_and_did_again_are_counted() -> None:
+    seen = [applied(step, step, worker=worker) for worker in ("w0", "w1") for step in range(8)]
+    seen += [applied(8, 8), applied(9, 9, worker="w1"), applied(9, 20, generation=2), applied(10, 30, generation=2)]
+    first = begin(seen, 2)
+    assert first == applied(9, 20, generation=2)
+    assert steps_lost(seen, first, "w1") == 0, "w0 had committed step 8, and what only w1 did died with it"
+    assert steps_lost(seen, replace(first, step=8), "w1") == 1
+    assert steps_lost(seen, replace(first, step=0), "w1") == 9
+
+
+def test_a_benchmark_in_which_the_job_lost_its_state_fails_although_its_audit_is_exact() -> None:
+    found = outcome(100)
+    assert found.faults == []
+    found.lost_steps, found.restarts = 42, 1
+    assert [fault.partition(" ")[0] for fault in found.faults] == ["42", "all"]
+    told = telling.recovery_json([found], this_machine(), False)
+    assert (told["lost_steps"], told["restarts"]) == (42, 1)
 
 
 def test_an_interrupted_benchmark_tells_what_it_has() -> None:
@@ -232,3 +256,24 @@ def test_a_gate_lets_each_process_pass_as_often_as_was_said_and_no_more(tmp_path
     ours.admit(1)
     assert passed.wait(10)
     waiting.join()
+
+
+def test_the_owner_of_a_gate_forgets_what_an_earlier_one_left(tmp_path: Path) -> None:
+    Gate(tmp_path / "gate", owner=True).admit(1)
+    assert COUNT.unpack((tmp_path / "gate").read_bytes()) == (1,)
+    Gate(tmp_path / "gate")
+    assert COUNT.unpack((tmp_path / "gate").read_bytes()) == (1,)
+    Gate(tmp_path / "gate", owner=True)
+    assert COUNT.unpack((tmp_path / "gate").read_bytes()) == (0,)
+
+
+@pytest.mark.parametrize("command", ["recovery", "overhead"])
+def test_what_cannot_be_written_is_one_line_before_anything_is_measured(command: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    result = CliRunner().invoke(app, ["bench", command, "--json", "/nowhere/x"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "regroup: cannot write /nowhere/x: No such file or directory\n"
+    result = CliRunner().invoke(app, ["bench", command, "--data-dir", str(tmp_path / "file" / "below")])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("regroup: cannot make a folder to work in: ")
+    assert result.stderr.endswith(f"Not a directory: '{tmp_path / 'file' / 'below'}'\n")

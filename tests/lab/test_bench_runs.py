@@ -13,6 +13,13 @@ from regroup.lab.bench.overhead import measure as measure_overhead
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 
+@pytest.fixture(autouse=True)
+def _another_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What leads to a cluster that the benchmarks must leave alone."""
+    monkeypatch.setenv("REGROUP_REDIS_URL", "redis://127.0.0.1:1")
+    monkeypatch.setenv("REGROUP_TOKEN", "of-another-cluster")
+
+
 def test_recovery_kills_and_tells_what_it_took(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
     words = ["recovery", "--kills", "1", "--json", str(figures), "--data-dir", str(tmp_path / "data")]
@@ -22,6 +29,9 @@ def test_recovery_kills_and_tells_what_it_took(tmp_path: Path) -> None:
     assert "agent + trainer" in ended.stdout
     told = json.loads(figures.read_text())
     assert (told["kills"], told["lost_samples"], told["duplicated_samples"]) == (1, 0, 0)
+    assert (told["lost_steps"], told["restarts"]) == (0, 0)
+    (folder,) = (tmp_path / "data").iterdir()
+    assert ended.stderr.endswith(f"records and logs are kept in {folder}\n")
     assert list(told["scenarios"]) == ["2_to_1_agent", "2_to_1_trainer"]
     for scenario in told["scenarios"].values():
         assert scenario["step_ms"] > 0
@@ -37,3 +47,4 @@ def test_overhead_measures_all_sides_in_turn(tmp_path: Path) -> None:
     assert all(step > 0 for each in duel.rounds for step in each.values())
     shares = [duel.exchange_share[side] for side in (OURS, SEPARATE)]
     assert all(share is not None and 0 <= share <= 1 for share in shares)
+    assert len(list((tmp_path / "cluster" / "checkpoints").iterdir())) == 2, "both jobs were stopped in the end"

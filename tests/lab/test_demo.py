@@ -1,16 +1,20 @@
 """What the demo says of a kill, of a curve and of a text, from made-up records and numbers."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
 from regroup.client.cli import app
+from regroup.coordinator.views import job_view
+from regroup.core.cluster import Cluster
+from regroup.core.jobs import Job
 from regroup.lab.demo.chart import Mark, chart
-from regroup.lab.demo.ending import printable
-from regroup.lab.demo.evidence import Kill, aftermath, steps_applied
+from regroup.lab.demo.claims import ClaimFailed, fallen, kept_its_state, lived_on, went_on
+from regroup.lab.demo.evidence import Aftermath, Kill, aftermath, steps_applied
 from regroup.lab.demo.facts import Plan
-from regroup.lab.demo.story import ClaimFailed, fallen
+from regroup.wire.rest import MemberView
 
 KILL = Kill(worker="w1", incarnation="b", generation=2, at=1000.0, monotonic_ns=5_000_000)
 
@@ -107,8 +111,41 @@ def test_a_curve_without_blocks_is_plain_ascii_and_a_flat_one_is_drawn() -> None
     assert "##########" in drawn.plain
 
 
-def test_generated_bytes_cannot_steer_the_terminal() -> None:
-    assert printable("a\x1b[31m\tb\r\nc\x07 \n") == "a?[31m b?\nc?"
+def test_survivors_that_go_on_anywhere_but_after_their_last_step_fail_the_demo() -> None:
+    done_again, stood = Aftermath(7, False, "w0", 7, 10.0), Aftermath(7, True, "w0", 8, 10.0)
+    went_on(done_again)
+    went_on(stood)
+    for wrong in (replace(done_again, committed=0), replace(done_again, committed=8), replace(stood, committed=7)):
+        with pytest.raises(ClaimFailed, match=f"went on with step {wrong.committed}"):
+            went_on(wrong)
+    with pytest.raises(ClaimFailed, match="between two steps"):
+        went_on(replace(done_again, step=None))
+
+
+def test_a_rollback_to_the_seed_fails_the_demo_by_the_records_alone() -> None:
+    lost = read("a", 2, 7), read("c", 3, 0), applied("c", 3, 0, 12_500_000)
+    with pytest.raises(ClaimFailed, match="went on with step 0"):
+        went_on(aftermath(KILL, [survivor(*lost), victim(read("b", 2, 7))]))
+
+
+def test_a_job_that_began_again_fails_the_demo() -> None:
+    job = Job(id="j-1", spec=Plan().spec, submitted=0.0)
+    kept_its_state(job_view(Cluster(started=0.0), job))
+    with pytest.raises(ClaimFailed, match="all state was lost"):
+        kept_its_state(job_view(Cluster(started=0.0), replace(job, restarts=1)))
+
+
+def test_a_survivor_whose_trainer_was_restarted_fails_the_demo() -> None:
+    def members(**incarnations: str) -> list[MemberView]:
+        return [
+            MemberView(worker=name, incarnation=incarnation, rank=0, step=None, shards=())
+            for name, incarnation in incarnations.items()
+        ]
+
+    before = members(w0="a", w1="b", w2="c")
+    lived_on(before, members(w0="a", w2="c", w3="d"))
+    with pytest.raises(ClaimFailed, match="the trainer of w2 was restarted"):
+        lived_on(before, members(w0="a", w2="e"))
 
 
 def test_a_loss_that_did_not_fall_or_is_not_known_fails_the_demo() -> None:

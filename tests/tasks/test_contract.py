@@ -62,6 +62,22 @@ def test_a_wrong_option_is_named(options: dict[str, Any], field: str) -> None:
     assert str(caught.value).startswith(f"options.{field}: ")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range(Options):
+    low: int = 0
+    high: int = 1
+
+    def __post_init__(self) -> None:
+        if self.low > self.high:
+            raise ValueError("low is above high")
+
+
+def test_options_that_contradict_are_told_together_when_no_single_one_is_named() -> None:
+    with pytest.raises(OptionError) as caught:
+        parse_options(Range, {"low": 2})
+    assert (caught.value.field, str(caught.value)) == ("", "options: low is above high")
+
+
 def test_an_unknown_option_hears_which_ones_there_are() -> None:
     with pytest.raises(OptionError, match="there are clip, fast, kind, rate, widths"):
         parse_options(Sample, {"speed": 1})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from regroup.wire.keys import Keys, KeysUnreadable, server_keys, server_public, worker_keys, worker_public
+from regroup.wire.keys import Keys, KeysUnreadable, server_keys, server_public, worker_keys
 
 
 def test_keys_are_made_at_the_first_start_and_kept(tmp_path: Path) -> None:
@@ -15,7 +15,7 @@ def test_keys_are_made_at_the_first_start_and_kept(tmp_path: Path) -> None:
     server, worker = server_keys(folder), worker_keys(folder)
     assert server != worker
     assert (server_keys(folder), worker_keys(folder)) == (server, worker)
-    assert (server_public(folder), worker_public(folder)) == (server.public, worker.public)
+    assert server_public(folder) == server.public
     assert all(len(key) == 40 for key in (*server, *worker))
 
 
@@ -57,6 +57,25 @@ def test_a_lost_public_key_is_made_again(tmp_path: Path) -> None:
     (tmp_path / "server.public").unlink()
     server_keys(tmp_path)
     assert server_public(tmp_path) == keys.public
+
+
+def test_a_public_key_follows_its_secret_when_that_is_made_anew(tmp_path: Path) -> None:
+    former = server_keys(tmp_path)
+    (tmp_path / "server.secret").write_bytes(b"damaged")
+    with pytest.raises(KeysUnreadable, match="remove it to have a new one made"):
+        server_keys(tmp_path)
+    (tmp_path / "server.secret").unlink()
+    keys = server_keys(tmp_path)
+    assert keys != former
+    assert server_public(tmp_path) == keys.public
+    assert {path.name for path in tmp_path.iterdir()} == {"server.secret", "server.public"}
+
+
+def test_a_public_key_that_is_right_is_left_alone(tmp_path: Path) -> None:
+    server_keys(tmp_path)
+    before = (tmp_path / "server.public").stat()
+    server_keys(tmp_path)
+    assert (tmp_path / "server.public").stat().st_ino == before.st_ino
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 import zmq
@@ -43,6 +44,14 @@ class Heard:
                 await self.changed.wait()
 
 
+def loopback6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
 async def eventually(condition: Callable[[], object]) -> None:
     """For what happens without an event to wait for, such as a counter that moves."""
     for _ in range(int(LIMIT * 100)):
@@ -53,7 +62,7 @@ async def eventually(condition: Callable[[], object]) -> None:
 
 
 @asynccontextmanager
-async def hub_running(port: int = 0, **limits: int) -> AsyncIterator[tuple[Hub, Heard]]:
+async def hub_running(port: int = 0, **limits: Any) -> AsyncIterator[tuple[Hub, Heard]]:
     hub = Hub(public=public_of(SERVER), secret=SERVER, allowed=[public_of(WORKER)], port=port, **limits)
     heard = Heard()
     running = asyncio.create_task(hub.run(heard.report, heard.closed))
@@ -74,7 +83,7 @@ def registered(boot: str = "b1") -> AgentRegistered:
 class Agent:
     """A line that registers on each connection, and collects its orders."""
 
-    def __init__(self, address: str, worker: str, secret: bytes = WORKER, server: bytes | None = None, **limits: int):
+    def __init__(self, address: str, worker: str, secret: bytes = WORKER, server: bytes | None = None, **more: Any):
         self.orders: asyncio.Queue[Order] = asyncio.Queue()
         self.connected = asyncio.Event()
         self.connections = 0
@@ -85,7 +94,7 @@ class Agent:
             secret=secret,
             server=server or public_of(SERVER),
             on_connected=self.register,
-            **limits,
+            **more,
         )
         self.task = asyncio.create_task(self.work())
 
@@ -108,8 +117,8 @@ class Agent:
 
 
 @asynccontextmanager
-async def agent(address: str, worker: str = "w1", secret: bytes = WORKER, **limits: int) -> AsyncIterator[Agent]:
-    one = Agent(address, worker, secret, **limits)
+async def agent(address: str, worker: str = "w1", secret: bytes = WORKER, **more: Any) -> AsyncIterator[Agent]:
+    one = Agent(address, worker, secret, **more)
     try:
         yield one
     finally:
@@ -355,13 +364,59 @@ async def test_what_waited_for_a_lost_connection_does_not_precede_the_first_word
         await one.close()
 
 
-async def test_a_line_can_be_told_to_reconnect() -> None:
-    async with hub_running() as (hub, heard), agent(hub.address) as one:
-        await heard.until(lambda: ("w1", registered("b1")) in heard.events)
-        one.line.reconnect()
-        assert not one.line.connected
-        await heard.until(lambda: ("w1", registered("b2")) in heard.events)
+async def test_a_line_follows_a_coordinator_that_comes_back_on_another_port() -> None:
+    said: list[str | None] = [None]
+    async with hub_running() as (hub, heard):
+        one = Agent(hub.address, "w1", where=lambda: said[0])
+        await heard.until(lambda: heard.events)
+    async with hub_running() as (elsewhere, heard):
+        assert elsewhere.address != hub.address
+        said[0] = elsewhere.address
+        await heard.until(lambda: heard.events)
+        assert heard.events == [("w1", registered("b2"))]
+        assert elsewhere.send("w1", Halt("j", 1))
+        assert await one.order() == Halt("j", 1)
+        await one.close()
+
+
+async def test_a_line_leaves_a_port_that_another_cluster_took() -> None:
+    other = Hub(public=public_of(STRANGER), secret=STRANGER, allowed=[])
+    async with hub_running() as (hub, heard), agent(other.address, where=lambda: hub.address) as one:
+        await heard.until(lambda: heard.events)
         assert one.line.connected
+    other.close()
+
+
+async def test_a_line_leaves_a_port_where_somebody_listens_and_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regroup.wire.link.line.HANDSHAKE", 100)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        async with hub_running() as (hub, heard), agent(address, where=lambda: hub.address):
+            await heard.until(lambda: heard.events)
+
+
+async def test_what_is_no_address_is_counted_and_the_former_one_tried_on() -> None:
+    async with hub_running() as (hub, heard):
+        port = int(hub.address.rpartition(":")[2])
+        one = Agent(hub.address, "w1", where=lambda: "nonsense")
+        await heard.until(lambda: heard.events)
+    await eventually(lambda: one.line.counters["address"])
+    async with hub_running(port) as (_, heard):
+        await heard.until(lambda: heard.events)
+        await one.close()
+
+
+def test_a_line_refuses_an_address_that_is_none() -> None:
+    keys = {"public": public_of(WORKER), "secret": WORKER, "server": public_of(SERVER)}
+    with pytest.raises(ValueError, match=r"nowhere is no address of a link: give tcp://host:port"):
+        Line("nowhere", worker="w1", **keys)
+
+
+@pytest.mark.skipif(not loopback6(), reason="this machine has no ::1")
+async def test_a_link_over_ipv6_works_on_both_ends() -> None:
+    async with hub_running(host="::1") as (hub, heard), agent(hub.address) as one:
+        assert hub.address.startswith("tcp://[::1]:")
+        await heard.until(lambda: heard.events)
         assert hub.send("w1", Halt("j", 1))
         assert await one.order() == Halt("j", 1)
 
@@ -379,7 +434,9 @@ async def test_an_order_that_cannot_be_understood_is_dropped_and_the_next_arrive
 async def test_a_port_in_use_is_said_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(AddressInUse, match=f"port {port} of 127.0.0.1 is in use: .*another"):
+        with pytest.raises(
+            AddressInUse, match=f"port {port} of 127.0.0.1 is in use: .*set REGROUP_LINK_PORT to another"
+        ):
             Hub(public=public_of(SERVER), secret=SERVER, allowed=[], port=port)
 
 

@@ -1,16 +1,28 @@
-"""Ranks of a group as real processes: forked from a server that imported torch, killed at the end of each test."""
+"""Ranks of a group, and trainers with a test for an agent, as real processes: forked from a server that imported torch,
+killed at the end of each test."""
 
 import multiprocessing
 import runpy
+import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
+from regroup.core.jobs import ORIGIN, Formation, JobSpec, Member, Seat, Version
+from regroup.core.messages import Form, Halt, Halted, Order, Prepare, Prepared, RenewLease, Save, TrainerReport
+from regroup.core.workers import TrainerPhase, TrainerStatus
+from regroup.wire.codec import decode_report, decode_value, encode
+from regroup.worker.control import REPORT, STATUS
+from regroup.worker.nursery import Nursery
+from regroup.worker.position import last_position
+
 processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["torch", "torch.distributed.distributed_c10d", "pytest", "regroup.worker.group"])
+processes.set_forkserver_preload(["torch", "pytest", "regroup.worker.process"])
+
+T = TypeVar("T")
 
 
 class Rank:
@@ -53,4 +65,102 @@ def start_rank(request: pytest.FixtureRequest) -> Iterator[Callable[..., Rank]]:
         rank.process.close()
 
 
-__all__ = ["Connection", "Rank"]
+class Driven:
+    """A trainer process, and the test as its agent and coordinator: it trains alone."""
+
+    def __init__(self, nursery: Nursery, tasks: str) -> None:
+        self.trainer = nursery.take()
+        self.birth = self.trainer.birth
+        self.tasks = tasks  # the module that they are in
+        self.status: TrainerStatus | None = None
+        self.version: Version | None = None  # of its last answer to a Halt
+        self.spec: JobSpec | None = None
+
+    def tell(self, order: Order) -> None:
+        self.trainer.pipe.send_bytes(encode(order))
+
+    def hears(self, kind: type[T], seconds: float = 30.0) -> T:
+        """Its next report of this kind. Fails the test when there is none in time, or it died (EOFError)."""
+        deadline = time.monotonic() + seconds
+        while self.trainer.pipe.poll(max(0.0, deadline - time.monotonic())):
+            report = self._next()
+            if isinstance(report, kind):
+                return report
+        raise AssertionError(f"it never said {kind.__name__}; it is at {self.status}")
+
+    def until(self, phase: TrainerPhase) -> None:
+        while self.status is None or self.status.phase is not phase:
+            assert self.trainer.pipe.poll(30), f"it never was {phase}; it is at {self.status}"
+            self._next()
+
+    def _next(self) -> TrainerReport | None:
+        message = self.trainer.pipe.recv_bytes()
+        if message[:1] == STATUS:
+            self.status = decode_value(TrainerStatus, message[1:])
+            return None
+        assert message[:1] == REPORT
+        return decode_report(message[1:])  # type: ignore[return-value]
+
+    def prepare(self, task: str, **fields: Any) -> None:
+        self.spec = JobSpec(task=f"{self.tasks}:{task}", **{"steps": 4, "global_batch": 4, "shards": 2, **fields})
+        self.tell(Prepare("j", self.spec))
+
+    def halt(self, generation: int) -> Halted:
+        self.tell(Halt("j", generation))
+        answer = self.hears(Halted)
+        self.version = answer.version
+        return answer
+
+    def train(self, generation: int) -> None:
+        """A Halt, and then alone from whatever it answered."""
+        assert self.spec is not None
+        assert self.spec.steps is not None
+        answer = self.halt(generation)
+        seat = Seat(Member(self.birth.worker, self.birth.incarnation), answer.version)
+        owners = (0,) * self.spec.shard_count
+        formation = Formation(generation, (seat,), 0, answer.version or ORIGIN, owners, answer.store)
+        self.tell(Form("j", formation, self.spec.steps))
+        self.tell(RenewLease(generation, time.monotonic() + 60))
+
+    def finish(self, task: str, **fields: Any) -> None:
+        """All steps of a job, in generation 1."""
+        self.prepare(task, **fields)
+        self.hears(Prepared)
+        self.train(1)
+        self.until(TrainerPhase.FINISHED)
+
+    def save(self, generation: int) -> None:
+        self.halt(generation)
+        assert self.version is not None
+        self.tell(Save("j", generation, self.version))
+
+    @property
+    def position(self) -> tuple[int, int] | None:
+        return last_position(self.birth.position)
+
+    @property
+    def log(self) -> str:
+        return (self.birth.logs / "j" / f"{self.birth.worker}-{self.birth.incarnation}.log").read_text()
+
+    @property
+    def records(self) -> Path:
+        return self.birth.records / "j" / f"{self.birth.worker}-{self.birth.incarnation}.jsonl"
+
+    def end(self) -> str:
+        self.trainer.kill()
+        return self.trainer.bury()
+
+
+@pytest.fixture
+def driven(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driven]:
+    """A trainer that waits for its job; tasks are classes of the test's own file."""
+    monkeypatch.syspath_prepend(str(request.path.parent))
+    nursery = Nursery("w0", "127.0.0.1", tmp_path, 1, "regroup.worker.process:main")
+    started = Driven(nursery, request.path.stem)
+    yield started
+    if not started.trainer.pipe.closed:
+        started.end()
+    nursery.close()
+
+
+__all__ = ["Connection", "Driven", "Rank"]

@@ -94,7 +94,7 @@ def test_workers_together_read_each_sample_once_an_epoch(
         for data in all_steps(loader, 2 * steps):
             assert data.epoch == data.step // steps
             assert [read.shard for read in data.reads] == list(owned(owners, rank))
-            assert {(read.epoch, read.step) for read in data.reads} <= {(data.epoch, data.step)}
+            assert {read.epoch for read in data.reads} <= {data.epoch}
             assert sum(len(read.indices) for read in data.reads) == sum(p.samples for p in data.passes)
             assert data.samples == min(batch, samples - data.step % steps * batch)
             for read in data.reads:
@@ -222,6 +222,36 @@ def test_a_waiting_take_ends_when_the_ownership_changes(make_loader: MakeLoader)
     while waiting.is_alive():  # again, in case it had not begun to wait the first time
         loader.own([0], 0, 50, None)
         waiting.join(timeout=0.05)
+    dataset.gate.set()
+    assert [type(error) for error in raised] == [Superseded]
+
+
+def test_a_take_that_begins_after_the_ownership_was_revoked_is_superseded_until_there_is_a_new_one(
+    make_loader: MakeLoader,
+) -> None:
+    """A Halt that falls between two steps must look like one that falls into a step, and not like a wrong program."""
+    loader = make_loader(Numbers(400))
+    loader.own([0], 0, 50, None)
+    loader.take(0)
+    loader.revoke()
+    for _ in range(2):
+        with pytest.raises(Superseded):
+            loader.take(1)
+    loader.own([1], 1, 50, None)
+    assert [read.shard for read in loader.take(1).reads] == [1]
+
+
+def test_a_waiting_take_ends_when_the_ownership_is_revoked(make_loader: MakeLoader) -> None:
+    dataset = Numbers(400)
+    loader = make_loader(dataset)
+    dataset.gate.clear()
+    loader.own([0], 0, 50, None)
+    raised: list[BaseException] = []
+    waiting = threading.Thread(target=lambda: raised.append(_raised(lambda: loader.take(0))))
+    waiting.start()
+    assert dataset.reached.wait(timeout=30)
+    loader.revoke()
+    waiting.join(timeout=30)
     dataset.gate.set()
     assert [type(error) for error in raised] == [Superseded]
 

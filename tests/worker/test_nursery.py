@@ -2,12 +2,15 @@
 
 import multiprocessing.connection
 import os
+import select
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from regroup.worker.nursery import POSITION, Birth, Nursery, Trainer
+from regroup.worker.nursery import Birth, Nursery, Trainer
+from regroup.worker.position import Position
 
 pytestmark = pytest.mark.cluster  # it imports torch in a fork server: seconds
 
@@ -15,15 +18,19 @@ pytestmark = pytest.mark.cluster  # it imports torch in a fork server: seconds
 def tell(pipe: multiprocessing.connection.Connection, birth: Birth) -> None:
     """The target: says what it is, then does as it is told."""
     pipe.send_bytes(f"{os.getpid()} {os.getppid()} {len(os.listdir(f'/proc/{os.getppid()}/task'))}".encode())
-    birth.position.write_bytes(POSITION.pack(7, 3))
-    pipe.recv_bytes()
+    Position(birth.position).enter(7, 3)
+    if pipe.recv_bytes() == b"bear":
+        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+        child.start()
+        pipe.send_bytes(str(child.pid).encode())
+        child.join()
     os._exit(5)
 
 
 @pytest.fixture(scope="module")
 def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
     patch = pytest.MonkeyPatch()
-    patch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    patch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
     patch.syspath_prepend(str(Path(__file__).parent))
     made = Nursery("w0", "127.0.0.1", tmp_path_factory.mktemp("data"), 1, "test_nursery:tell")
     # What trainers are forked from imports the real thing.
@@ -78,3 +85,14 @@ def test_an_end_is_told_with_its_cause_and_where_it_was(trainer: Trainer) -> Non
     assert trainer.bury() == "exit status 5"
     assert trainer.last_position() == (7, 3)
     assert trainer.last_position() is None
+
+
+def test_a_task_may_start_processes_and_they_end_with_its_trainer(trainer: Trainer) -> None:
+    """They inherit the lock that says that the trainer lives, so that the next one would wait for them."""
+    trainer.pipe.recv_bytes()
+    trainer.pipe.send_bytes(b"bear")
+    child = os.pidfd_open(int(trainer.pipe.recv_bytes()))
+    assert not select.select([child], [], [], 0)[0]
+    trainer.kill()
+    assert select.select([child], [], [], 30)[0]
+    os.close(child)

@@ -412,6 +412,15 @@ def test_user_code_that_raises_leaves_the_state_as_it_was():
     assert trainer.said == [halted(2, Version(1, 0))]
 
 
+def test_user_code_of_an_older_generation_that_raises_late_breaks_nothing():
+    trainer = training()
+    trainer.gets(Halt("j", 2))
+    trainer.gets(form(2, base=Version(1, 0)))
+    assert trainer.gets(UserCodeRaised(failure())) == (Say(failure()),)
+    assert trainer.gets(StateDiscarded(1, "its digest differs")) == ()
+    assert (trainer.session.phase, trainer.session.version) == (TrainerPhase.FORMING, Version(1, 0))
+
+
 def test_a_torn_state_answers_none():
     trainer = training()
     trainer.begins_to_apply()
@@ -434,7 +443,7 @@ def test_a_halt_owed_by_a_torn_trainer_is_answered_with_none():
 
 def test_a_state_that_differs_from_the_leaders_is_nobodys():
     trainer = training()
-    trainer.gets(StateDiscarded("its digest differs"))
+    trainer.gets(StateDiscarded(1, "its digest differs"))
     assert trainer.session.phase is TrainerPhase.BROKEN
     trainer.gets(Halt("j", 2))
     assert trainer.said == [halted(2, None)]
@@ -444,14 +453,14 @@ def test_a_state_is_not_discarded_once_it_was_answered():
     """Whoever forms or saves from that answer must find what it promised; the next generation compares again."""
     trainer = training()
     trainer.gets(Halt("j", 2))
-    assert trainer.gets(StateDiscarded("its digest differs")) == ()
+    assert trainer.gets(StateDiscarded(1, "its digest differs")) == ()
     assert trainer.gets(Save("j", 2, Version(1, 0))) == (Write(2, Version(1, 0)),)
 
 
 def test_a_discarded_state_is_not_answered_to_a_boundary_that_was_held():
     trainer = training()
     trainer.gets(Halt("j", 2, boundary=True))
-    trainer.gets(StateDiscarded("its digest differs"))
+    trainer.gets(StateDiscarded(1, "its digest differs"))
     assert trainer.said[-1] == halted(2, None)
 
 

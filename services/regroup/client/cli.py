@@ -22,7 +22,7 @@ GROUP = "regroup.commands"
 _EXIT_CODES = """\b
 Exit codes:
   0    done
-  1    the job failed, or the coordinator refused
+  1    the job failed, or was stopped while `submit` waited for its completion, or the coordinator refused
   2    wrong usage or bad input
   3    no such job or worker
   4    no coordinator was reached, or it cannot serve now

@@ -10,8 +10,10 @@ from typing import Annotated
 import typer
 
 from regroup.client import show, terminal
+from regroup.client.printable import one_line
 from regroup.client.terminal import AsJson
 from regroup.client.watch import exit_code, watch
+from regroup.core.jobs import JobPhase
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A job's id, or enough of its beginning.")]
 WorkerArgument = Annotated[str, typer.Argument(metavar="WORKER", help="A worker's name.")]
@@ -55,12 +57,14 @@ def stop(
     with terminal.connected(context) as client:
         asked = client.stop(terminal.job_id(client, job))
         if not wait:
-            terminal.write_json(asked) if as_json else terminal.write(f"{asked.id} {asked.phase}: {asked.reason}")
+            terminal.write_json(asked) if as_json else terminal.write(
+                f"{asked.id} {asked.phase}: {one_line(asked.reason)}"
+            )
             return
         ended = watch(client, asked.id, quiet=as_json)
     if as_json:
         terminal.write_json(ended)
-    raise typer.Exit(exit_code(ended))
+    raise typer.Exit(exit_code(ended, JobPhase.STOPPED, JobPhase.COMPLETED))
 
 
 def workers(context: typer.Context, as_json: AsJson = False) -> None:

@@ -9,6 +9,7 @@ Refuses to know: terminals. Does not guarantee: that an answer is still true whe
 """
 
 import os
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -20,7 +21,7 @@ from urllib.parse import quote
 from pydantic import TypeAdapter
 
 from regroup.client.address import find
-from regroup.client.errors import Unavailable, Unreachable, WaitedTooLong
+from regroup.client.errors import NotRunning, Unavailable, Unreachable, WaitedTooLong
 from regroup.client.transport import Transport, understood
 from regroup.core.jobs import JobSpec
 from regroup.wire.rest import (
@@ -48,14 +49,13 @@ _PIECE = TypeAdapter(RecordPiece)
 
 _PAGE = 1000
 _RETRY = 0.5  # seconds between two tries to go on with a stream
-_SILENCE = 45.0  # seconds; a followed stream carries a comment every 15
 
 
 class Client:
     """A coordinator's users' side. Without arguments it finds the coordinator that runs on this machine.
 
-    `timeout` is the seconds that an answer may take; `patience` the seconds for which `wait` and a followed
-    timeline bear a coordinator that does not answer (the job goes on meanwhile).
+    `timeout` is the seconds that an answer may take; `patience` the seconds for which `wait`, a followed timeline
+    and a `submit` whose answer was lost bear a coordinator that does not answer (the job goes on meanwhile).
     Every method raises Unreachable or an ApiError; see `regroup.client.errors`.
     """
 
@@ -87,9 +87,23 @@ class Client:
         self.close()
 
     def submit(self, spec: JobSpec | None = None, **fields: Any) -> JobView:
-        """Queue a job: a JobSpec, or its fields by name. Raises Invalid, which names each field that is wrong."""
-        body = {} if spec is None else asdict(spec)
-        return self._transport.post(_JOB, "/v1/jobs", body | fields)
+        """Queue a job: a JobSpec, or its fields by name. Raises Invalid, which names each field that is wrong.
+
+        Where the answer is lost on its way, it is asked for again, under the same key: one call makes one job at most.
+        """
+        body = ({} if spec is None else asdict(spec)) | fields
+        key = {"Idempotency-Key": secrets.token_urlsafe(16)}
+        lost: float | None = None  # when an answer was lost for the first time
+        while True:
+            try:
+                return self._transport.post(_JOB, "/v1/jobs", body, key)
+            except (Unreachable, Unavailable) as error:
+                if lost is None and not _may_be_taken(error):
+                    raise
+                lost = lost or time.monotonic()
+                if time.monotonic() - lost > self._patience:
+                    raise
+            time.sleep(_RETRY)
 
     def jobs(self) -> tuple[JobView, ...]:
         """All jobs, in the order of their submission; `loss` is left out."""
@@ -161,7 +175,7 @@ class Client:
         while True:
             headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": after} if after else {})
             try:
-                with self._transport.stream(path, headers, {}, _SILENCE) as lines:
+                with self._transport.stream(path, headers) as lines:
                     heard, lost = True, None
                     for kind, data in server_sent(lines):
                         if kind == "end":
@@ -176,10 +190,20 @@ class Client:
             time.sleep(_RETRY)
 
     def records(self, id: str) -> Iterator[RecordPiece]:
-        """The workers' own records of a job, in pieces of files."""
-        with self._transport.stream(f"/v1/jobs/{_part(id)}/records", {}, {}, None) as lines:
-            for line in lines:
-                yield understood(_PIECE, line)
+        """The workers' own records of a job, in pieces of files.
+
+        Raises Unreachable where they break off: an agent that was read from, or the coordinator, is gone.
+        """
+        begun = False
+        try:
+            with self._transport.stream(f"/v1/jobs/{_part(id)}/records", {}) as lines:
+                begun = True
+                for line in lines:
+                    yield understood(_PIECE, line)
+        except Unreachable as broke:
+            if not begun:
+                raise
+            raise Unreachable(f"the records of job {id} broke off before their end: ask again") from broke
 
     def workers(self) -> tuple[WorkerView, ...]:
         return self._transport.get(_WORKERS, "/v1/workers").workers
@@ -210,6 +234,13 @@ def server_sent(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
             if data:
                 yield kind, "\n".join(data)
             kind, data = "message", []
+
+
+def _may_be_taken(error: Unreachable | Unavailable) -> bool:
+    """Whether a request that ended so may have been carried out, or will be."""
+    if isinstance(error, Unavailable):
+        return error.problem.type == "/problems/unconfirmed"
+    return not isinstance(error, NotRunning)
 
 
 def _part(given: str) -> str:

@@ -12,6 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from regroup.client.printable import one_line
 from regroup.core.jobs import JobPhase
 from regroup.wire.rest import EventView, JobView, TelemetryView, WorkerView
 
@@ -143,7 +144,7 @@ def event_line(event: EventView) -> Text:
         "  ",
         (f"{event.kind:<18}", "bold"),
         "  ",
-        event.reason,
+        one_line(event.reason),
     )
 
 

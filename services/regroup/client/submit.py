@@ -14,6 +14,7 @@ from regroup.client import terminal
 from regroup.client.terminal import AsJson
 from regroup.client.watch import exit_code, watch
 from regroup.client.yaml_values import BadYaml, read_yaml
+from regroup.core.jobs import JobPhase
 from regroup.wire.rest import SPEC_WORDS
 
 
@@ -85,7 +86,7 @@ def submit(
         ended = watch(client, job.id, quiet=as_json)
     if as_json:
         terminal.write_json(ended)
-    raise typer.Exit(exit_code(ended))
+    raise typer.Exit(exit_code(ended, JobPhase.COMPLETED))
 
 
 def from_file(file: Path) -> dict[str, Any]:

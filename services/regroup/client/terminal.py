@@ -7,7 +7,7 @@ Refuses to know: the commands.
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -17,6 +17,7 @@ from pydantic_core import to_jsonable_python
 from rich.console import Console, RenderableType
 
 from regroup.client.errors import ApiError, Invalid, NotFound, RegroupError, Unavailable, Unreachable
+from regroup.client.printable import PlainConsole, one_line
 from regroup.client.sdk import Client
 
 OK, FAILED, USAGE, NOT_FOUND, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -42,10 +43,8 @@ def connected(context: typer.Context) -> Iterator[Client]:
 
 def console() -> Console:
     """Standard output: without colour, and as wide as it likes, where it is no terminal."""
-    plain = Console(highlight=False, emoji=False, markup=False, soft_wrap=False)
-    if plain.is_terminal:
-        return plain
-    return Console(highlight=False, emoji=False, markup=False, color_system=None, width=10_000)
+    plain = PlainConsole(soft_wrap=False)
+    return plain if plain.is_terminal else PlainConsole(color_system=None, width=10_000)
 
 
 def write(what: RenderableType) -> None:
@@ -71,7 +70,7 @@ def write_json_line(value: Any) -> None:
 
 def complain(message: str, *fields: str) -> None:
     """One line on standard error, and one for each field that is wrong."""
-    print(f"regroup: {message}", *(f"  {line}" for line in fields), sep="\n", file=sys.stderr)
+    print(f"regroup: {one_line(message)}", *(f"  {one_line(line)}" for line in fields), sep="\n", file=sys.stderr)
 
 
 def give_up(message: str, code: int) -> NoReturn:
@@ -98,9 +97,10 @@ def report(error: RegroupError) -> int:
 
 def job_id(client: Client, given: str) -> str:
     """The id that `given` is or begins, with or without its `j-`. Ends the command if there is none, or several."""
+    if given.startswith("j-"):
+        with suppress(NotFound):
+            return client.job(given).id
     ids = [job.id for job in client.jobs()]
-    if given in ids:
-        return given
     meant = [each for each in ids if given and (each.startswith(given) or each.startswith(f"j-{given}"))]
     if len(meant) > 1:
         give_up(f"{given} could be {', '.join(meant)}; give more of it", USAGE)

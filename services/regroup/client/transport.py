@@ -18,7 +18,10 @@ from regroup.wire.rest import ProblemView
 
 T = TypeVar("T")
 
+SILENCE = 45.0  # seconds; the coordinator itself waits up to 30 for a worker's records, and comments every 15
+
 _PROBLEM = TypeAdapter(ProblemView)
+_STREAMS = ("text/event-stream", "application/x-ndjson")
 
 
 class Transport:
@@ -44,26 +47,33 @@ class Transport:
             response = self._http.get(path, params=given)
         return self._read(shape, response)
 
-    def post(self, shape: TypeAdapter[T], path: str, body: Mapping[str, Any] | None = None) -> T:
+    def post(
+        self,
+        shape: TypeAdapter[T],
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> T:
         """`body` is sent as it is, also what is no JSON (NaN): the coordinator's answer names the field."""
         content = None if body is None else json.dumps(body).encode()
         with self._errors():
-            response = self._http.post(path, content=content, headers={"Content-Type": "application/json"})
+            given = {"Content-Type": "application/json"} | dict(headers or {})
+            response = self._http.post(path, content=content, headers=given)
         return self._read(shape, response)
 
     @contextmanager
-    def stream(
-        self, path: str, headers: Mapping[str, str], params: Mapping[str, Any], silence: float | None
-    ) -> Iterator[Iterator[str]]:
-        """The lines of an answer, while it goes on. `silence`: seconds without a byte until Unreachable."""
-        timeout = httpx.Timeout(self._timeout, read=silence)
+    def stream(self, path: str, headers: Mapping[str, str]) -> Iterator[Iterator[str]]:
+        """The lines of an answer, while it goes on. After SILENCE without a byte it raises Unreachable."""
+        timeout = httpx.Timeout(self._timeout, read=SILENCE)
         with (
             self._errors(),
-            self._http.stream("GET", path, headers=headers, params=params, timeout=timeout) as response,
+            self._http.stream("GET", path, headers=headers, timeout=timeout) as response,
         ):
             if response.is_error:
                 response.read()
                 self._refuse(response)
+            if response.headers.get("content-type", "").partition(";")[0] not in _STREAMS:
+                raise self._foreign(response)
             yield _lines(response)
 
     def _read(self, shape: TypeAdapter[T], response: httpx.Response) -> T:
@@ -72,7 +82,10 @@ class Transport:
         try:
             return understood(shape, response.content)
         except ValidationError:
-            raise NoRegroup(f"{response.url} answered something that no coordinator of this version says") from None
+            raise self._foreign(response) from None
+
+    def _foreign(self, response: httpx.Response) -> NoRegroup:
+        return NoRegroup(f"{response.url} answered something that no coordinator of this version says")
 
     def _refuse(self, response: httpx.Response) -> None:
         try:

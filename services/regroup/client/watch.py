@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.text import Text
 
 from regroup.client import show
+from regroup.client.printable import one_line
 from regroup.client.sdk import Client
 from regroup.client.terminal import FAILED, OK, console
 from regroup.core.jobs import JobPhase
@@ -46,9 +47,9 @@ def watch(client: Client, id: str, *, quiet: bool) -> JobView:
         return client.wait(id, on_change=draw, interval=0.25)
 
 
-def exit_code(job: JobView) -> int:
-    """Completed and stopped are what was asked for."""
-    return FAILED if job.phase is JobPhase.FAILED else OK
+def exit_code(job: JobView, *wanted: JobPhase) -> int:
+    """Whether the job ended as it was asked to."""
+    return OK if job.phase in wanted else FAILED
 
 
 @dataclass(slots=True)
@@ -68,7 +69,11 @@ class Lines:
 
 def _line(job: JobView) -> Text:
     return Text.assemble(
-        (show.clock(time.time()), "dim"), "  ", show.phase_text(job.phase), f"  {_facts(job)}  ", (job.reason, "dim")
+        (show.clock(time.time()), "dim"),
+        "  ",
+        show.phase_text(job.phase),
+        f"  {_facts(job)}  ",
+        (one_line(job.reason), "dim"),
     )
 
 

@@ -12,7 +12,6 @@ import signal
 import socket
 import sys
 from contextlib import ExitStack, suppress
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from regroup.coordinator import embedded
@@ -20,14 +19,15 @@ from regroup.coordinator.api import create_app
 from regroup.coordinator.leadership import AnotherLeads, lead
 from regroup.coordinator.persistence import Store, StoreError
 from regroup.coordinator.serving import CannotListen, HttpServer, listen
-from regroup.coordinator.settings import BadSettings, Settings, read_settings
+from regroup.coordinator.settings import Settings, read_settings
 from regroup.coordinator.shell import Leadership, LeadershipLost, Shell
 from regroup.coordinator.store import RedisStore
 from regroup.coordinator.tokens import BadToken, api_token, remove_endpoint, write_endpoint
 from regroup.wire.codec import Undecodable
+from regroup.wire.environment import BadSettings
 from regroup.wire.keys import KeysUnreadable, server_keys, worker_keys
 from regroup.wire.link import AddressInUse, AddressUnusable, Hub
-from regroup.wire.places import Endpoint, Places
+from regroup.wire.places import Endpoint, Places, write_privately
 
 log = logging.getLogger("regroup.coordinator")
 
@@ -61,6 +61,8 @@ async def serve(settings: Settings, places: Places, store: Store, server: embedd
     if fence is None:
         return
     try:
+        if weakness := await store.weakness():
+            log.warning(weakness)
         saved = await store.load()
         hub = _hub(settings, places)
         try:
@@ -68,7 +70,7 @@ async def serve(settings: Settings, places: Places, store: Store, server: embedd
             given = settings.token.get_secret_value() if settings.token is not None else None
             app = create_app(shell, api_token(places.token, given))
             http = HttpServer(app, _listener(settings, places))
-            places.link.write_text(hub.address + "\n")
+            write_privately(places.link, hub.address.encode() + b"\n", replace=True)
             write_endpoint(places.endpoint, Endpoint(http.url, os.getpid()))
             log.info("leading with %d jobs known; REST on %s, link on %s", len(saved.jobs), http.url, hub.address)
             await _run(shell, http, stopping, server)
@@ -125,11 +127,15 @@ def _hub(settings: Settings, places: Places) -> Hub:
     def bind(port: int) -> Hub:
         return Hub(public=keys.public, secret=keys.secret, allowed=allowed, host=settings.link_host, port=port)
 
-    former = _port_in(places.link)
+    former = _port_in(places)
     if settings.link_port == 0 and former:
-        # Agents know this port: taking it again after a restart lets them re-attach by themselves.
-        with suppress(AddressInUse):
+        # Agents elsewhere know this port: taking it again after a restart lets them re-attach by themselves.
+        try:
             return bind(former)
+        except AddressInUse:
+            log.warning(
+                "the link's former port %d is in use; agents with REGROUP_COORDINATOR must be told anew", former
+            )
     return bind(settings.link_port)
 
 
@@ -141,9 +147,9 @@ def _listener(settings: Settings, places: Places) -> socket.socket:
     return listen(settings.host, settings.port)
 
 
-def _port_in(path: Path) -> int | None:
+def _port_in(places: Places) -> int | None:
     with suppress(OSError, ValueError):
-        return urlsplit(path.read_text().strip()).port
+        return urlsplit(places.link_address() or "").port
     return None
 
 

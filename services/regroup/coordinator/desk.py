@@ -35,10 +35,16 @@ class Desk(Protocol):
     def store(self) -> Store: ...
 
     async def command(self, command: Command) -> None:
-        """Decide and persist. Raises a Refusal if it cannot be carried out, StoreUnavailable if it was not kept."""
+        """Decide and persist. Raises a Refusal if it cannot be carried out, StoreUnavailable if nothing was done.
+
+        Raises Unconfirmed, which is a StoreUnavailable, if it was decided and is still being persisted.
+        """
 
     def records(self, job: str) -> AsyncIterator[tuple[str, str]]:
-        """(file, text) pieces of the workers' own records of a job, collected from the agents."""
+        """(file, text) pieces of the workers' own records of a job, from the agents that are there.
+
+        Asked for piece by piece, as they are taken. Raises RecordsBroke where they cannot go on.
+        """
 
     def new_events(self) -> asyncio.Future[None]:
         """Done once an event was written after this call. Shared between all that wait: never cancel it."""

@@ -1,20 +1,22 @@
 """A Redis-compatible server of our own, for a cluster on one machine: found, started, watched until ready, stopped.
 
 Owns: the server's process, its files in `<data_dir>/redis`, and how it is reached: a socket in the file system that
-only its owner may use, no port.
+only its owner may use, no port. It lies beside the files, or in a folder in /tmp where that path is too long for one.
 Refuses to know: what is stored. Durability is switched on: every write is on disk before it is answered.
 Does not guarantee that another kind or version of server can read the files: stay with the one that wrote them.
 """
 
 import fcntl
+import hashlib
 import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
-import tempfile
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -65,9 +67,9 @@ class Embedded:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        self._lock.close()
-        if self._path.parent.name.startswith("regroup-"):
+        if self._path.parent != self.log.parent and not self._lock.closed:  # else it may be another's by now
             shutil.rmtree(self._path.parent, ignore_errors=True)
+        self._lock.close()
 
     def __enter__(self) -> Self:
         return self
@@ -137,9 +139,20 @@ def _take(lock: IO[bytes], folder: Path) -> None:
 def _socket_path(folder: Path) -> Path:
     path = folder / "redis.sock"
     if len(os.fsencode(path)) > LONGEST_SOCKET:
-        path = Path(tempfile.mkdtemp(prefix="regroup-", dir="/tmp")) / "redis.sock"
+        path = _short_folder(folder) / "redis.sock"
     path.unlink(missing_ok=True)  # of a server that was killed
     return path
+
+
+def _short_folder(folder: Path) -> Path:
+    """A folder in /tmp that nobody else may enter. Its name follows from `folder`: one that was left is used again."""
+    short = Path("/tmp") / f"regroup-{os.getuid()}-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}"
+    with suppress(FileExistsError):
+        short.mkdir(mode=0o700)
+    found = short.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise EmbeddedFailed(f"{short} is not a folder of ours alone: remove it, or give a shorter data directory")
+    return short
 
 
 def _spawn(binary: Path, folder: Path, path: Path, lock: IO[bytes], die_with_parent: bool) -> subprocess.Popen[bytes]:

@@ -4,41 +4,62 @@ Owns: the routes below /v1/jobs except events. Each is parse, command or read, v
 Refuses to know: what a command leads to.
 """
 
+import hashlib
 import json
+import logging
 import secrets
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Response
 from fastapi.responses import StreamingResponse
+from starlette.types import Send
 
 from regroup.coordinator import views
 from regroup.coordinator.desk import Desk, InContext
+from regroup.coordinator.gathering import RecordsBroke
 from regroup.coordinator.persistence import StoreUnavailable
-from regroup.coordinator.problems import JOB_ENDED, MALFORMED, NO_SUCH_JOB, TOO_LARGE, documented
+from regroup.coordinator.problems import (
+    JOB_ENDED,
+    KEY_TAKEN,
+    MALFORMED,
+    NO_SUCH_JOB,
+    TOO_LARGE,
+    Refused,
+    documented,
+)
 from regroup.coordinator.submissions import body_schema, read_spec
 from regroup.core.cluster import NoSuchJob
 from regroup.core.jobs import Job, JobSpec
 from regroup.core.messages import StepPoint, StopJob, SubmitJob
 from regroup.wire.rest import JobList, JobView, PointList, RecordPiece
 
+log = logging.getLogger("regroup.coordinator")
+
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
-JobId = Annotated[str, Path(description="the job's id, such as j-k3v7p2mx")]
+JobId = Annotated[str, Path(description="the job's id, such as j-k3v7p2mxda")]
+Key = Annotated[
+    str,
+    Header(
+        alias="Idempotency-Key",
+        pattern="^[!-~]+$",
+        max_length=200,
+        description="the same request under the same key is the same job, however often it is sent",
+    ),
+]
 
 _LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # none that is read for another
 _NDJSON = "application/x-ndjson"
+_PLACED: dict[str, Any] = {"headers": {"Location": {"description": "where the job is", "schema": {"type": "string"}}}}
 _LATEST = 20  # steps back in which the last loss is looked for
 
 
-def new_id(taken: Desk) -> str:
-    """An id that can be read out over a telephone, and that no job has."""
-    while True:
-        made = "j-" + "".join(secrets.choice(_LETTERS) for _ in range(8))
-        if made not in taken.cluster.jobs:
-            return made
+def job_id(key: str) -> str:
+    """The id of what is submitted under `key`. It can be read out over a telephone."""
+    return "j-" + "".join(_LETTERS[byte % len(_LETTERS)] for byte in hashlib.sha256(key.encode()).digest()[:10])
 
 
 def job_at(desk: Desk, job: str) -> Job:
@@ -53,16 +74,25 @@ def job_at(desk: Desk, job: str) -> Job:
     "",
     status_code=201,
     summary="Submit a job",
-    responses=documented(MALFORMED, TOO_LARGE)
-    | {201: {"headers": {"Location": {"description": "where the job is", "schema": {"type": "string"}}}}},
+    responses=documented(MALFORMED, KEY_TAKEN, TOO_LARGE)
+    | {201: _PLACED, 200: _PLACED | {"model": JobView, "description": "the job that was submitted under this key"}},
     openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": body_schema()}}}},
 )
-async def submit(context: InContext, spec: Annotated[JobSpec, Depends(read_spec)], response: Response) -> JobView:
-    desk = context.desk
-    job = new_id(desk)
-    await desk.command(SubmitJob(job, spec, at=time.time()))
-    response.headers["Location"] = f"{router.prefix}/{job}"
-    return views.job_view(desk.cluster, job_at(desk, job))
+async def submit(
+    context: InContext, spec: Annotated[JobSpec, Depends(read_spec)], response: Response, key: Key = ""
+) -> JobView:
+    desk, at = context.desk, time.time()
+    id = job_id(key or secrets.token_hex(16))
+    if id not in desk.cluster.jobs:
+        await desk.command(SubmitJob(id, spec, at))
+    job = job_at(desk, id)
+    if job.spec != spec:
+        raise Refused(
+            KEY_TAKEN, f"job {id} was submitted under this key, with another spec: make a new key for each job"
+        )
+    response.status_code = 201 if job.submitted == at else 200
+    response.headers["Location"] = f"{router.prefix}/{id}"
+    return views.job_view(desk.cluster, job)
 
 
 @router.get("", summary="List the jobs", responses=documented())
@@ -77,8 +107,9 @@ async def job(context: InContext, job: JobId) -> JobView:
     step = views.committed_step(desk.cluster, job_at(desk, job))
     points: list[StepPoint] = []
     with suppress(StoreUnavailable):  # all but the loss is known without the store
-        points = await desk.store.points(job, step - _LATEST, _LATEST + 1)
-    return views.job_view(desk.cluster, job_at(desk, job), points)
+        points = await desk.store.points(job, step - 1 - _LATEST, _LATEST)
+    committed = [point for point in points if point.step < step]
+    return views.job_view(desk.cluster, job_at(desk, job), committed)
 
 
 @router.post(
@@ -112,12 +143,22 @@ async def points(
     responses=documented(NO_SUCH_JOB)
     | {200: {"description": "pieces of the files, one JSON object a line", "content": {_NDJSON: {}}}},
 )
-async def records(context: InContext, job: JobId, request: Request) -> StreamingResponse:
+async def records(context: InContext, job: JobId) -> StreamingResponse:
     job_at(context.desk, job)
-    return StreamingResponse(_lines(context.desk, job), media_type=_NDJSON)
+    return _Breakable(_lines(context.desk, job), media_type=_NDJSON)
 
 
 async def _lines(desk: Desk, job: str) -> AsyncIterator[bytes]:
     async for file, text in desk.records(job):
         piece = RecordPiece(file, text)
         yield json.dumps({"file": piece.file, "text": piece.text}).encode() + b"\n"
+
+
+class _Breakable(StreamingResponse):
+    """Where its source breaks, it ends without its last chunk: whoever reads it must see that this is not all."""
+
+    async def stream_response(self, send: Send) -> None:
+        try:
+            await super().stream_response(send)
+        except RecordsBroke as broke:
+            log.warning("%s", broke)

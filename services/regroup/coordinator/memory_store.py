@@ -9,7 +9,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 
-from regroup.coordinator.persistence import EVENTS_KEPT, POINTS_KEPT, Fenced, Lease, Saved, event_order
+from regroup.coordinator.persistence import EVENTS_KEPT, POINTS_KEPT, Fenced, Lease, Saved, event_order, in_order
 from regroup.core.jobs import Job
 from regroup.core.messages import StepPoint
 from regroup.core.notes import Event, Note
@@ -59,8 +59,11 @@ class MemoryStore:
         if self._lease.fence == self._fence and (self._lease.holder, self._lease.fence) == (holder, fence):
             self._fence += 1
 
+    async def weakness(self) -> str | None:
+        return "the store is in this process's memory and gone with it"
+
     async def load(self) -> Saved:
-        return Saved(dict(self._jobs), dict(self._workers))
+        return Saved(in_order(self._jobs.values()), dict(self._workers))
 
     async def save(
         self,
@@ -70,13 +73,15 @@ class MemoryStore:
         gone_workers: Sequence[str] = (),
         notes: Sequence[Note] = (),
         at: float = 0.0,
+        void_points: Sequence[tuple[str, int]] = (),
     ) -> tuple[Event, ...]:
-        if fence != self._fence:
-            raise Fenced(f"fence {fence} is not the last one given out, which is {self._fence}")
+        self._check(fence)
         self._jobs |= {job.id: job for job in jobs}
         self._workers |= {worker.name: worker for worker in workers}
         for name in gone_workers:
             self._workers.pop(name, None)
+        for job, first in void_points:
+            self._points[job] = {step: point for step, point in self._points[job].items() if step < first}
         events = tuple(Event(f"0-{self._counted + number}", at, note) for number, note in enumerate(notes, 1))
         self._counted += len(events)
         self._events.extend(events)
@@ -87,7 +92,8 @@ class MemoryStore:
         later = (event for event in self._events if event_order(event.id) > since)
         return [event for event in later if job is None or event.note.job == job][:limit]
 
-    async def append_points(self, job: str, points: Sequence[StepPoint]) -> None:
+    async def append_points(self, fence: int, job: str, points: Sequence[StepPoint]) -> None:
+        self._check(fence)
         kept = self._points[job]
         kept |= {point.step: point for point in points}
         for step in sorted(kept)[: -self._points_kept]:
@@ -99,3 +105,7 @@ class MemoryStore:
 
     async def close(self) -> None:
         return
+
+    def _check(self, fence: int) -> None:
+        if fence != self._fence:
+            raise Fenced(f"fence {fence} is not the last one given out, which is {self._fence}")

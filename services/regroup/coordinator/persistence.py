@@ -6,7 +6,7 @@ The fence is a number that grows with every change of leadership. Whoever saves 
 once a newer one was given out, nothing of an older leader is written any more, whatever it believes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,13 +27,17 @@ class StoreUnavailable(StoreError):
     """The store did not answer, or refused to. What was asked may have been done. The message says what to do."""
 
 
+class Unconfirmed(StoreUnavailable):
+    """A command was decided, and the store has not said that it keeps it. It is carried out as soon as it does."""
+
+
 class Fenced(StoreError):
     """Nothing was written: somebody else leads, or led since. Whoever gets this must stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """All durable state, as of one instant. The keys are the jobs' ids and the workers' names."""
+    """All durable state, as of one instant. The keys are the jobs' ids, oldest first, and the workers' names."""
 
     jobs: Mapping[str, Job]
     workers: Mapping[str, Worker]
@@ -67,6 +71,9 @@ class Store(Protocol):
     async def release(self, holder: str, fence: int) -> None:
         """Give the leadership up before its lease runs out; the fence is used up. No effect if another leads."""
 
+    async def weakness(self) -> str | None:
+        """Why what is saved may be lost in a crash, and what to do about it; None: nothing is known against it."""
+
     async def load(self) -> Saved:
         """Everything saved. Raises Undecodable, naming the job or worker, for what this version cannot read."""
 
@@ -78,11 +85,13 @@ class Store(Protocol):
         gone_workers: Sequence[str] = (),
         notes: Sequence[Note] = (),
         at: float = 0.0,
+        void_points: Sequence[tuple[str, int]] = (),
     ) -> tuple[Event, ...]:
         """Write the changed jobs and workers, remove workers, and lengthen the timeline: all of it durably, or nothing.
 
+        `void_points` are (job, step): of that job's loss history, this step and all above are removed.
         `at` is the time of the notes, seconds since the epoch. Returns the notes as events, in their order.
-        Raises Fenced unless `fence` is the last one given out.
+        Call it again only when the last call ended. Raises Fenced unless `fence` is the last one given out.
         """
 
     async def events(self, after: str = "", job: str | None = None, limit: int = 1000) -> list[Event]:
@@ -91,14 +100,19 @@ class Store(Protocol):
         Raises ValueError if `after` is no event's id; the event itself may be gone.
         """
 
-    async def append_points(self, job: str, points: Sequence[StepPoint]) -> None:
-        """Lengthen a job's loss history. A later point of the same step replaces the earlier one."""
+    async def append_points(self, fence: int, job: str, points: Sequence[StepPoint]) -> None:
+        """Lengthen a job's loss history. A later point of the same step replaces the earlier one. Raises Fenced."""
 
     async def points(self, job: str, after_step: int = -1, limit: int = 10_000) -> list[StepPoint]:
         """The first `limit` points of steps above `after_step`, ascending."""
 
     async def close(self) -> None:
         """Close the connections. Gives up no leadership."""
+
+
+def in_order(jobs: Iterable[Job]) -> dict[str, Job]:
+    """By id, in the order of their submission: first in, first out holds across restarts."""
+    return {job.id: job for job in sorted(jobs, key=lambda job: (job.submitted, job.id))}
 
 
 def event_order(event: str) -> tuple[int, int]:

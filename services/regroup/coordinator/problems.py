@@ -16,7 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from regroup.coordinator.persistence import StoreUnavailable
+from regroup.coordinator.persistence import StoreUnavailable, Unconfirmed
 from regroup.core.cluster import JobEnded, NoSuchJob, NoSuchWorker, Refusal
 from regroup.core.jobs import JobPhase, JobSpec, Problem
 from regroup.wire.rest import ProblemView
@@ -42,11 +42,13 @@ NO_SUCH_JOB = Kind("no-such-job", 404, "There is no job with this id")
 NO_SUCH_WORKER = Kind("no-such-worker", 404, "There is no worker with this name")
 NOT_ALLOWED = Kind("method-not-allowed", 405, "This path does not know this method")
 JOB_ENDED = Kind("job-ended", 409, "The job has ended")
+KEY_TAKEN = Kind("key-taken", 409, "Another job was submitted under this key")
 REFUSED = Kind("refused", 409, "The command cannot be carried out")
 TOO_LARGE = Kind("body-too-large", 413, "The body is too large")
 INVALID = Kind("invalid-request", 422, "The request is not valid")
 INTERNAL = Kind("internal-error", 500, "The coordinator has a fault")
 UNAVAILABLE = Kind("unavailable", 503, "The coordinator cannot serve this now")
+UNCONFIRMED = Kind("unconfirmed", 503, "The command may have been taken")
 KINDS: Mapping[str, Kind] = {kind.slug: kind for kind in list(globals().values()) if isinstance(kind, Kind)}
 
 
@@ -92,7 +94,8 @@ def respond(
         phase=phase,
     )
     said = {name: value for name, value in asdict(view).items() if value is not None}
-    return JSONResponse(said, view.status, headers, media_type=MEDIA_TYPE)
+    again = {"Retry-After": "1"} if view.status == 503 else {}
+    return JSONResponse(said, view.status, {**again, **(headers or {})}, media_type=MEDIA_TYPE)
 
 
 def field_problems(found: Iterable[Mapping[str, Any]]) -> tuple[Problem, ...]:
@@ -161,7 +164,8 @@ async def _refusal(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _unavailable(request: Request, error: Exception) -> JSONResponse:
-    return respond(UNAVAILABLE, str(error) or UNAVAILABLE.title, headers={"Retry-After": "1"})
+    kind = UNCONFIRMED if isinstance(error, Unconfirmed) else UNAVAILABLE
+    return respond(kind, str(error) or kind.title)
 
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:

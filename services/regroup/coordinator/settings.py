@@ -4,41 +4,30 @@ Owns: names, defaults and bounds of what an operator may set.
 Refuses to know: what a job may set (that comes through REST) and what the settings are used for.
 """
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
-from pydantic import Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, SecretStr, model_validator
 
 from regroup.core.cluster import Policy
-from regroup.wire.places import default_data_dir
+from regroup.wire import environment
+from regroup.wire.environment import PREFIX, Host, ProcessSettings
 
-PREFIX = "REGROUP_"
 _USUAL = Policy()
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 Seconds = Annotated[float, Field(gt=0, le=86400, allow_inf_nan=False)]
 
 
-class BadSettings(Exception):
-    """A variable has a value that cannot be used. One line for each, naming it."""
-
-
-class Settings(BaseSettings):
+class Settings(ProcessSettings):
     """Everything an operator may set, as REGROUP_<NAME>. Durations are seconds."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore", hide_input_in_errors=True)
-
-    host: str = "127.0.0.1"
+    host: Host = "127.0.0.1"
     port: Port = 8787  # of REST; 0: any free one
-    link_host: str = "127.0.0.1"
+    link_host: Host = "127.0.0.1"
     link_port: Port = 8788  # of the agents' link; 0: any free one
     redis_url: SecretStr | None = None  # None: the embedded store, in the data directory
-    data_dir: Path = Field(default_factory=lambda: default_data_dir(os.environ))
     token: SecretStr | None = None  # of REST; None: the one in the data directory, made at the first start
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     heartbeat_interval: Seconds = _USUAL.heartbeat_interval
     detached_limit: Seconds = _USUAL.detached_limit
@@ -47,6 +36,7 @@ class Settings(BaseSettings):
     halt_limit: Seconds = _USUAL.halt_limit
     form_limit: Seconds = _USUAL.form_limit
     absent_limit: Seconds = _USUAL.absent_limit
+    forget_limit: Annotated[float, Field(gt=0, allow_inf_nan=False)] = _USUAL.forget_limit
     save_retry: Seconds = _USUAL.save_retry
     error_limit: Annotated[int, Field(ge=0)] = _USUAL.error_limit
 
@@ -62,16 +52,5 @@ class Settings(BaseSettings):
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
-    """The settings in this process's environment. Raises BadSettings.
-
-    `environ` says where the data directory is; the other variables are read by pydantic-settings.
-    """
-    try:
-        return Settings(data_dir=default_data_dir(environ))
-    except ValidationError as error:
-        raise BadSettings("\n".join(_line(each["loc"], each["msg"]) for each in error.errors())) from None
-
-
-def _line(location: tuple[int | str, ...], message: str) -> str:
-    variable = f"{PREFIX}{str(location[0]).upper()}: " if location else ""
-    return variable + message.removeprefix("Value error, ")
+    """The settings in this process's environment. Raises BadSettings."""
+    return environment.read(Settings, environ)

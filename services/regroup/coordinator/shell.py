@@ -10,11 +10,11 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
 
-from regroup.coordinator.persistence import Fenced, Saved, Store, StoreUnavailable
+from regroup.coordinator.gathering import Gathering
+from regroup.coordinator.persistence import Fenced, Saved, Store, StoreUnavailable, Unconfirmed
 from regroup.core.cluster import Cluster, Policy, Refusal
 from regroup.core.decide import Decision, decide
 from regroup.core.jobs import Job
@@ -25,7 +25,8 @@ from regroup.core.messages import (
     Heard,
     Heartbeat,
     KeepSteps,
-    ReadRecords,
+    RecordsFailed,
+    RecordsListed,
     RecordsRead,
     Report,
     Reported,
@@ -40,8 +41,10 @@ TICK = 0.2  # seconds
 KEEP_STEPS = 1.0  # seconds between writes of the running jobs' steps
 STORE_RETRY = 0.2  # seconds between tries while the store is down
 POINTS_INTERVAL = 0.25  # seconds between writes of measurements
+STREAK = 64  # events taken at once before all other tasks have their turn
 BACKLOG = 20_000  # events waiting beyond which heartbeats are dropped: they repeat
-RECORDS_PATIENCE = 30.0  # seconds to wait for the next piece of an agent's records
+
+OVERTAKEN = "another coordinator leads this cluster; this one stops"
 
 
 class LeadershipLost(Exception):
@@ -75,11 +78,11 @@ class Shell:
         self._events: asyncio.Queue[tuple[Event, float, asyncio.Future[None] | None]] = asyncio.Queue()
         self._confirmed = clock()  # when the store was last asked about our leadership, and said yes
         self._trouble: str | None = None
+        self._waiting: set[asyncio.Future[None]] = set()  # of commands that nothing was done about
         self._written: asyncio.Future[None] | None = None
         self._points: defaultdict[str, list[StepPoint]] = defaultdict(list)
         self._writing = asyncio.Lock()  # so that none is on its way when a job's end is told
-        self._requests: dict[str, asyncio.Queue[RecordsRead]] = {}
-        self._numbers = count(1)
+        self._gathering = Gathering(hub.send)
 
     async def run(self) -> None:
         """Lead until cancelled. Raises LeadershipLost."""
@@ -101,46 +104,36 @@ class Shell:
             return "the store has not confirmed this coordinator's leadership in time"
         return None
 
-    async def command(self, command: Command | KeepSteps) -> None:
+    async def command(self, command: Command) -> None:
         if self._trouble is not None:
             raise StoreUnavailable(self._trouble)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(done)
         self._events.put_nowait((command, self._clock(), done))
-        await done
+        try:
+            await done
+        finally:
+            self._waiting.discard(done)
 
     def new_events(self) -> asyncio.Future[None]:
         if self._written is None:
             self._written = asyncio.get_running_loop().create_future()
         return self._written
 
-    async def records(self, job: str) -> AsyncIterator[tuple[str, str]]:
-        known: set[str] = set()
-        for worker in [name for name, sighting in self.cluster.sightings.items() if sighting.connected]:
-            request = f"r{next(self._numbers)}"
-            pieces = self._requests[request] = asyncio.Queue()
-            try:
-                if not self._hub.send(worker, ReadRecords(request, job, tuple(sorted(known)))):
-                    continue
-                read: set[str] = set()
-                while not (piece := await asyncio.wait_for(pieces.get(), RECORDS_PATIENCE)).last:
-                    read.add(piece.file)
-                    yield piece.file, piece.text
-                known |= read
-            except TimeoutError:
-                log.warning("%s sent no more of its records of job %s", worker, job)
-            finally:
-                del self._requests[request]
+    def records(self, job: str) -> AsyncIterator[tuple[str, str]]:
+        present = [name for name, sighting in self.cluster.sightings.items() if sighting.connected]
+        return self._gathering.records(job, present)
 
     # --- Events in
 
     def _reported(self, worker: str, report: Report) -> None:
-        if isinstance(report, RecordsRead):
-            if report.request in self._requests:
-                self._requests[report.request].put_nowait(report)
+        if isinstance(report, RecordsListed | RecordsRead | RecordsFailed):
+            self._gathering.answered(worker, report)
         elif not isinstance(report, Heartbeat) or self._events.qsize() < BACKLOG:
             self._events.put_nowait((Reported(worker, report), self._clock(), None))
 
     def _closed(self, worker: str) -> None:
+        self._gathering.closed(worker)
         self._events.put_nowait((Disconnected(worker), self._clock(), None))
 
     async def _tick(self) -> None:
@@ -153,29 +146,42 @@ class Shell:
         """So that what is shown goes back by no more than this when another coordinator takes over."""
         while True:
             await asyncio.sleep(KEEP_STEPS)
-            with suppress(StoreUnavailable):
-                await self.command(KeepSteps())
+            if self._trouble is None:
+                self._events.put_nowait((KeepSteps(), self._clock(), None))
 
     # --- Decide, persist, send
 
     async def _decide(self) -> None:
-        while True:
+        for number in count(1):
+            if number % STREAK == 0:
+                await asyncio.sleep(0)  # a queue that holds something suspends nobody
             event, at, done = await self._events.get()
+            if done is not None and done.done():
+                continue  # it was refused while it waited, or whoever asked is gone
             try:
                 decision = decide(self.cluster, event, at, self.policy)
-                await self._persist(decision, patient=done is None)
-            except (Refusal, StoreUnavailable) as refusal:
+            except Refusal as refusal:
                 if done is None:
                     raise
-                if not done.cancelled():
-                    done.set_exception(refusal)
+                done.set_exception(refusal)
                 continue
+            if done is not None:
+                self._waiting.discard(done)
+            try:
+                await self._persist(decision, done, patient=not isinstance(event, KeepSteps))
+            except StoreUnavailable:
+                continue  # the steps alone may be ahead in the store; a later event keeps them
             self._send(decision)
-            if done is not None and not done.cancelled():
+            if done is not None and not done.done():
                 done.set_result(None)
 
-    async def _persist(self, decision: Decision, patient: bool) -> None:
-        """Make the decision durable, and then ours. Waits for the store if `patient`, else raises StoreUnavailable."""
+    async def _persist(self, decision: Decision, done: asyncio.Future[None] | None, patient: bool) -> None:
+        """Make the decision durable, and then ours.
+
+        What the store did not confirm it may have kept all the same. So a decision stays, and is tried until it is
+        confirmed, or this coordinator is overtaken; whoever waits for `done` is told so. Raises StoreUnavailable
+        after one try unless `patient`, which is for what may be kept or not.
+        """
         before, after = self.cluster, decision.cluster
         now = self._wall()
         for job, points in decision.points:
@@ -183,20 +189,26 @@ class Shell:
         changed = [job for id, job in after.jobs.items() if job is not before.jobs.get(id)]
         for job in (each.id for each in changed if each.ended):
             await self._write_points_of(job)  # whoever sees that it ended finds all that was measured
+        void = [base for job in changed if (base := _begun_at(job, before.jobs.get(job.id))) is not None]
+        for id, step in void:
+            await self._drop_points_of(id, step)
         jobs = [_stamped(job, before.jobs.get(job.id), now) for job in changed]
         workers = [worker for name, worker in after.workers.items() if worker is not before.workers.get(name)]
-        if jobs or workers or decision.notes:
+        gone = [name for name in before.workers if name not in after.workers]
+        if jobs or workers or gone or decision.notes:
             while True:
                 try:
-                    await self.store.save(self._leadership.fence, jobs, workers, notes=decision.notes, at=now)
+                    await self.store.save(self._leadership.fence, jobs, workers, gone, decision.notes, now, void)
                     self._trouble = None
                     break
                 except Fenced as fenced:
-                    raise LeadershipLost("another coordinator leads this cluster; this one stops") from fenced
+                    raise LeadershipLost(OVERTAKEN) from fenced
                 except StoreUnavailable as trouble:
-                    self._trouble = str(trouble)
+                    self._meet(trouble)
                     if not patient:
                         raise
+                    if done is not None and not done.done():
+                        done.set_exception(Unconfirmed(f"it may have been taken: {trouble}"))
                     log.warning("cannot persist a decision, trying on: %s", trouble)
                     await asyncio.sleep(STORE_RETRY)
         self.cluster = replace(after, jobs={**after.jobs, **{job.id: job for job in jobs}})
@@ -221,8 +233,16 @@ class Shell:
                     raise LeadershipLost("another coordinator took over the lead of this cluster; this one stops")
                 self._confirmed, self._trouble = asked, None
             except StoreUnavailable as trouble:
-                self._trouble = str(trouble)
+                self._meet(trouble)
             await asyncio.sleep(mine.lease / 4)
+
+    def _meet(self, trouble: StoreUnavailable) -> None:
+        """The store is away: commands that nothing was done about are refused now, and not carried out later."""
+        self._trouble = str(trouble)
+        for done in self._waiting:
+            if not done.done():
+                done.set_exception(StoreUnavailable(self._trouble))
+        self._waiting.clear()
 
     async def _write_points(self) -> None:
         while True:
@@ -234,9 +254,24 @@ class Shell:
         async with self._writing:
             points = self._points.pop(job, [])
             try:
-                await self.store.append_points(job, points)
+                await self.store.append_points(self._leadership.fence, job, points)
+            except Fenced as fenced:
+                raise LeadershipLost(OVERTAKEN) from fenced
             except StoreUnavailable:
                 self._points[job] = (points + self._points[job])[-BACKLOG:]
+
+    async def _drop_points_of(self, job: str, step: int) -> None:
+        """Those of `step` and above are void; none of them is on its way to the store any more."""
+        async with self._writing:
+            self._points[job] = [point for point in self._points[job] if point.step < step]
+
+
+def _begun_at(job: Job, before: Job | None) -> tuple[str, int] | None:
+    """The job's id and the base step of its formation, if that is a new one: measurements from there on are void."""
+    formation = job.formation
+    if formation is None or (before is not None and before.formation is formation):
+        return None
+    return job.id, formation.base.step
 
 
 def _stamped(job: Job, before: Job | None, now: float) -> Job:

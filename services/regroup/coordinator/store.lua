@@ -3,14 +3,15 @@
 -- KEYS, always all of them, in this order ($ is the configured prefix):
 --   1  $fence        string: the last fence given out; never expires
 --   2  $leader       hash holder, fence, renewals: the lease on the leadership; expires with it
---   3  $jobs         hash: job id -> Job as encoded by the wire's codec
---   4  $workers      hash: worker name -> Worker, likewise
---   5  $events       stream: the timeline, entries with fields at (seconds since the epoch) and note; capped
---   6  $points:JOB   sorted set: one job's loss history, encoded StepPoints scored by step; capped
---                    ($points: without a job where none is meant)
+--   3  $saves        string: the number of the last save under the last fence
+--   4  $jobs         hash: job id -> Job as encoded by the wire's codec
+--   5  $workers      hash: worker name -> Worker, likewise
+--   6  $events       stream: the timeline, entries with fields at (seconds since the epoch) and note; capped
+--   7  $points:      what the key of each job's loss history begins with; its id follows:
+--      $points:JOB   sorted set: encoded StepPoints scored by step; capped
 -- ARGV[1] names what to do; what follows it stands above each function. Needs nothing newer than Redis 7.0.
 
-local FENCE, LEADER, JOBS, WORKERS, EVENTS, POINTS = unpack(KEYS)
+local FENCE, LEADER, SAVES, JOBS, WORKERS, EVENTS, POINTS = unpack(KEYS)
 local position = 0
 local does = {}
 
@@ -34,6 +35,7 @@ function does.acquire()
   local holder, lease = take(), take()
   if redis.call('EXISTS', LEADER) == 1 then return false end
   local number = redis.call('INCR', FENCE)
+  redis.call('SET', SAVES, 0)
   redis.call('HSET', LEADER, 'holder', holder, 'fence', number, 'renewals', 0)
   redis.call('PEXPIRE', LEADER, lease)
   return number
@@ -57,14 +59,20 @@ function does.release()
   end
 end
 
--- fence, events kept, at, then four times a count and so many: (id, job), (name, worker), gone name, note
--- -> {1, the new events' ids ...}, or {0, the last fence} with nothing written
+-- fence, the save's number, events kept, at, then five times a count and so many:
+-- (id, job), (name, worker), gone name, (id of a job, the step from which on its points are void), note
+-- -> {1, the new events' ids ...}, or {0, the last fence} with nothing written. So ends also a save that was given up,
+-- lay in the network, and comes when a later one is done: nobody waits for its answer.
 function does.save()
-  local number, kept, at = take(), take(), take()
-  if fence() ~= tonumber(number) then return { 0, tostring(fence()) } end
+  local number, count, kept, at = take(), tonumber(take()), take(), take()
+  if fence() ~= tonumber(number) or count <= tonumber(redis.call('GET', SAVES) or '0') then
+    return { 0, tostring(fence()) }
+  end
+  redis.call('SET', SAVES, count)
   for _ = 1, take() do redis.call('HSET', JOBS, take(), take()) end
   for _ = 1, take() do redis.call('HSET', WORKERS, take(), take()) end
   for _ = 1, take() do redis.call('HDEL', WORKERS, take()) end
+  for _ = 1, take() do redis.call('ZREMRANGEBYSCORE', POINTS .. take(), take(), '+inf') end
   local answer = { 1 }
   for _ = 1, take() do
     answer[#answer + 1] = redis.call('XADD', EVENTS, 'MAXLEN', kept, '*', 'at', at, 'note', take())
@@ -72,15 +80,17 @@ function does.save()
   return answer
 end
 
--- points kept, then pairs of (step, point)
+-- fence, job, points kept, then pairs of (step, point) -> 1, or 0 if another led since, with nothing written
 function does.append()
-  local kept = take()
+  local number, points, kept = take(), POINTS .. take(), take()
+  if fence() ~= tonumber(number) then return 0 end
   while position < #ARGV do
     local step, point = take(), take()
-    redis.call('ZREMRANGEBYSCORE', POINTS, step, step)
-    redis.call('ZADD', POINTS, step, point)
+    redis.call('ZREMRANGEBYSCORE', points, step, step)
+    redis.call('ZADD', points, step, point)
   end
-  redis.call('ZREMRANGEBYRANK', POINTS, 0, -1 - kept)
+  redis.call('ZREMRANGEBYRANK', points, 0, -1 - kept)
+  return 1
 end
 
 return does[take()]()

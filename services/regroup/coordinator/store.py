@@ -3,18 +3,20 @@
 Owns: the connection, and the translation between values and keys.
 Refuses to know: when to try again (the shell's business: trouble is told at once), and what the values mean.
 Does not guarantee that a failed call did nothing: an answer can be lost on its way. Saving the same again is safe,
-except that its notes then stand in the timeline twice. Durability is the server's: `appendfsync always`.
+except that its notes then stand in the timeline twice; a save that comes when a later one is done does nothing.
+Durability is the server's (`weakness`).
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
 import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from regroup.coordinator.persistence import (
     EVENTS_KEPT,
@@ -24,6 +26,7 @@ from regroup.coordinator.persistence import (
     Saved,
     StoreUnavailable,
     event_order,
+    in_order,
 )
 from regroup.core.jobs import Job
 from regroup.core.messages import StepPoint
@@ -32,6 +35,7 @@ from regroup.core.workers import Worker
 from regroup.wire.codec import T, Undecodable, decode_value, encode_value
 
 ANSWER = 5.0  # seconds to wait for one
+DURABLE = {"appendonly": "yes", "appendfsync": "always"}  # what must be configured
 SCAN = 1000  # events read at a time while looking for those of one job
 
 
@@ -56,6 +60,7 @@ class RedisStore:
         self._prefix = prefix
         self._events_kept = events_kept
         self._points_kept = points_kept
+        self._saves = count(1)  # so that one which comes late is known as such
         self._script = self._redis.register_script(Path(__file__).with_name("store.lua").read_text())
 
     async def acquire(self, holder: str, lease: float) -> int | None:
@@ -75,6 +80,17 @@ class RedisStore:
     async def release(self, holder: str, fence: int) -> None:
         await self._write("release", holder, fence)
 
+    async def weakness(self) -> str | None:
+        with self._trouble():
+            try:
+                found: Any = await self._redis.config_get(*DURABLE)
+            except ResponseError:
+                return None  # its configuration is not for us to read
+        wrong = [name for name, value in DURABLE.items() if found.get(name, value) != value]
+        has, should = (" and ".join(f"{name} {values[name]}" for name in wrong) for values in (found, DURABLE))
+        where = f"Redis at {self._where}"
+        return f"{where} may lose in a crash what it said it keeps ({has}): configure {should}" if wrong else None
+
     async def load(self) -> Saved:
         with self._trouble():
             async with self._redis.pipeline(transaction=True) as together:
@@ -82,7 +98,7 @@ class RedisStore:
                 together.hgetall(self._prefix + "workers")
                 jobs, workers = await together.execute()
         return Saved(
-            {key.decode(): _stored(Job, data, f"job {key.decode()}") for key, data in jobs.items()},
+            in_order(_stored(Job, data, f"job {key.decode()}") for key, data in jobs.items()),
             {key.decode(): _stored(Worker, data, f"worker {key.decode()}") for key, data in workers.items()},
         )
 
@@ -94,6 +110,7 @@ class RedisStore:
         gone_workers: Sequence[str] = (),
         notes: Sequence[Note] = (),
         at: float = 0.0,
+        void_points: Sequence[tuple[str, int]] = (),
     ) -> tuple[Event, ...]:
         stored: list[str | bytes | int] = [len(jobs)]
         for job in jobs:
@@ -102,8 +119,11 @@ class RedisStore:
         for worker in workers:
             stored += worker.name, encode_value(worker)
         stored += len(gone_workers), *gone_workers
+        stored.append(len(void_points))
+        for job_id, step in void_points:
+            stored += job_id, step
         stored += len(notes), *map(encode_value, notes)
-        done, *answer = await self._write("save", fence, self._events_kept, repr(at), *stored)
+        done, *answer = await self._write("save", fence, next(self._saves), self._events_kept, repr(at), *stored)
         if not done:
             raise Fenced(f"fence {fence} is not the last one given out, which is {answer[0].decode()}")
         return tuple(Event(id.decode(), at, note) for id, note in zip(answer, notes, strict=True))
@@ -126,10 +146,10 @@ class RedisStore:
                 break
         return found[:limit]
 
-    async def append_points(self, job: str, points: Sequence[StepPoint]) -> None:
+    async def append_points(self, fence: int, job: str, points: Sequence[StepPoint]) -> None:
         stored = [part for point in points for part in (point.step, encode_value(point))]
-        if stored:
-            await self._write("append", self._points_kept, *stored, job=job)
+        if stored and not await self._write("append", fence, job, self._points_kept, *stored):
+            raise Fenced(f"fence {fence} is not the last one given out")
 
     async def points(self, job: str, after_step: int = -1, limit: int = 10_000) -> list[StepPoint]:
         key = f"{self._prefix}points:{job}"
@@ -140,8 +160,13 @@ class RedisStore:
     async def close(self) -> None:
         await self._redis.aclose()
 
-    async def _write(self, what: str, *values: str | bytes | int, job: str = "") -> Any:
-        names = ("fence", "leader", "jobs", "workers", "events", f"points:{job}")
+    @property
+    def _where(self) -> str:
+        options = self._redis.connection_pool.connection_kwargs
+        return str(options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}")
+
+    async def _write(self, what: str, *values: str | bytes | int) -> Any:
+        names = ("fence", "leader", "saves", "jobs", "workers", "events", "points:")
         with self._trouble():
             return await self._script([self._prefix + name for name in names], [what, *values])
 
@@ -152,11 +177,12 @@ class RedisStore:
             yield
         except (RedisError, OSError) as error:
             options = self._redis.connection_pool.connection_kwargs
-            where = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
             reason = " ".join(str(error).split()) or type(error).__name__
             for secret in filter(None, (options.get("password"), options.get("username"))):
                 reason = reason.replace(secret, "***")
-            message = f"no use of Redis at {where} ({reason}): start it, or set REGROUP_REDIS_URL to where it runs"
+            message = (
+                f"no use of Redis at {self._where} ({reason}): start it, or set REGROUP_REDIS_URL to where it runs"
+            )
             raise StoreUnavailable(message) from error
 
 

@@ -6,12 +6,10 @@ Does not guarantee: secrecy against root, or against whoever can read the owner'
 """
 
 import contextlib
-import os
 import secrets
-import tempfile
 from pathlib import Path
 
-from regroup.wire.places import Endpoint
+from regroup.wire.places import Endpoint, write_privately
 
 
 class BadToken(Exception):
@@ -30,7 +28,7 @@ def load_or_make(path: Path) -> str:
     """
     if not path.exists():
         with contextlib.suppress(FileExistsError):  # another process was first: its token is the token
-            _write_privately(path, secrets.token_urlsafe(32) + "\n", replace=False)
+            write_privately(path, secrets.token_urlsafe(32).encode() + b"\n", replace=False)
     return checked(path.read_bytes().decode("ascii", "replace"), str(path))
 
 
@@ -48,7 +46,7 @@ def matches(given: str, token: str) -> bool:
 
 
 def write_endpoint(path: Path, endpoint: Endpoint) -> None:
-    _write_privately(path, endpoint.encode(), replace=True)
+    write_privately(path, endpoint.encode().encode(), replace=True)
 
 
 def remove_endpoint(path: Path, pid: int) -> None:
@@ -59,19 +57,3 @@ def remove_endpoint(path: Path, pid: int) -> None:
         return
     if ours:
         path.unlink(missing_ok=True)
-
-
-def _write_privately(path: Path, text: str, *, replace: bool) -> None:
-    """The whole text or nothing appears at `path`, mode 0600. Raises FileExistsError unless it may replace."""
-    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")  # made with mode 0600
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        if replace:
-            os.replace(draft, path)
-        else:
-            os.link(draft, path)
-    finally:
-        Path(draft).unlink(missing_ok=True)

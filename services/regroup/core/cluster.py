@@ -23,6 +23,7 @@ class Policy:
     halt_limit: float = 10.0  # a round ends without those who did not answer in this time
     form_limit: float = 15.0  # connect and take the leader's state, before a new try
     absent_limit: float = 30.0  # a disconnected worker that no formation lists is taken off its job
+    forget_limit: float = 86400.0  # a disconnected worker that no job holds is forgotten
     save_retry: float = 2.0  # between failed tries to write the final state
     error_limit: int = 5  # more errors than this quarantine a worker
 
@@ -47,10 +48,10 @@ class Watch:
     finished: bool = False  # a member of the last formation committed its last step
     broken: str | None = None  # why a member of the last formation reported a broken group
     dead: Mapping[Member, str] = field(default_factory=dict)  # known dead, and how it is known
-    evicted: frozenset[Member] = frozenset()  # to be killed: it did not answer
+    evicted: frozenset[Member] = frozenset()  # to be killed
     committed: Mapping[Member, int] = field(default_factory=dict)  # steps, of the last formation's members
     stumbled: Mapping[Member, int] = field(default_factory=dict)  # how often it kept others from forming, in a row
-    failed_savers: frozenset[Member] = frozenset()
+    failed_savers: tuple[Member, ...] = ()  # the last try last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,6 @@ Does not guarantee: that the task exists or that its options make sense; only a 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from math import isfinite
 from typing import Any, ClassVar
 
 from regroup.core.shards import default_shards
@@ -74,8 +73,8 @@ class JobSpec:
         message = f"must not be below min_workers ({self.min_workers})"
         expect(self.max_workers >= self.min_workers, "max_workers", message)
         expect(self.max_workers <= MAX_WORKERS, "max_workers", f"must be at most {MAX_WORKERS}")
-        finite = isfinite(self.step_timeout) and self.step_timeout > 0
-        expect(finite, "step_timeout", "must be a positive number of seconds")
+        message = f"must be a positive number of seconds, at most {MAX_STEP_TIMEOUT:g}"
+        expect(0 < self.step_timeout <= MAX_STEP_TIMEOUT, "step_timeout", message)
         expect(self.max_restarts >= 0, "max_restarts", "must not be negative")
         return tuple(found)
 
@@ -86,6 +85,7 @@ class JobSpec:
 
 
 MAX_WORKERS = 256  # every worker has slots on the reduction's tail; beyond this they would no longer be a few floats
+MAX_STEP_TIMEOUT = 30 * 86400.0  # a month; whoever wants no limit at all is better told when nothing moves any more
 MAX_SHARDS = 4096  # every formation says who owns each; beyond this they would no longer be a short message
 
 
@@ -140,6 +140,7 @@ class Formation:
     owners: tuple[int, ...]  # owners[v] is the rank that owns shard v
     store: str  # the leader's rendezvous: host:port/prefix, fresh for this generation
     micro_batch: int | None = None  # samples per pass, the same for everybody; None: the task's natural pass
+    detached_limit: float = 0.0  # seconds that a lease lasts in it, at least: the policy's when it was issued
 
     @property
     def members(self) -> tuple[Member, ...]:

@@ -72,9 +72,12 @@ class Prepared:
     store: str
 
 
+WORKER = "worker"  # as the field of a failure to prepare: the fault is this worker's, such as a disk that is full
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareFailed:
-    """The task could not be built here. `field` names the job spec's field to mend, such as options.lr."""
+    """The task could not be built here. `field` names the job spec's field to mend, such as options.lr; or `WORKER`."""
 
     job: str
     incarnation: str
@@ -202,13 +205,29 @@ class AgentLeft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordsRead:
-    """A piece of one file of a trainer's own records, in answer to ReadRecords. `last` closes the answer."""
+class RecordsListed:
+    """The files of the trainers' own records of a job on this machine, whoever wrote them. Answers ListRecords."""
 
     request: str
-    file: str
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsRead:
+    """A piece of a file, in answer to ReadRecords: whole lines, but of one that is longer than a piece a part."""
+
+    request: str
     text: str
-    last: bool
+    end: int  # bytes; the next piece begins there
+    more: bool  # False: this was all that the file had
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsFailed:
+    """ListRecords or ReadRecords could not be answered."""
+
+    request: str
+    error: str
 
 
 # --- Orders: what we give
@@ -290,12 +309,21 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadRecords:
-    """Send the trainers' own records of a job, as RecordsRead, but not the files in `known`."""
+class ListRecords:
+    """Name the files of the trainers' own records of a job, as RecordsListed."""
 
     request: str
     job: str
-    known: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRecords:
+    """Send one piece of one of these files, from byte `offset` on, as RecordsRead."""
+
+    request: str
+    job: str
+    file: str
+    offset: int
 
 
 # --- What the shell itself notices
@@ -339,7 +367,9 @@ TrainerReport = (
     | StateSaved
     | SaveFailed
 )
-Report = AgentRegistered | AgentLeft | Heartbeat | TrainerExited | RecordsRead | TrainerReport
+RecordsAnswer = RecordsListed | RecordsRead | RecordsFailed
+Report = AgentRegistered | AgentLeft | Heartbeat | TrainerExited | RecordsAnswer | TrainerReport
 TrainerOrder = Halt | Form | Save | RenewLease
-Order = Welcome | Heard | Prepare | Release | Kill | ReadRecords | TrainerOrder
+RecordsOrder = ListRecords | ReadRecords
+Order = Welcome | Heard | Prepare | Release | Kill | RecordsOrder | TrainerOrder
 Event = Command | Reported | Disconnected | Tick | KeepSteps

@@ -29,7 +29,7 @@ def due(cluster: Cluster, name: str) -> tuple[Order, ...]:
 def _due_to_trainer(cluster: Cluster, job: Job, member: Member, trainer: TrainerStatus) -> tuple[Order, ...]:
     watch = cluster.watches.get(job.id)
     if watch is not None and member in watch.evicted:
-        return (Kill(job.id, member.incarnation, "it did not answer in time"),)
+        return (Kill(job.id, member.incarnation, "evicted from the job"),)
     if job.round is not None:
         asked = member in job.round.participants and trainer.promised < job.round.generation
         return (Halt(job.id, job.round.generation, job.round.boundary),) if asked else ()

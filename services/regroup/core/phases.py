@@ -19,7 +19,7 @@ class IllegalTransition(Exception):
 _J = JobPhase
 JOB_ARROWS: Mapping[JobPhase, frozenset[JobPhase]] = {
     _J.QUEUED: frozenset({_J.PREPARING, *ENDED} - {_J.COMPLETED}),
-    _J.PREPARING: frozenset({_J.QUEUED, _J.RUNNING, _J.REGROUPING, _J.WAITING, *ENDED} - {_J.COMPLETED}),
+    _J.PREPARING: frozenset({_J.RUNNING, _J.REGROUPING, _J.WAITING, *ENDED} - {_J.COMPLETED}),
     _J.RUNNING: frozenset({_J.REGROUPING, _J.WAITING, *ENDED}),
     _J.REGROUPING: frozenset({_J.RUNNING, _J.WAITING, *ENDED}),
     _J.WAITING: frozenset({_J.REGROUPING, *ENDED}),

@@ -6,7 +6,7 @@ shows as its reason comes from the same function.
 It refuses to know: how long a round lasts and who takes part (`rounds`), and anything of processes or sockets.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from regroup.core.cluster import Answer
@@ -57,12 +57,13 @@ class _Base:
 
 
 def conclude(
-    job: Job, generation: int, answers: Mapping[Member, Answer], passed: Set[Member], tried: Set[Member] = frozenset()
+    job: Job, generation: int, answers: Mapping[Member, Answer], passed: Set[Member], tried: Sequence[Member] = ()
 ) -> Verdict:
     """Decide from the answers to the Halt of `generation`, and from them alone.
 
     `passed` are the members of the last formation that rule 7 lets us roll back past: known dead, or silent for the
-    detached limit and its margin. `tried` are members that failed to save the state, asked again only as a last resort.
+    detached limit and its margin. `tried` are the members that failed to save the state, in the order of their tries:
+    whoever failed last is asked again only after all others.
     """
     base = _base(job, answers, passed)
     if isinstance(base, Wait):
@@ -73,7 +74,8 @@ def conclude(
     holders = sorted(member for member, answer in answers.items() if answer.version == base.version)
     finished = job.steps is not None and base.version.step >= job.steps
     if job.stopping or finished:
-        saver = next((member for member in holders if member not in tried), holders[0])
+        last_try = {member: number for number, member in enumerate(tried)}
+        saver = min(holders, key=lambda member: (last_try.get(member, -1), member))
         what = "the final state" if finished else f"the state of step {base.version.step}, to stop"
         return SaveState(saver, base.version, f"{saver.worker} saves {what}")
     if len(answers) < job.spec.min_workers:

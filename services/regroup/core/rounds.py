@@ -8,13 +8,14 @@ Refuses to know: what the answers mean (`regroup.conclude`), and who sent what (
 """
 
 from collections.abc import Set
+from dataclasses import replace
 from enum import Enum, auto
 
 from regroup.core.cluster import Answer, Cluster, Watch
 from regroup.core.jobs import ORIGIN, Job, JobPhase, Link, Member, Round
 from regroup.core.regroup import EndUnsaved, SaveState, Train, Verdict, Wait, conclude
+from regroup.core.suspicion import evict, hangs, suspect
 from regroup.core.turn import Turn
-from regroup.core.workers import TrainerPhase
 
 
 class Stage(Enum):
@@ -92,7 +93,9 @@ def passed(turn: Turn, job: Job) -> Set[Member]:
     if job.formation is None:
         return frozenset()
     policy = turn.policy
-    limit = policy.absent_limit if job.stopping else policy.detached_limit + policy.detached_margin
+    # Leases that were given out under a longer limit outlive a coordinator that was restarted with a shorter one.
+    lease = max(policy.detached_limit, job.formation.detached_limit)
+    limit = policy.absent_limit if job.stopping else lease + policy.detached_margin
     watch = turn.watch(job.id)
 
     def silent(member: Member) -> bool:
@@ -125,7 +128,9 @@ def _halt(turn: Turn, job: Job) -> None:
         begin_round(turn, job, trouble)
         return
     unanswered = [member for member in asked.participants if _awaited(turn, job, member)]
-    limit = job.spec.step_timeout if asked.boundary else turn.policy.halt_limit
+    # Members may be in the middle of a long step; whoever only means to join has nothing to finish.
+    steps = asked.boundary and job.formation is not None and not set(unanswered).isdisjoint(job.formation.members)
+    limit = job.spec.step_timeout if steps else turn.policy.halt_limit
     if unanswered and turn.now - watch.since <= limit:
         return
     names = ", ".join(member.worker for member in unanswered)
@@ -152,28 +157,6 @@ def _awaited(turn: Turn, job: Job, member: Member) -> bool:
     return listed and watch.broken is None and not unformed
 
 
-def _evict(turn: Turn, job: Job, members: list[Member]) -> None:
-    if members:
-        names = ", ".join(member.worker for member in members)
-        reason = f"{names} did not answer the Halt in {turn.policy.halt_limit:g} s"
-        turn.change_watch(job.id, evicted=turn.watch(job.id).evicted | set(members))
-        turn.note("evicted", reason, job=job.id, generation=job.generation)
-
-
-def _hangs(turn: Turn, job: Job, member: Member, unheld: bool, missing: bool) -> bool:
-    """Whether to give up a member that did not answer although nothing goes on without it.
-
-    Its agent must be heard, so that it had its chance. Who may hold the only state gets much longer: the `missing`, and
-    those that said they hold one while no answer has any (`unheld`).
-    """
-    sighting, watch = turn.sightings.get(member.worker), turn.watch(job.id)
-    if sighting is None or not sighting.connected or turn.now - sighting.seen > turn.policy.halt_limit / 2:
-        return False
-    began = watch.since if watch.disturbed is None else watch.disturbed
-    spared = missing or (unheld and sighting.trainer is not None and sighting.trainer.version is not None)
-    return not spared or turn.now - began > turn.policy.detached_limit
-
-
 def _settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
     watch = turn.watch(job.id)
     answers = {
@@ -184,8 +167,9 @@ def _settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
     verdict = _verdict(turn, job, answers)
     if isinstance(verdict, Wait):
         unheld = all(answer.version is None for answer in answers.values())
-        unanswered = [member for member in unanswered if _hangs(turn, job, member, unheld, member in verdict.missing)]
-    _evict(turn, job, unanswered)
+        unanswered = [member for member in unanswered if hangs(turn, job, member, unheld, member in verdict.missing)]
+    for member in unanswered:
+        evict(turn, job, member, f"it did not answer the Halt in {turn.policy.halt_limit:g} s")
     if isinstance(verdict, Train):
         _issue(turn, job, verdict)
     elif isinstance(verdict, SaveState):
@@ -203,7 +187,7 @@ def _verdict(turn: Turn, job: Job, answers: dict[Member, Answer]) -> Verdict:
 
 
 def _issue(turn: Turn, job: Job, verdict: Train) -> None:
-    formation = verdict.formation
+    formation = replace(verdict.formation, detached_limit=turn.policy.detached_limit)
     watch = turn.watch(job.id)
     committed = reached(job, watch)
     lost = committed > 0 or any(watch.committed.values())
@@ -222,7 +206,8 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
         restarts=restarts,
         reason=verdict.reason,
     )
-    turn.change_watch(job.id, since=turn.now, formed=frozenset(), finished=False, broken=None, committed={}, answers={})
+    fresh = {"answers": {}, "formed": frozenset(), "committed": {}, "finished": False, "broken": None}
+    turn.change_watch(job.id, since=turn.now, **fresh, failed_savers=())
     names = [member.worker for member in formation.members]
     kind, base_step = "rolled_back" if verdict.rolled_back else "form", formation.base.step
     turn.note(kind, verdict.reason, job=job.id, generation=formation.generation, base_step=base_step, workers=names)
@@ -265,35 +250,9 @@ def _form(turn: Turn, job: Job) -> None:
         return
     missing = sorted(set(formation.members) - watch.formed - set(watch.dead))
     if late or not any(member in watch.dead for member in formation.members):
-        _blame(turn, job, [member for member in missing if not _said_so(turn, job, member)])
+        suspect(turn, job, missing)
     names = ", ".join(member.worker for member in missing)
     begin_round(turn, job, trouble or f"{names} did not form in {turn.policy.form_limit:g} s")
-
-
-def _said_so(turn: Turn, job: Job, member: Member) -> bool:
-    """Whether it reported that it could not form: a witness, no suspect."""
-    seen = turn.sightings.get(member.worker)
-    trainer = seen.trainer if seen is not None else None
-    broken = trainer is not None and trainer.phase is TrainerPhase.BROKEN and trainer.generation == job.generation
-    return broken and trainer is not None and trainer.incarnation == member.incarnation
-
-
-def _blame(turn: Turn, job: Job, missing: list[Member]) -> None:
-    """Members that keep others from forming twice in a row lose the most suspected one."""
-    watch, formation = turn.watch(job.id), job.formation
-    assert formation is not None
-    counts = {member: watch.stumbled.get(member, 0) + 1 for member in missing}
-    turn.change_watch(job.id, stumbled=counts)
-    holders = [seat.member for seat in formation.seats if seat.version == formation.base]
-    leader = formation.seats[formation.leader].member
-    # The only holder of the state is never given up for a suspicion. Before the first step nobody holds anything.
-    suspects = [member for member, count in counts.items() if count >= 2 and (member != leader or len(holders) != 1)]
-    if suspects and len(formation.seats) > 1:
-        worst = max(suspects, key=lambda member: (counts[member], member))
-        kept = {member: count for member, count in counts.items() if member != worst}  # it may have been the wrong one
-        turn.change_watch(job.id, evicted=turn.watch(job.id).evicted | {worst}, stumbled=kept)
-        reason = f"{worst.worker} is evicted: the members failed to form together twice, and it is the most suspected"
-        turn.note("evicted", reason, job=job.id, worker=worst.worker, generation=job.generation)
 
 
 def _run(turn: Turn, job: Job) -> None:
@@ -339,5 +298,5 @@ def _save(turn: Turn, job: Job) -> None:
     if saver in watch.dead or gone:
         begin_round(turn, job, f"{saver.worker} is gone and did not save: another member will")
     elif turn.now - watch.since > job.spec.step_timeout:
-        turn.change_watch(job.id, failed_savers=watch.failed_savers | {saver})
+        turn.change_watch(job.id, failed_savers=(*watch.failed_savers, saver))
         begin_round(turn, job, f"{saver.worker} did not save in {job.spec.step_timeout:g} s")

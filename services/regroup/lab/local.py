@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from regroup.client.errors import RegroupError
+from regroup.client.errors import Unavailable, Unreachable
 from regroup.client.sdk import Client
 from regroup.wire.places import Endpoint, Places
 
@@ -124,13 +124,17 @@ class Supervised:
 
 
 class LocalCluster:
-    """Use it as a context. `settings` are REGROUP_* variables without the prefix; ports are ephemeral unless given."""
+    """Use it as a context. `settings` are REGROUP_* variables without the prefix; ports are ephemeral unless given.
+
+    `isolated`: none of these variables is inherited, so that it cannot reach into the cluster that they are meant for.
+    """
 
     def __init__(
         self,
         data_dir: Path,
         workers: int,
         *,
+        isolated: bool = False,
         restart: bool = True,
         threads: int | None = None,
         settings: Mapping[str, str] | None = None,
@@ -144,7 +148,10 @@ class LocalCluster:
         threads = threads or max(1, (os.cpu_count() or 1) // max(workers, 1))
         given = {f"REGROUP_{name.upper()}": value for name, value in (settings or {}).items()}
         ours = {"REGROUP_DATA_DIR": str(data_dir), "REGROUP_PORT": "0", "REGROUP_LINK_PORT": "0"}
-        self._environ = {**os.environ, **ours, "REGROUP_THREADS": str(threads), **given}
+        # In any case of letters: that is how they are read.
+        other = {name for name in os.environ if isolated and name.upper().startswith("REGROUP_")}
+        inherited = {name: value for name, value in os.environ.items() if name not in other}
+        self._environ = {**inherited, **ours, "REGROUP_THREADS": str(threads), **given}
         self._lock: IO[bytes] | None = None  # of the data directory, while this cluster may run there
         self.coordinator: Supervised | None = None
         self.agents: dict[str, Supervised] = {}
@@ -161,7 +168,7 @@ class LocalCluster:
         self.stop()
 
     def start(self) -> None:
-        """Start everything and wait until the coordinator answers. Raises ClusterFailed, OSError."""
+        """Start everything and wait until the coordinator answers. Raises ClusterFailed, RegroupError, OSError."""
         Places(self.data_dir).make()
         (self.data_dir / "logs").mkdir(exist_ok=True)
         self._take_data_dir()
@@ -185,18 +192,20 @@ class LocalCluster:
         self._on_started("coordinator")
 
     def start_worker(self, name: str) -> None:
-        """One more worker, or one that was stopped."""
+        """One more worker, or one that died."""
         environ = {**self._environ, "REGROUP_WORKER": name}
         self.agents[name] = self._supervised(name, [sys.executable, "-m", "regroup.worker.agent"], environ)
         self._on_started(name)
 
-    def stop_worker(self, name: str) -> None:
-        self.agents.pop(name).stop()
+    @property
+    def given_token(self) -> str | None:
+        """The token that the coordinator was given; None: it keeps its own in the data directory."""
+        return self._environ.get("REGROUP_TOKEN")
 
     def client(self) -> Client:
         places = Places(self.data_dir)
         endpoint = Endpoint.decode(places.endpoint.read_text())
-        return Client(endpoint.url, places.token.read_text().strip())
+        return Client(endpoint.url, (self.given_token or places.token.read_text()).strip())
 
     def stop(self) -> None:
         """Agents first, so that they can say goodbye."""
@@ -233,5 +242,5 @@ class LocalCluster:
             with self.client() as client:
                 client.cluster()  # that it answers is enough
                 return True
-        except (OSError, ValueError, RegroupError):
+        except (FileNotFoundError, ValueError, Unreachable, Unavailable):
             return False

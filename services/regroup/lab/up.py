@@ -4,6 +4,7 @@ Owns: the command and what it tells. Refuses to know: how processes are kept ali
 """
 
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -13,11 +14,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from regroup.client.errors import RegroupError
+from regroup.client.printable import PlainConsole
 from regroup.lab.local import ClusterFailed, LocalCluster
-from regroup.wire.places import default_data_dir
+from regroup.wire.places import Places, default_data_dir
 
 
 def up(
@@ -36,7 +37,7 @@ def up(
 
     Workers find tasks of your own, module:Class, in the folder where this is started and in PYTHONPATH.
     """
-    tell = partial(Console(stderr=True).print, soft_wrap=True, markup=False, highlight=False)
+    tell = partial(PlainConsole(stderr=True).print, soft_wrap=True)
     folder = (data_dir or default_data_dir(os.environ)).expanduser().absolute()
     stopping, started = threading.Event(), threading.Event()
 
@@ -58,12 +59,12 @@ def up(
     try:
         with cluster:
             started.set()
-            token = folder / "token"
             with cluster.client() as client:
                 tell(f"REST      {client.url}   (documentation on /docs)")
-            tell(f"token     {token}")
+            given = cluster.given_token is not None
+            tell(f"token     {'that of REGROUP_TOKEN; set it wherever you ask' if given else Places(folder).token}")
             tell(f"workers   {', '.join(cluster.agents)}; logs in {folder / 'logs'}")
-            tell("try       regroup submit --task digits --steps 200 --follow")
+            tell(f"try       {_leading_to(folder)}regroup submit --task digits --steps 200 --follow")
             tell("Ctrl-C stops everything; jobs under way go on at the next start, from step 0.")
             stopping.wait()
             tell("stopping ...")
@@ -72,3 +73,9 @@ def up(
     except (ClusterFailed, OSError, RegroupError) as error:
         tell(f"regroup up: {str(error).removeprefix('regroup-coordinator: ')}")
         sys.exit(1)
+
+
+def _leading_to(folder: Path) -> str:
+    """What a command in another shell must begin with to find the cluster there."""
+    usual = default_data_dir({**os.environ, "REGROUP_DATA_DIR": ""})  # this shell's own is not set in another one
+    return "" if folder == usual else f"REGROUP_DATA_DIR={shlex.quote(str(folder))} "

@@ -18,10 +18,11 @@ from torch.utils.data import default_collate
 
 
 class OptionError(Exception):
-    """A task's option is wrong. `field` names the option; a job shows it as options.<field>."""
+    """A task's option is wrong. `field` names the option; a job shows it as options.<field>. "": several together."""
 
     def __init__(self, field: str, message: str) -> None:
-        super().__init__(f"options.{field}: {message}")
+        self.path = f"options.{field}" if field else "options"
+        super().__init__(f"{self.path}: {message}")
         self.field = field
         self.message = message
 
@@ -44,7 +45,7 @@ class Task:
     When it is called, in this order: `__init__`, `dataset`, `evaluation`, `model`, `optimizer`, `scheduler`, once
     each while the trainer prepares (the last three again whenever a state is built from the seed); then, for every
     step, `loss` once per pass of a shard this trainer owns (perhaps never: a spare owns none); `evaluate` at the steps
-    that are evaluated; `report` once, on one trainer, at the end.
+    that are evaluated; `report` at the end, on one trainer: once, and again where the state is being saved again.
 
     What is kept when a worker dies or joins: the model's parameters and buffers, the optimizer's and the scheduler's
     state, and `state()`. Anything else that changes from step to step is lost, and replicas would differ.
@@ -126,7 +127,11 @@ class Task:
         """Take what `state()` gave, perhaps in another process."""
 
     def report(self, model: nn.Module) -> dict[str, Any] | None:
-        """What to tell the user of the final state, as JSON values. Leaves model and global generators as they were."""
+        """What to tell the user of the final state: a dict of JSON values, of at most 1 MiB as JSON.
+
+        Leaves the model and the global generators as they were. If it raises or gives anything else (a tensor, a NumPy
+        number of 32 bits), the state is saved without it, and the trainer's log says why.
+        """
         return None
 
 
@@ -134,8 +139,8 @@ class Options:
     """What a task's options inherit from, to be checked by `parse_options`: a frozen dataclass with a default for each.
 
     Types are strict (a number is no string, True is no number), numbers are finite, unknown names are refused.
-    Bounds are pydantic's: `rate: Annotated[float, Field(gt=0)] = 0.1`. What contradicts may raise OptionError in
-    `__post_init__`.
+    Bounds are pydantic's: `rate: Annotated[float, Field(gt=0)] = 0.1`. For what contradicts, `__post_init__` may raise
+    OptionError, or ValueError where no single option is to blame.
     """
 
     __slots__ = ()
@@ -152,6 +157,8 @@ def parse_options(kind: type[OptionsT], options: Mapping[str, Any]) -> OptionsT:
         return pydantic.TypeAdapter(kind).validate_json(to_json(dict(options), inf_nan_mode="constants"))
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False)[0]
+        if not first["loc"]:  # of `__post_init__`, which saw them all
+            raise OptionError("", first["msg"].removeprefix("Value error, ")) from None
         field = str(first["loc"][0])
         if first["type"] == "unexpected_keyword_argument":
             known = ", ".join(sorted(pydantic.TypeAdapter(kind).json_schema()["properties"]))

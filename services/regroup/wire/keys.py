@@ -9,12 +9,13 @@ Does not guarantee: that one worker cannot pass for another. All workers of a cl
 
 import os
 import re
-import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from regroup.wire.link import new_secret, public_of
+from regroup.wire.places import write_privately
 
 Z85 = re.compile(rb"[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}")
 
@@ -45,12 +46,14 @@ def worker_keys(folder: Path) -> Keys:
 
 def server_public(folder: Path) -> bytes:
     """The key by which an agent knows the coordinator. Raises KeysUnreadable if it was not made yet, or not copied."""
-    return _public(folder, "server")
-
-
-def worker_public(folder: Path) -> bytes:
-    """The key that the coordinator lets in. Raises KeysUnreadable if it was not made yet, or not copied."""
-    return _public(folder, "worker")
+    path = folder / "server.public"
+    try:
+        return _checked(path, path.read_bytes().strip(), bytes)
+    except FileNotFoundError as error:
+        message = f"{path} does not exist: start the coordinator first, or copy the file from its machine"
+        raise KeysUnreadable(message) from error
+    except OSError as error:
+        raise _unreadable(error, folder) from error
 
 
 def _pair(folder: Path, name: str) -> Keys:
@@ -61,20 +64,10 @@ def _pair(folder: Path, name: str) -> Keys:
         secret = path.read_bytes().strip()
         keys = Keys(_checked(path, secret, public_of), secret)
         public = folder / f"{name}.public"
-        if not public.exists() and os.access(folder, os.W_OK):  # a mounted secret may stand alone and be read-only
-            _write(public, keys.public)
+        known = public.exists() and public.read_bytes().strip() == keys.public  # the secret may be a new one
+        if not known and os.access(folder, os.W_OK):  # a mounted secret may stand alone and be read-only
+            write_privately(public, keys.public + b"\n", replace=True)
         return keys
-    except OSError as error:
-        raise _unreadable(error, folder) from error
-
-
-def _public(folder: Path, name: str) -> bytes:
-    path = folder / f"{name}.public"
-    try:
-        return _checked(path, path.read_bytes().strip(), bytes)
-    except FileNotFoundError as error:
-        message = f"{path} does not exist: start the coordinator first, or copy the file from its machine"
-        raise KeysUnreadable(message) from error
     except OSError as error:
         raise _unreadable(error, folder) from error
 
@@ -82,24 +75,8 @@ def _public(folder: Path, name: str) -> bytes:
 def _make(path: Path) -> None:
     if not path.parent.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _write(path, new_secret())
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all, and never over another starter's file: the first one's is everybody's."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(draft, path)
-        except FileExistsError:
-            return
-    finally:
-        draft.unlink()
+    with suppress(FileExistsError):  # another starter was first: its secret is everybody's
+        write_privately(path, new_secret() + b"\n", replace=False)
 
 
 def _checked(path: Path, content: bytes, derive: Callable[[bytes], bytes]) -> bytes:

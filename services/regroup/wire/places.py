@@ -1,12 +1,14 @@
 """Where the processes of one machine find each other's files: token, endpoint, link and keys.
 
-Owns: the layout of the data directory, shared by the coordinator (who writes), the agents and the client (who read).
+Owns: the layout of the data directory, shared by the coordinator (who writes), the agents and the client (who read),
+and that nobody ever reads half of such a file.
 Refuses to know: what is inside the files, except the endpoint, whose shape both sides need.
 Does not guarantee: that anything is there, or that the coordinator which wrote an endpoint still lives.
 """
 
 import json
 import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +54,13 @@ class Places:
         """The address of the running coordinator's link, tcp://host:port."""
         return self.root / "link"
 
+    def link_address(self) -> str | None:
+        """What stands in `link`; None while it says nothing."""
+        try:
+            return self.link.read_text(errors="replace").strip() or None
+        except OSError:
+            return None
+
     @property
     def keys(self) -> Path:
         """The folder of the link's key pairs."""
@@ -66,6 +75,22 @@ class Places:
             raise OSError(f"cannot make the data directory {self.root} ({error.strerror}): {advice}") from error
         if not os.access(self.root, os.W_OK | os.X_OK):
             raise PermissionError(f"cannot write to the data directory {self.root}: {advice}")
+
+
+def write_privately(path: Path, content: bytes, *, replace: bool) -> None:
+    """The whole content or nothing appears at `path`, mode 0600. Raises FileExistsError unless it may replace."""
+    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")  # made with mode 0600
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if replace:
+            os.replace(draft, path)
+        else:
+            os.link(draft, path)
+    finally:
+        Path(draft).unlink(missing_ok=True)
 
 
 def default_data_dir(environ: Mapping[str, str]) -> Path:

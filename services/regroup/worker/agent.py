@@ -11,12 +11,13 @@ import fcntl
 import logging
 import os
 import secrets
+import select
 import signal
 import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -28,10 +29,11 @@ from regroup.core.messages import (
     Heard,
     Heartbeat,
     Kill,
+    ListRecords,
     Order,
     Prepare,
     ReadRecords,
-    RecordsRead,
+    RecordsOrder,
     Release,
     RenewLease,
     Report,
@@ -42,17 +44,18 @@ from regroup.core.messages import (
 )
 from regroup.core.workers import Telemetry, TrainerPhase, TrainerStatus
 from regroup.wire.codec import decode_report, decode_value, encode
+from regroup.wire.environment import BadSettings
 from regroup.wire.keys import KeysUnreadable, server_public, worker_keys
 from regroup.wire.link import Line
 from regroup.wire.places import Places
+from regroup.worker import archive
 from regroup.worker.control import REPORT, STATUS
 from regroup.worker.nursery import Nursery, Trainer
-from regroup.worker.settings import AgentSettings
+from regroup.worker.settings import AgentSettings, read_settings
 
 log = logging.getLogger("regroup.agent")
 
 TRAINER = "regroup.worker.process:main"
-RECORD_PIECE = 1 << 20  # bytes of a record file in one message
 UNSENT = 10_000  # reports kept while there is no connection
 
 
@@ -74,6 +77,7 @@ class Agent:
         self._status: TrainerStatus | None = None
         self._asked = False  # the trainer's end was asked for
         self._births: set[asyncio.Task[None]] = set()  # one at most, while the fork server gives birth
+        self._readings: set[asyncio.Task[None]] = set()  # of records
         self._leaving = asyncio.Event()
 
     async def run(self) -> None:
@@ -83,7 +87,7 @@ class Agent:
         beats = asyncio.create_task(self._beat())
         leaving: asyncio.Task[None] = asyncio.create_task(self._left())
         done, _ = await asyncio.wait({orders, beats, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (orders, beats, leaving):
+        for task in (orders, beats, leaving, *self._readings):
             task.cancel()
         for task in done - {leaving}:
             task.result()
@@ -169,17 +173,14 @@ class Agent:
                 if self._trainer is not None and self._trainer.incarnation == incarnation:
                     log.warning("killing the trainer of job %s: %s", job, reason)
                     self._end_trainer()
-            case ReadRecords():
-                await self._send_records(order)
+            case ListRecords() | ReadRecords():
+                reading = asyncio.create_task(self._answer(order))
+                self._readings.add(reading)
+                reading.add_done_callback(self._readings.discard)
 
-    async def _send_records(self, order: ReadRecords) -> None:
-        """All of this machine's, also of workers that are gone; the coordinator says which files it has already."""
-        folder = self._settings.data_dir / "records" / Path(order.job).name
-        for path in sorted(folder.glob("*.jsonl")):
-            for text in _pieces(path) if path.name not in order.known else ():
-                self._line.send(RecordsRead(request=order.request, file=path.name, text=text, last=False))
-                await asyncio.sleep(0)
-        self._line.send(RecordsRead(request=order.request, file="", text="", last=True))
+    async def _answer(self, order: RecordsOrder) -> None:
+        """Beside all else, so that no order waits for the disk."""
+        self._line.send(await asyncio.to_thread(archive.answer, self._settings.data_dir / "records", order))
 
     # --- The trainer's side
 
@@ -200,9 +201,13 @@ class Agent:
             asyncio.get_running_loop().run_in_executor(None, self._nursery.keep_spare)
 
     def _tell(self, order: Order) -> None:
+        """A trainer that reads nothing, because it hangs or was stopped, must not make its agent wait: it may have to
+        be killed. What it is not told is due again at the next heartbeat."""
         if self._trainer is not None:
             try:
-                self._trainer.pipe.send_bytes(encode(order))
+                _, room, _ = select.select([], [self._trainer.pipe], [], 0)
+                if room:
+                    self._trainer.pipe.send_bytes(encode(order))
             except OSError:
                 log.info("the trainer is gone; its end is about to be noticed")
 
@@ -251,20 +256,6 @@ class Agent:
         self._heartbeat()
 
 
-def _pieces(path: Path) -> list[str]:
-    """The file's whole lines, in pieces that fit into a message."""
-    pieces, piece, size = [], [], 0
-    for line in path.read_text().splitlines(keepends=True):
-        if not line.endswith("\n"):
-            break  # its trainer is writing it
-        piece.append(line)
-        size += len(line)
-        if size >= RECORD_PIECE:
-            pieces.append("".join(piece))
-            piece, size = [], 0
-    return [*pieces, "".join(piece)]
-
-
 def _resident(trainer: Trainer | None) -> int | None:
     """Bytes of memory that the trainer's process holds, or None."""
     if trainer is None:
@@ -283,8 +274,8 @@ def hold(path: Path) -> int:
     return descriptor
 
 
-async def serve(settings: AgentSettings, ready: Callable[[Agent], Awaitable[None]] | None = None) -> None:
-    """Run an agent until SIGTERM or SIGINT. Raises WorkerTaken, KeysUnreadable, OSError."""
+async def serve(settings: AgentSettings) -> None:
+    """Run an agent until SIGTERM or SIGINT. Raises WorkerTaken, KeysUnreadable, OSError, ValueError."""
     places = Places(settings.data_dir)
     places.make()
     run = settings.data_dir / "run"
@@ -292,13 +283,15 @@ async def serve(settings: AgentSettings, ready: Callable[[Agent], Awaitable[None
     try:
         hold(run / f"{settings.worker}.agent.lock")
     except BlockingIOError:
-        message = f"an agent named {settings.worker} runs already: stop it, or choose another name with --worker"
+        message = f"an agent named {settings.worker} runs already: stop it, or set REGROUP_WORKER to another name"
         raise WorkerTaken(message) from None
-    nursery = Nursery(settings.worker, settings.host, settings.data_dir, settings.threads, TRAINER)
+    nursery = Nursery(settings.worker, settings.data_host, settings.data_dir, settings.threads, TRAINER)
     await _outlive_former_trainer(nursery.lock)
     keys = worker_keys(places.keys)
     server = server_public(places.keys)
-    address = settings.coordinator or places.link.read_text().strip()
+    address = settings.coordinator or places.link_address()
+    if address is None:
+        raise FileNotFoundError(f"{places.link} names no link: start the coordinator first, or set REGROUP_COORDINATOR")
 
     def line(on_connected: Callable[[], None]) -> Line:
         return Line(
@@ -308,6 +301,7 @@ async def serve(settings: AgentSettings, ready: Callable[[Agent], Awaitable[None
             secret=keys.secret,
             server=server,
             on_connected=on_connected,
+            where=places.link_address if settings.coordinator is None else lambda: None,
         )
 
     agent = Agent(settings, line, nursery)
@@ -329,11 +323,12 @@ async def _outlive_former_trainer(lock: Path) -> None:
 
 def main() -> None:
     """`regroup-agent`: one worker on this machine."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    settings = AgentSettings()
     try:
+        settings = read_settings(os.environ)
+        form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+        logging.basicConfig(level=settings.log_level.upper(), format=form)
         asyncio.run(serve(settings))
-    except (WorkerTaken, KeysUnreadable, OSError, ValueError) as error:
+    except (BadSettings, WorkerTaken, KeysUnreadable, OSError, ValueError) as error:
         sys.exit(f"regroup-agent: {error}")
 
 

@@ -3,7 +3,8 @@
 Owns: which samples this worker's shards consume in a step, their cutting into passes, the record of what the dataset
 was asked for, and the seeds of the passes' draws.
 Refuses to know: generations and other workers. A new ownership is just other shards from some step on.
-Does not guarantee: that a dataset returns. One that hangs hangs `take`; `own` and `close` never wait for it.
+Does not guarantee: that a dataset returns. One that hangs hangs `take`, until another thread calls `own`, `revoke` or
+`close`, which never wait for it.
 """
 
 import threading
@@ -26,10 +27,9 @@ from regroup.worker.order import Order
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One shard of one step, as the dataset was asked for it. `step` counts within the job, not within the epoch."""
+    """One shard of a step, as the dataset was asked for it."""
 
     epoch: int
-    step: int
     shard: int
     indices: tuple[int, ...]
 
@@ -48,7 +48,7 @@ class Pass:
 class StepData:
     """What one worker computes in one step, and what was read for it."""
 
-    step: int
+    step: int  # within the job, not within the epoch
     epoch: int
     reads: tuple[Read, ...]  # one for each owned shard, also for an empty one
     passes: tuple[Pass, ...]
@@ -66,7 +66,7 @@ class DataFailed(Exception):
 
 
 class Superseded(Exception):
-    """While `take` waited, another thread gave the loader a new ownership, or closed it."""
+    """Another thread revoked the ownership, or gave a new one while `take` waited, or closed the loader."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -76,6 +76,9 @@ class _Ownership:
     shards: tuple[int, ...]
     last_step: int  # exclusive
     pass_size: int | None  # samples; None: all in one pass
+
+
+_REVOKED = _Ownership((), 0, None)
 
 
 class Loader:
@@ -125,19 +128,23 @@ class Loader:
         if micro_batch is None and not self._independent:
             micro_batch = natural_pass(self._global_batch, self._shards)
         with self._changed:
-            self._ownership = _Ownership(tuple(sorted(shards)), last_step, micro_batch)
-            self._next_fetch = self._next_take = first_step
-            self._ready.clear()
-            self._changed.notify_all()
+            self._replace(_Ownership(tuple(sorted(shards)), last_step, micro_batch), first_step)
+
+    def revoke(self) -> None:
+        """Fetch no more: until the next `own`, each `take` raises Superseded, one that waits at once. Never waits."""
+        with self._changed:
+            self._replace(_REVOKED, 0)
 
     def take(self, step: int) -> StepData:
         """The data of `step`, waiting until it is there. Steps are taken in order, each once.
 
         Raises DataFailed if the dataset or collate raised for it (again at each call, until a new ownership),
-        Superseded if the ownership changed meanwhile, ValueError for a step that is not the next one.
+        Superseded if the ownership is revoked or changed meanwhile, ValueError for a step that is not the next one.
         """
         with self._changed:
             ownership = self._ownership
+            if ownership is _REVOKED:
+                raise Superseded(f"nobody waits for step {step} any more")
             if step != self._next_take or step >= ownership.last_step:
                 raise ValueError(f"step {step} is out of order: next is {self._next_take} of {ownership.last_step}")
             self._changed.wait_for(lambda: self._ready or self._closed or self._ownership is not ownership)
@@ -157,6 +164,13 @@ class Loader:
             self._closed = True
             self._changed.notify_all()
         self._thread.join(timeout=1.0)
+
+    def _replace(self, ownership: _Ownership, first_step: int) -> None:
+        """With the lock held."""
+        self._ownership = ownership
+        self._next_fetch = self._next_take = first_step
+        self._ready.clear()
+        self._changed.notify_all()
 
     def _run(self) -> None:
         while work := self._await_work():
@@ -201,7 +215,7 @@ class Loader:
                     samples.append(self._dataset[index])
                 except BaseException as error:
                     raise DataFailed(step, shard, error) from error
-            reads.append(Read(epoch, step, shard, tuple(asked)))
+            reads.append(Read(epoch, shard, tuple(asked)))
         passes: list[Pass] = []
         for cut in cuts([len(part) for part in parts], ownership.pass_size, joined=self._independent):
             shard = ownership.shards[cut.part]

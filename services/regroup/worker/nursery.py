@@ -9,14 +9,13 @@ import multiprocessing as mp
 import os
 import secrets
 import signal
-import struct
 import threading
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-POSITION = struct.Struct("qq")  # the step and the shard whose passes run; shard -1: in none
+from regroup.worker.position import last_position
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +60,9 @@ class Trainer:
 
     def last_position(self) -> tuple[int, int] | None:
         """(step, shard) whose passes ran last; None outside of them. Call once, after its end."""
-        try:
-            noted = self.birth.position.read_bytes()
-        except FileNotFoundError:
-            return None
-        self.birth.position.unlink()
-        if len(noted) != POSITION.size:
-            return None
-        step, shard = POSITION.unpack(noted)
-        return None if shard < 0 else (step, shard)
+        position = last_position(self.birth.position)
+        self.birth.position.unlink(missing_ok=True)
+        return position
 
 
 class Nursery:
@@ -139,6 +132,10 @@ class Nursery:
 def _live(target: str, pipe: Connection, birth: Birth) -> None:
     """The first code of a trainer: die with the parent, then do what `target` says."""
     die_with_parent()
+    # To its agent it is a daemon, which nobody waits for; but a task may start processes, and they end with it. They
+    # inherit its lock and its sockets, so they must.
+    mp.current_process().daemon = False
+    os.register_at_fork(after_in_child=die_with_parent)
     module, _, function = target.partition(":")
     getattr(__import__(module, fromlist=[function]), function)(pipe, birth)
 

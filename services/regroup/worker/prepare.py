@@ -7,8 +7,9 @@ Does not guarantee: that equal fingerprints mean equal data; it hashes the lengt
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from hashlib import blake2b
 from inspect import signature
 from traceback import format_exc
@@ -17,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.utils.data import IterableDataset
 
 from regroup.core.jobs import Fingerprint, JobSpec
 from regroup.tasks.contract import OptionError, SizedDataset, Task
@@ -26,12 +28,14 @@ from regroup.worker.evaluation import Evaluation
 from regroup.worker.reduce import Exchange, MovingBuffers, moving_buffers
 from regroup.worker.replica import Replica
 from regroup.worker.tail import size
+from regroup.worker.tree import copy_of, pack
 
 USERS = (Exception, SystemExit)  # what a user's code may raise, also when it is a script that means to leave
 
 
 class CannotPrepare(Exception):
-    """The job cannot run as it is. `field` names what to mend in its spec; `traceback` may be empty."""
+    """The job cannot run as it is. `field` names what to mend in its spec, or is "worker" where that is this machine;
+    `traceback` may be empty."""
 
     def __init__(self, field: str, message: str, traceback: str = "") -> None:
         super().__init__(f"{field}: {message}")
@@ -49,12 +53,32 @@ class Bench:
     loader: Loader
     evaluation: Evaluation | None
     fingerprint: Fingerprint
-    warm_up: Mapping[str, float] = field(default_factory=dict)
 
 
 def prepare(spec: JobSpec) -> Bench:
-    """Build everything of a job. Raises CannotPrepare."""
-    task = _task(spec)
+    """Build everything of a job. Raises CannotPrepare, and nothing else that a task may raise."""
+    with _blaming("preparing"):
+        return _bench(spec)
+
+
+@contextmanager
+def _blaming(doing: str) -> Iterator[None]:
+    """What the task raises inside is said as its error, unless it says so itself."""
+    try:
+        yield
+    except CannotPrepare:
+        raise
+    except OptionError as error:
+        raise CannotPrepare(error.path, error.message) from error
+    except TaskNotFound as error:
+        raise CannotPrepare("task", str(error), format_exc()) from error
+    except USERS as error:
+        raise CannotPrepare("task", f"{doing} raised {type(error).__name__}: {error}", format_exc()) from error
+
+
+def _bench(spec: JobSpec) -> Bench:
+    with _blaming(f"importing or constructing {spec.task}"):
+        task = load_task(spec.task, spec.options)
     dataset = _dataset(task)
     evaluation = _evaluation(spec, task)
     replica = _replica(spec, task)
@@ -79,68 +103,43 @@ def prepare(spec: JobSpec) -> Bench:
     return Bench(task, replica, exchange, moving, loader, evaluation, fingerprint)
 
 
-def _raised(doing: str, error: BaseException) -> str:
-    return f"{doing} raised {type(error).__name__}: {error}"
-
-
-def _task(spec: JobSpec) -> Task:
-    try:
-        return load_task(spec.task, spec.options)
-    except TaskNotFound as error:
-        raise CannotPrepare("task", str(error), format_exc()) from error
-    except OptionError as error:
-        raise CannotPrepare(f"options.{error.field}", error.message) from error
-    except USERS as error:
-        raise CannotPrepare("task", _raised(f"importing or constructing {spec.task}", error), format_exc()) from error
-
-
 def _dataset(task: Task) -> SizedDataset:
-    try:
+    with _blaming("dataset()"):
         dataset = task.dataset()
-    except OptionError as error:
-        raise CannotPrepare(f"options.{error.field}", error.message) from error
-    except USERS as error:
-        raise CannotPrepare("task", _raised("dataset()", error), format_exc()) from error
-    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+    indexed = hasattr(dataset, "__getitem__") and not isinstance(dataset, IterableDataset)  # torch's inherits an index
+    if not indexed or not hasattr(dataset, "__len__"):
         message = "its dataset has no length or no index: iterable datasets are not covered"
         raise CannotPrepare("task", message)
-    if len(dataset) == 0:
-        raise CannotPrepare("task", "its dataset is empty: at least one sample is needed")
+    with _blaming("its dataset's length"):
+        if len(dataset) == 0:
+            raise CannotPrepare("task", "its dataset is empty: at least one sample is needed")
     return dataset
 
 
 def _replica(spec: JobSpec, task: Task) -> Replica:
-    try:
+    with _blaming("building the model and optimizer"):
         replica = Replica(task, spec.seed)
-    except OptionError as error:
-        raise CannotPrepare(f"options.{error.field}", error.message) from error
-    except USERS as error:
-        raise CannotPrepare("task", _raised("building the model and optimizer", error), format_exc()) from error
     optimizer = replica.optimizer
     if not isinstance(optimizer, Optimizer):
         raise CannotPrepare("task", f"optimizer() gave {optimizer!r:.80}: it must give a torch.optim.Optimizer")
     _, *asked = signature(type(optimizer).step).parameters.values()  # the instance's may be wrapped by a schedule
-    if any(each.default is each.empty for each in asked):
+    if any(each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in asked):
         name = type(optimizer).__name__
         message = f"optimizer() gave {name}, whose step() wants a closure: several evaluations per step are not covered"
         raise CannotPrepare("task", message)
+    with _blaming("keeping its state"):  # what could never be saved is better said now than at the end
+        pack(replica.tree())
     return replica
 
 
 def _evaluation(spec: JobSpec, task: Task) -> Evaluation | None:
     if spec.evaluate_every is None:
         return None
-    try:
+    with _blaming("evaluation()"):
         dataset = task.evaluation()
         if dataset is None or len(dataset) == 0:
             message = "the task has nothing to evaluate on: leave evaluate_every out"
             raise CannotPrepare("evaluate_every", message)
-    except OptionError as error:
-        raise CannotPrepare(f"options.{error.field}", error.message) from error
-    except CannotPrepare:
-        raise
-    except USERS as error:
-        raise CannotPrepare("task", _raised("evaluation()", error), format_exc()) from error
     return Evaluation(task, dataset, spec.shard_count, max(spec.global_batch, 256))
 
 
@@ -152,7 +151,7 @@ def _warm_up(spec: JobSpec, task: Task, dataset: SizedDataset, replica: Replica)
     """
     count = min(len(dataset), spec.micro_batch or natural_pass(spec.global_batch, spec.shard_count))
     weights: list[float] = []
-    kept = task.state()
+    kept = copy_of(task.state())  # a task may change what it gave in place
 
     def run() -> None:
         torch.manual_seed(draw_seed(spec.seed, 0, 0, 0, 0))
@@ -163,14 +162,10 @@ def _warm_up(spec: JobSpec, task: Task, dataset: SizedDataset, replica: Replica)
         loss.backward()  # type: ignore[no-untyped-call]
         weights.append(float(weight))
 
-    try:
+    with _blaming("a first pass over the data"):
         replica.model.train()
         names = moving_buffers(replica.model, run)
         task.load_state(kept)
-    except CannotPrepare:
-        raise
-    except USERS as error:
-        raise CannotPrepare("task", _raised("a first pass over the data", error), format_exc()) from error
     for parameter in replica.model.parameters():
         parameter.grad = None
     weight = weights[0]
@@ -181,7 +176,8 @@ def _warm_up(spec: JobSpec, task: Task, dataset: SizedDataset, replica: Replica)
 
 def _code(spec: JobSpec, model: nn.Module) -> str:
     """A digest of the task's name and options and of every parameter's and buffer's name, shape and dtype."""
-    shapes = [(name, list(tensor.shape), str(tensor.dtype)) for name, tensor in model.state_dict().items()]
+    state = model.state_dict()  # a module may keep more in it than tensors
+    shapes = [(name, list(each.shape), str(each.dtype)) for name, each in state.items() if isinstance(each, Tensor)]
     told = json.dumps([spec.task, dict(spec.options), shapes], sort_keys=True, default=str)
     return blake2b(told.encode(), digest_size=16).hexdigest()
 
@@ -190,7 +186,8 @@ def _digest_samples(dataset: SizedDataset) -> str:
     """A digest of the length and of the first, the middle and the last sample."""
     digest = blake2b(str(len(dataset)).encode(), digest_size=16)
     for index in sorted({0, len(dataset) // 2, len(dataset) - 1}):
-        _absorb(digest, dataset[index])
+        with _blaming(f"reading sample {index}"):
+            _absorb(digest, dataset[index])
     return digest.hexdigest()
 
 

@@ -8,23 +8,27 @@ Does not guarantee: an orderly end. Its agent kills it, or it dies with its agen
 import faulthandler
 import fcntl
 import os
-import sys
-import threading
+import time
 from multiprocessing.connection import Connection
+from traceback import format_exc
+from typing import NoReturn
 
 import torch
 import torch._dynamo  # the first optimizer would import it, for seconds: here the fork server does, before any fork
 
 from regroup.core.jobs import Member
-from regroup.core.messages import Prepare, PrepareFailed
+from regroup.core.messages import WORKER, Prepare, PrepareFailed
 from regroup.wire.codec import decode_order
 from regroup.worker.control import Control
 from regroup.worker.group import Rendezvous
+from regroup.worker.log import log, log_to
 from regroup.worker.nursery import Birth
 from regroup.worker.prepare import CannotPrepare, prepare
 from regroup.worker.records import Records
 from regroup.worker.session import Session
 from regroup.worker.trainer import Trainer
+
+REPEAT = 3.0  # seconds between two reports that it cannot prepare: one may be read by a coordinator that then dies
 
 
 def main(pipe: Connection, birth: Birth) -> None:
@@ -36,7 +40,6 @@ def main(pipe: Connection, birth: Birth) -> None:
     assert isinstance(order, Prepare)
     alone = os.open(birth.lock, os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(alone, fcntl.LOCK_EX)  # held until this process is gone: a worker never has two trainers
-    _log_to(birth, order.job)
     faulthandler.enable()  # a segmentation fault leaves its stacks in the log
     torch.set_num_threads(birth.threads)
     rendezvous = Rendezvous(birth.host)
@@ -45,27 +48,23 @@ def main(pipe: Connection, birth: Birth) -> None:
     control = Control(pipe, session)
     control.start()
     try:
-        bench = prepare(order.spec)
+        log_to(birth.logs / order.job / f"{birth.worker}-{birth.incarnation}.log")
         records = Records(birth.records, order.job, birth.worker, birth.incarnation)
+        trainer = Trainer(order.job, order.spec, birth, control, prepare(order.spec), records)
     except CannotPrepare as error:
         _give_up(control, order.job, birth, error)
-    else:
-        Trainer(order.job, order.spec, birth, control, bench, records).run()
+    except OSError as error:  # the task's own are CannotPrepare by now
+        message = f"cannot write its data ({error}): free some space there, or mend its permissions"
+        _give_up(control, order.job, birth, CannotPrepare(WORKER, message, format_exc()))
+    trainer.run()
 
 
-def _give_up(control: Control, job: str, birth: Birth, error: CannotPrepare) -> None:
-    print(error.traceback or error, file=sys.stderr, flush=True)
+def _give_up(control: Control, job: str, birth: Birth, error: CannotPrepare) -> NoReturn:
+    """Say why, again and again: the agent ends this process when it was heard."""
+    log(error.traceback or error)
     report = PrepareFailed(
         job=job, incarnation=birth.incarnation, field=error.field, message=error.message, traceback=error.traceback
     )
-    control.say(report)
-    threading.Event().wait()  # the agent ends this process when it has heard
-
-
-def _log_to(birth: Birth, job: str) -> None:
-    """Whatever the task prints goes to a file of its own, also from C code."""
-    folder = birth.logs / job
-    folder.mkdir(parents=True, exist_ok=True)
-    log = os.open(folder / f"{birth.worker}-{birth.incarnation}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
+    while True:
+        control.say(report)
+        time.sleep(REPEAT)

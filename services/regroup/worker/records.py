@@ -14,7 +14,6 @@ import json
 import os
 import time
 from collections.abc import Iterable
-from errno import ENOSPC
 from pathlib import Path
 
 
@@ -28,7 +27,10 @@ class Records:
         self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def read(self, generation: int, step: int, reads: Iterable[tuple[int, int, tuple[int, ...]]]) -> None:
-        """Before the step's gradient is given away: (epoch, shard, indices as the dataset was asked for them)."""
+        """Before the step's gradient is given away: (epoch, shard, indices as the dataset was asked for them).
+
+        All of it or nothing: raises OSError, with the file's name, if it cannot be written.
+        """
         lines = (
             {"read": step, **self._who(generation), "epoch": epoch, "shard": shard, "indices": indices}
             for epoch, shard, indices in reads
@@ -36,7 +38,7 @@ class Records:
         self._append(lines)
 
     def applied(self, generation: int, step: int, loss: float | None, weight: float) -> None:
-        """After the optimizer step: the state is now (generation, step)."""
+        """After the optimizer step: the state is now (generation, step). Raises OSError as `read` does."""
         line = {"applied": step, **self._who(generation), "loss": loss, "weight": weight}
         self._append([{**line, "monotonic_ns": time.monotonic_ns()}])
 
@@ -48,5 +50,12 @@ class Records:
 
     def _append(self, lines: Iterable[dict[str, object]]) -> None:
         text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines).encode()
-        if text and os.write(self._file, text) != len(text):
-            raise OSError(ENOSPC, "the records cannot be written: the disk is full", str(self.path))
+        end, rest = os.fstat(self._file).st_size, memoryview(text)
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError as error:
+            if len(rest) < len(text):
+                os.ftruncate(self._file, end)  # half a line would spoil the next one
+            message = f"the records cannot be written: {error.strerror}"
+            raise OSError(error.errno, message, str(self.path)) from error

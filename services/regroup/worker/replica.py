@@ -16,12 +16,10 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from regroup.tasks.contract import Task
-from regroup.worker.tree import copy_of, pack, unpack
+from regroup.worker.tree import copy_of
 
 COLUMNS = 512  # 64-bit words; a tensor's rows of this length are summed into one row, which is hashed
 ROWS = 2048  # rows in one sum: 8 MiB
-
-__all__ = ["Replica", "pack", "unpack"]
 
 
 class Replica:

@@ -75,6 +75,7 @@ class UserCodeRaised:
 class StateDiscarded:
     """The replica's digest differs from the leader's: it is nobody's state."""
 
+    generation: int
     reason: str
 
 
@@ -206,10 +207,10 @@ def handle(session: Session, happening: Halt | Form | Save | RenewLease | LoopEv
             return _broke(session, generation, reason)
         case UserCodeRaised(report=report, torn=torn):
             return _raised(session, report, torn)
-        case StateDiscarded(reason=reason):
-            if session.phase not in _LIVE:
+        case StateDiscarded(generation=generation, reason=reason):
+            if session.phase not in _LIVE or session.generation != generation:
                 return session, ()  # its answer said otherwise; the next generation's first step compares again
-            return _broke(replace(session, version=None), session.generation, reason)
+            return _broke(replace(session, version=None), generation, reason)
         case SaveEnded(report=report):
             if session.phase is TrainerPhase.SAVING and session.promised == report.generation:
                 session = _enter(session, TrainerPhase.HALTED)
@@ -325,7 +326,7 @@ def _raised(session: Session, report: StepFailed, torn: bool) -> Handled:
     owed = session.owed
     session = replace(session, applying=False, version=None if torn else session.version)
     actions: tuple[Action, ...] = (Say(report),)
-    if session.phase in (TrainerPhase.FORMING, TrainerPhase.TRAINING):
+    if session.phase in (TrainerPhase.FORMING, TrainerPhase.TRAINING) and session.generation == report.generation:
         session = _enter(session, TrainerPhase.BROKEN)
         actions = (BreakGroup(), *actions)
     if owed is not None:

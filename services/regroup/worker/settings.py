@@ -1,24 +1,33 @@
-"""The settings of an agent: read once, from the environment, then passed on as a value."""
+"""The settings of an agent, read once from the environment (REGROUP_*) and passed on as one frozen value.
 
-import os
+Owns: names, defaults and bounds of what may be set for one worker.
+Refuses to know: what a job may set (that comes with its orders) and what the settings are used for.
+"""
+
 import socket
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Annotated
 
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from regroup.wire.places import default_data_dir
+from regroup.wire import environment
+from regroup.wire.environment import Host, ProcessSettings
+from regroup.wire.link import WORKER_NAME
+
+Name = Annotated[str, Field(pattern=f"^{WORKER_NAME.pattern}$")]
+LinkAddress = Annotated[str, Field(pattern=r"^tcp://[^\s/]+:[0-9]{1,5}$")]
 
 
-class AgentSettings(BaseSettings):
-    """Environment variables carry the prefix REGROUP_; command-line options of the same names win."""
+class AgentSettings(ProcessSettings):
+    """Everything that may be set for an agent, as REGROUP_<NAME>."""
 
-    model_config = SettingsConfigDict(env_prefix="REGROUP_", frozen=True, extra="ignore")
-
-    worker: str = Field(default_factory=lambda: f"{socket.gethostname().split('.')[0]}-0")
+    worker: Name = Field(default_factory=lambda: f"{socket.gethostname().split('.')[0]}-0")
     device: str = "cpu"
-    coordinator: str | None = None  # tcp://host:port of the link; None: as the data directory says
-    host: str = "127.0.0.1"  # the address of this machine that other trainers connect to
-    data_dir: Path = Field(default_factory=lambda: default_data_dir(os.environ))
+    coordinator: LinkAddress | None = None  # tcp://host:port of the link; None: as the data directory says
+    data_host: Host = "127.0.0.1"  # the address of this machine that other trainers connect to
     threads: int = Field(default=1, ge=1)  # of torch, within one operation
-    log_level: str = "INFO"
+
+
+def read_settings(environ: Mapping[str, str]) -> AgentSettings:
+    """The settings in this process's environment. Raises BadSettings."""
+    return environment.read(AgentSettings, environ)

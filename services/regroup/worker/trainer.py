@@ -6,8 +6,6 @@ it may form, contribute and apply, and leaves the moment that the answer is no.
 Does not guarantee: anything after its process dies; what it applied is in its records, and the others hold the state.
 """
 
-import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,24 +16,21 @@ from typing import Any
 import torch
 
 from regroup.core.jobs import Formation, JobSpec, Member
-from regroup.core.messages import (
-    ReplicasDiffered,
-    SaveFailed,
-    StateSaved,
-    StepFailed,
-    StepPoint,
-)
+from regroup.core.messages import ReplicasDiffered, SaveFailed, StateSaved, StepFailed, StepPoint
 from regroup.core.shards import owned
 from regroup.worker.checkpoint import write
 from regroup.worker.control import Control
 from regroup.worker.data import DataFailed, Loader, StepData, Superseded, draw_seed
 from regroup.worker.evaluation import combine
 from regroup.worker.group import Alone, Forming, Group, GroupBroken
-from regroup.worker.nursery import POSITION, Birth
+from regroup.worker.log import log
+from regroup.worker.nursery import Birth
 from regroup.worker.order import ORDER_NAME
-from regroup.worker.prepare import Bench
+from regroup.worker.position import Position
+from regroup.worker.prepare import USERS, Bench
 from regroup.worker.records import Records
 from regroup.worker.reduce import Interrupted
+from regroup.worker.result import result_of
 from regroup.worker.session import (
     CollectiveBroke,
     Join,
@@ -55,7 +50,7 @@ DIGEST_EVERY = 100  # steps between comparisons of the replicas; the first step 
 
 
 class Raised(Exception):
-    """User code raised; `report` says where. `torn`: in the middle of changing the state."""
+    """The task raised, or the disk; `report` says where. `torn`: in the middle of changing the state."""
 
     def __init__(self, report: StepFailed, torn: bool = False) -> None:
         super().__init__(report.error)
@@ -71,7 +66,7 @@ class _Breaker:
 
     def break_(self) -> None:
         self.forming.break_()
-        self.loader.own((), 0, 0, None)
+        self.loader.revoke()
 
 
 class Trainer:
@@ -81,7 +76,7 @@ class Trainer:
         self.group: Group | None = None
         self.evaluated = 0  # the step whose evaluation is complete, or under way in bench.evaluation
         self.steps, self.micro_batch = 0, spec.micro_batch  # of the last formation
-        self.position = os.open(birth.position, os.O_WRONLY | os.O_CREAT, 0o600)
+        self.position = Position(birth.position)
 
     def run(self) -> None:
         """Do what the session was ordered to, one thing after another, for ever."""
@@ -117,8 +112,10 @@ class Trainer:
         except (GroupBroken, Interrupted, Superseded) as broken:
             self.control.happened(CollectiveBroke(generation, str(broken)))
         except Raised as raised:
-            print(raised.report.traceback, file=sys.stderr, flush=True)
+            log(raised.report.traceback)
             self.control.happened(UserCodeRaised(raised.report, raised.torn))
+        finally:
+            self.position.leave()
 
     def _connect(self, formation: Formation) -> Group:
         generation, members = formation.generation, formation.members
@@ -139,17 +136,17 @@ class Trainer:
         """Rules 4 and 5: the leader keeps its state; whoever differs takes it, beside its own, and swaps at the end."""
         if group.rank == formation.leader:
             if formation.base.generation == 0:
-                with self._user_code(formation.generation):
+                with self._told(formation.generation):
                     self.replica.reset()
                 self.evaluated = 0
             if formation.receivers:
-                with self._user_code(formation.generation):
+                with self._told(formation.generation):
                     give(group, self._tree(), formation.receivers)
         elif group.rank in formation.receivers:
             tree = take(group, formation.leader)
             if not self.control.begin_load(formation.generation):
                 raise Interrupted(f"generation {formation.generation} is over")
-            with self._user_code(formation.generation, torn=True):
+            with self._told(formation.generation, torn=True):
                 self._load(tree)
         self.control.happened(StateHeld(formation.generation))
         self.control.begin_telling(group.rank == formation.leader, self.replica.step)
@@ -163,7 +160,8 @@ class Trainer:
         except DataFailed as error:
             raise self._raised(generation, error.shard, error.__cause__ or error) from error
         # written down before any gradient is given away
-        self.records.read(generation, step, ((read.epoch, read.shard, read.indices) for read in data.reads))
+        with self._told(generation):
+            self.records.read(generation, step, ((read.epoch, read.shard, read.indices) for read in data.reads))
         digest = self.replica.digest() if compare else 0
         weight, loss = self._gradients(generation, data)
         own = Tail.of(
@@ -179,7 +177,10 @@ class Trainer:
             return
         self._apply(generation, total)
         mean = total.loss * self.replica.nominal_weight / total.weight if total.weight > 0 else None
-        self.records.applied(generation, step, mean, total.weight)
+        try:
+            self.records.applied(generation, step, mean, total.weight)
+        except OSError as error:  # the state has changed already; the audit will miss this line and say so
+            log(error)
         agreed = total.agreed(group.size)
         if agreed is not None:
             agreed = generation + agreed if self.replica.step < steps else None
@@ -192,10 +193,10 @@ class Trainer:
         self.bench.moving.start()
         for number, one in enumerate(data.passes):
             last = number + 1 == len(data.passes)
-            self._note_position(data.step, one.shard)
+            self.position.enter(data.step, one.shard)
             if self.control.interrupted(generation):
                 raise Interrupted(f"generation {generation} is over")
-            with self._user_code(generation, one.shard):
+            with self._told(generation, one.shard):
                 torch.manual_seed(draw_seed(self.spec.seed, data.epoch, data.step, one.shard, one.number))
                 summed, pass_weight = self.task.loss(self.replica.model, one.batch)
                 if not 0 <= pass_weight < float("inf"):
@@ -208,12 +209,12 @@ class Trainer:
             loss += scaled.detach()
             if last or data.passes[number + 1].shard != one.shard:
                 self.bench.moving.end_shard(sum(p.samples for p in data.passes if p.shard == one.shard))
-        self._note_position(data.step, -1)
+        self.position.leave()
         return weight, float(loss)
 
     def _apply(self, generation: int, total: Tail) -> None:
         """The update, the same on every member: divide by the summed weight, clip, step. Weight 0 commits no update."""
-        with self._user_code(generation, torn=True):
+        with self._told(generation, torn=True):
             if total.weight > 0:
                 self.exchange.scale(self.replica.nominal_weight / total.weight)
                 if self.task.clip is not None:
@@ -247,7 +248,8 @@ class Trainer:
             )
             self.control.say(report)
         if total.digests[group.rank] != total.digests[formation.leader]:
-            self.control.happened(StateDiscarded(f"its digest {digests[group.rank]} differs from the leader's"))
+            reason = f"its digest {digests[group.rank]} differs from the leader's"
+            self.control.happened(StateDiscarded(formation.generation, reason))
         else:
             self.control.happened(CollectiveBroke(formation.generation, "replicas differed"))
 
@@ -266,7 +268,7 @@ class Trainer:
         if self.evaluated != step:
             evaluation.finished.clear()
             self.evaluated = step
-        with self._user_code(generation):
+        with self._told(generation):
             evaluation.finish(self.replica.model, group, shards, self.micro_batch, interrupted)
         self.control.measured(step - 1, combine(evaluation.finished))
 
@@ -286,13 +288,14 @@ class Trainer:
         who = {"job": self.job, "incarnation": self.birth.incarnation}
         self._finish_evaluation(task.generation)
         self.control.begin_telling(True, self.replica.step)
+        result, missing = result_of(self.task, self.replica.model)
+        meta = {"task": self.spec.task, "options": dict(self.spec.options), "seed": self.spec.seed}
+        meta |= {"order": ORDER_NAME, "global_batch": self.spec.global_batch, "shards": self.spec.shard_count}
+        meta |= {"report_failed": missing} if missing else {}
         try:
-            result = self.task.report(self.replica.model)
-            meta = {"task": self.spec.task, "options": dict(self.spec.options), "seed": self.spec.seed}
-            meta |= {"order": ORDER_NAME, "global_batch": self.spec.global_batch, "shards": self.spec.shard_count}
             checkpoint = write(self.birth.checkpoints, self.job, task.version, self._tree(), meta)
-        except Exception as error:
-            print(format_exc(), file=sys.stderr, flush=True)
+        except USERS as error:
+            log(format_exc())
             failed = SaveFailed(**who, generation=task.generation, error=f"{type(error).__name__}: {error}")
             self.control.happened(SaveEnded(failed))
             return
@@ -308,7 +311,7 @@ class Trainer:
         except Interrupted:
             return
         except Raised as raised:  # to lose the metrics is better than to lose the state
-            print(raised.report.traceback, file=sys.stderr, flush=True)
+            log(raised.report.traceback)
 
     # ----- small things
 
@@ -319,17 +322,14 @@ class Trainer:
             self.group.close()
             self.group = None
 
-    def _note_position(self, step: int, shard: int) -> None:
-        os.pwrite(self.position, POSITION.pack(step, shard), 0)
-
     @contextmanager
-    def _user_code(self, generation: int, shard: int = -1, torn: bool = False) -> Iterator[None]:
-        """What the task raises inside is told as its error, and where it was."""
+    def _told(self, generation: int, shard: int = -1, torn: bool = False) -> Iterator[None]:
+        """What the task raises inside, or the disk, is told as an error, and where it was."""
         try:
             yield
         except (GroupBroken, Interrupted):
             raise
-        except (Exception, SystemExit) as error:  # also a script that means to leave
+        except USERS as error:
             raise self._raised(generation, shard, error, torn) from error
 
     def _raised(self, generation: int, shard: int, error: BaseException, torn: bool = False) -> Raised:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from regroup.coordinator.api import create_app
+from regroup.coordinator.gathering import RecordsBroke
 from regroup.coordinator.memory_store import MemoryStore
 from regroup.coordinator.persistence import StoreUnavailable
 from regroup.coordinator.serving import HttpServer, listen
@@ -29,6 +30,7 @@ class TestDesk:
         self.cluster = Cluster(started=time.monotonic())
         self.ready: str | None = None
         self.pieces: list[tuple[str, str]] = []
+        self.breaks: str | None = None  # why its records break off after these pieces
         self._fence = 0
         self._written: asyncio.Future[None] | None = None
 
@@ -45,7 +47,7 @@ class TestDesk:
         jobs, workers = tuple(decision.cluster.jobs.values()), tuple(decision.cluster.workers.values())
         await self.store.save(self._fence, jobs, workers, notes=decision.notes, at=time.time())
         for job, points in decision.points:
-            await self.store.append_points(job, points)
+            await self.store.append_points(self._fence, job, points)
         self.cluster = decision.cluster
         if decision.notes and self._written is not None:
             self._written.set_result(None)
@@ -58,6 +60,8 @@ class TestDesk:
     async def records(self, job: str) -> AsyncIterator[tuple[str, str]]:
         for piece in self.pieces:
             yield piece
+        if self.breaks is not None:
+            raise RecordsBroke(self.breaks)
 
     def forget_waiting(self) -> None:
         """A new event loop serves from here on."""

@@ -1,10 +1,13 @@
 """Jobs over REST: submitting, reading and stopping them."""
 
+import asyncio
 import json
 from dataclasses import replace
 
 import pytest
 
+from regroup.coordinator.persistence import Unconfirmed
+from regroup.core.cluster import Cluster
 from regroup.core.jobs import JobPhase
 from regroup.core.messages import StepPoint
 
@@ -17,7 +20,7 @@ async def test_a_submitted_job_is_answered_with_its_place_and_can_be_read_there(
     job = answer.json()
     assert answer.headers["location"] == f"/v1/jobs/{job['id']}"
     assert job["id"].startswith("j-")
-    assert len(job["id"]) == 10
+    assert len(job["id"]) == 12
     read = (await api.get(answer.headers["location"])).json()
     assert (read["phase"], read["name"], read["steps"]) == ("queued", "mine", 10)
     assert read["spec"]["options"] == {"lr": 0.01}
@@ -32,6 +35,66 @@ async def test_jobs_are_listed_in_the_order_of_their_submission(api):
 
 async def test_a_whole_number_will_do_for_a_float(api):
     assert (await api.post("/v1/jobs", json=SPEC | {"step_timeout": 5})).status_code == 201
+
+
+async def test_a_request_that_is_sent_again_under_its_key_is_the_same_job(api, desk):
+    sent = [await api.post("/v1/jobs", json=SPEC, headers={"Idempotency-Key": "k1"}) for _ in range(2)]
+    assert [answer.status_code for answer in sent] == [201, 200]
+    assert sent[0].json() == sent[1].json()
+    assert sent[0].headers["location"] == sent[1].headers["location"]
+    other = await api.post("/v1/jobs", json=SPEC, headers={"Idempotency-Key": "k2"})
+    assert other.status_code == 201
+    assert list(desk.cluster.jobs) == [sent[0].json()["id"], other.json()["id"]]
+
+
+async def test_a_key_outlives_the_coordinator_and_the_job_and_needs_no_store(api, desk):
+    first = await api.post("/v1/jobs", json=SPEC, headers={"Idempotency-Key": "k1"})
+    await api.post(first.headers["location"] + "/stop")
+    desk.cluster = Cluster(started=desk.cluster.started, jobs=(await desk.store.load()).jobs)
+    desk.ready = "the store does not answer"
+    again = await api.post("/v1/jobs", json=SPEC, headers={"Idempotency-Key": "k1"})
+    assert (again.status_code, again.json()["id"], again.json()["phase"]) == (200, first.json()["id"], "stopped")
+
+
+async def test_another_job_under_a_used_key_is_refused(api, desk):
+    first = await api.post("/v1/jobs", json=SPEC, headers={"Idempotency-Key": "k1"})
+    other = await api.post("/v1/jobs", json=SPEC | {"seed": 7}, headers={"Idempotency-Key": "k1"})
+    assert (other.status_code, other.json()["type"]) == (409, "/problems/key-taken")
+    assert first.json()["id"] in other.json()["detail"]
+    assert next(iter(desk.cluster.jobs.values())).spec.seed == 0
+
+
+async def test_a_request_that_is_sent_twice_at_once_is_one_job(api, desk, monkeypatch):
+    command = desk.command
+
+    async def slow(given):
+        await asyncio.sleep(0)  # so that each finds that there is no such job yet
+        await command(given)
+
+    monkeypatch.setattr(desk, "command", slow)
+    sent = [api.post("/v1/jobs", json=SPEC, headers={"Idempotency-Key": "k1"}) for _ in range(5)]
+    answers = await asyncio.gather(*sent)
+    assert sorted(answer.status_code for answer in answers) == [200] * 4 + [201]
+    assert len(await desk.store.events()) == len(desk.cluster.jobs) == 1
+
+
+@pytest.mark.parametrize("key", ["", "with blank", "x" * 201, "\u00e4"])
+async def test_a_key_that_is_none_is_refused_naming_the_header(api, desk, key):
+    answer = await api.post("/v1/jobs", json=SPEC, headers=[(b"Idempotency-Key", key.encode())])
+    assert answer.status_code == 422
+    assert [each["field"] for each in answer.json()["errors"]] == ["Idempotency-Key"]
+    assert not desk.cluster.jobs
+
+
+async def test_a_command_that_may_have_been_taken_says_so(api, desk, monkeypatch):
+    async def unconfirmed(command):
+        raise Unconfirmed("it may have been taken: no answer")
+
+    monkeypatch.setattr(desk, "command", unconfirmed)
+    answer = await api.post("/v1/jobs", json=SPEC)
+    assert (answer.status_code, answer.json()["type"]) == (503, "/problems/unconfirmed")
+    assert answer.json()["detail"] == "it may have been taken: no answer"
+    assert answer.headers["retry-after"] == "1"
 
 
 BAD = {
@@ -148,7 +211,7 @@ async def test_the_loss_history_is_read_in_pages(api, desk):
     job = (await api.post("/v1/jobs", json=SPEC)).json()["id"]
     points = [StepPoint(step, 1.0 / (step + 1), 64.0, 64, 0.1, 0.01) for step in range(5)]
     points[3] = replace(points[3], loss=float("nan"), metrics={"accuracy": float("inf")})
-    await desk.store.append_points(job, points)
+    await desk.store.append_points(1, job, points)
     first = (await api.get(f"/v1/jobs/{job}/points?limit=3")).json()["points"]
     assert [point["step"] for point in first] == [0, 1, 2]
     rest = (await api.get(f"/v1/jobs/{job}/points?after=2")).json()["points"]
@@ -159,9 +222,8 @@ async def test_the_loss_history_is_read_in_pages(api, desk):
 async def test_a_job_shows_its_last_finite_loss_and_a_list_shows_none(api, desk):
     job = (await api.post("/v1/jobs", json=SPEC)).json()["id"]
     desk.cluster = replace(desk.cluster, jobs={job: replace(desk.cluster.jobs[job], step=2)})
-    await desk.store.append_points(
-        job, [StepPoint(1, 0.5, 64.0, 64, 0.1, 0.01), StepPoint(2, 0.25, 64.0, 64, 0.1, 0.01)]
-    )
+    losses = {0: 0.5, 1: 0.25, 2: 0.125}  # what the third step measured is not committed by all
+    await desk.store.append_points(1, job, [StepPoint(at, loss, 1.0, 1, 0.1, 0.01) for at, loss in losses.items()])
     assert (await api.get(f"/v1/jobs/{job}")).json()["loss"] == 0.25
     assert (await api.get("/v1/jobs")).json()["jobs"][0]["loss"] is None
 

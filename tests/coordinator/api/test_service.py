@@ -37,6 +37,7 @@ async def test_readiness_says_why_not(api, desk):
     answer = await api.get("/ready")
     assert answer.status_code == 503
     assert answer.json()["detail"] == "another coordinator leads"
+    assert answer.headers["retry-after"] == "1"
     assert (await api.get("/health")).status_code == 200
 
 
@@ -107,6 +108,7 @@ async def test_the_reference_describes_every_field_of_a_job(api):
     body = described["paths"]["/v1/jobs"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert set(body["properties"]) == {field.name for field in fields(JobSpec)} == set(SPEC_WORDS)
     assert all("description" in part for part in body["properties"].values())
+    assert [one["required"] for one in body["oneOf"]] == [["steps"], ["epochs"]]
     for path, methods in described["paths"].items():
         for operation in methods.values():
             assert operation["summary"]
@@ -115,10 +117,13 @@ async def test_the_reference_describes_every_field_of_a_job(api):
 
 
 def test_a_port_in_use_is_told_in_one_line():
-    with listen("127.0.0.1", 0) as taken, pytest.raises(CannotListen, match=r"REGROUP_PORT") as error:
-        listen("127.0.0.1", taken.getsockname()[1])
-    assert "\n" not in str(error.value)
-    with pytest.raises(CannotListen):
+    with listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(CannotListen) as error:
+            listen("127.0.0.1", port)
+    advice = "set REGROUP_PORT to another port (0: any free one), or REGROUP_HOST"
+    assert str(error.value) == f"cannot listen on 127.0.0.1 port {port}: Address already in use; {advice}"
+    with pytest.raises(CannotListen, match=r"no such host\.invalid port 0: [A-Za-z ]+; set REGROUP_PORT"):
         listen("no such host.invalid", 0)
 
 

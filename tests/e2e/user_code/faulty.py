@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import LBFGS, SGD, Optimizer
 from torch.optim.lr_scheduler import ConstantLR, LRScheduler
-from torch.utils.data import TensorDataset
+from torch.utils.data import IterableDataset, TensorDataset
 
 from regroup.tasks.contract import OptionError, SizedDataset, Task
 
@@ -102,6 +102,34 @@ class Unsized(Sound):
         return Stream()
 
 
+class Endless(IterableDataset[Tensor]):
+    def __iter__(self) -> Iterator[Tensor]:
+        while True:
+            yield torch.zeros(4)
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+
+class Streams(Sound):
+    def dataset(self) -> Any:
+        return Endless()
+
+
+class CannotReadTheEnd(Sound):
+    def dataset(self) -> Any:
+        whole = super().dataset()
+
+        class Truncated:
+            def __len__(self) -> int:
+                return len(whole) + 1
+
+            def __getitem__(self, index: int) -> Any:
+                return whole[index]
+
+        return Truncated()
+
+
 class RaisesInTheFirstPass(Sound):
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, float]:
         raise ZeroDivisionError("the first pass divides by zero")
@@ -151,6 +179,21 @@ class NoModel(Sound):
 class LeavesWhenConstructed(Sound):
     def __init__(self) -> None:
         raise SystemExit("give me a data folder")
+
+
+class ReportsATensor(Sound):
+    def report(self, model: nn.Module) -> Any:
+        return {"mean": next(model.parameters()).mean()}
+
+
+class ReportsAList(Sound):
+    def report(self, model: nn.Module) -> Any:
+        return [0.5]
+
+
+class LeavesWhenAskedToReport(Sound):
+    def report(self, model: nn.Module) -> Any:
+        raise SystemExit("nothing to say")
 
 
 class Raises(Sound):

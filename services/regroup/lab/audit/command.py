@@ -12,6 +12,7 @@ import typer
 
 from regroup.client import terminal
 from regroup.client.commands import JobArgument
+from regroup.client.printable import one_line
 from regroup.client.sdk import Client
 from regroup.client.terminal import AsJson
 from regroup.lab.audit.claim import Claim
@@ -41,7 +42,7 @@ def audit(
     else:
         terminal.write(f"{id}: {found.summary}")
         for fault in found.faults:
-            terminal.write(f"  {fault}")
+            terminal.write(f"  {one_line(fault)}")
     raise typer.Exit(terminal.OK if found.ok else terminal.FAILED)
 
 

@@ -4,7 +4,6 @@ Owns: the commands, their progress, and that Ctrl-C leaves what was measured so 
 Refuses to know: how it is measured (`recovery`, `overhead`) and told (`telling`).
 """
 
-import json
 import shutil
 import signal
 import sys
@@ -15,16 +14,17 @@ from tempfile import mkdtemp
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from regroup.client import terminal
 from regroup.client.errors import RegroupError
+from regroup.client.printable import PlainConsole
 from regroup.lab.bench import overhead, recovery, telling
 from regroup.lab.bench.failing import BenchFailed
 from regroup.lab.bench.machine import this_machine
 from regroup.lab.bench.recovery import Outcome, Scenario, Whom
 from regroup.lab.local import ClusterFailed
+from regroup.lab.result_file import JsonFile, result_file
 
 app = typer.Typer(
     help="Measure recovery and overhead on this machine, in a cluster of their own.",
@@ -33,9 +33,9 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write all figures to this file.")]
 DataDir = Annotated[
-    Path | None, typer.Option(help="Keep records, logs and state here. Default: a folder that is removed afterwards.")
+    Path | None,
+    typer.Option(help="Keep records, logs and state in a new folder in here. Default: one that is removed afterwards."),
 ]
 
 
@@ -54,22 +54,27 @@ def measure_recovery(
     data_dir: DataDir = None,
 ) -> None:
     """Kill workers at random instants: from the kill to the next committed step, and until the worker is back."""
-    scenarios = [Scenario(count, each) for count in workers or [2] for each in whom or Whom]
+    scenarios = [
+        Scenario(count, each) for count in dict.fromkeys(workers or [2]) for each in dict.fromkeys(whom or Whom)
+    ]
     outcomes: list[Outcome] = []
     machine = this_machine()
-    with _bench(data_dir) as (folder, end), _progress(kills * len(scenarios)) as progress:
-        for scenario in scenarios:
-            outcomes.append(Outcome(scenario))
-            progress.begin(f"{scenario.workers} workers, kill the {scenario.whom}")
-            recovery.measure(
-                outcomes[-1], kills, folder / scenario.name, seed=seed, on_kill=lambda kill: progress.advance()
-            )
-    _tell(telling.recovery_tables(outcomes), machine, telling.RECOVERY_NOTES)
-    _save(json_file, telling.recovery_json(outcomes, machine, end.code == terminal.INTERRUPTED))
-    for outcome in outcomes:
-        for fault in outcome.audit.faults if outcome.audit else ():
-            terminal.complain(f"{outcome.scenario.name}: {fault}")
-            end.code = end.code or terminal.FAILED
+    with result_file(json_file) as save:
+        with _bench(data_dir) as (folder, end), _progress(kills * len(scenarios)) as progress:
+            for scenario in scenarios:
+                outcome = Outcome(scenario)
+                outcomes.append(outcome)
+                progress.begin(f"{scenario.workers} workers, kill the {scenario.whom}")
+                try:
+                    recovery.measure(
+                        outcome, kills, folder / scenario.name, seed=seed, on_kill=lambda kill: progress.advance()
+                    )
+                finally:
+                    for fault in outcome.faults:
+                        terminal.complain(f"{scenario.name}: {fault}")
+                        end.code = terminal.FAILED
+        _tell(telling.recovery_tables(outcomes), machine, telling.RECOVERY_NOTES)
+        save(telling.recovery_json(outcomes, machine, end.interrupted))
     raise typer.Exit(end.code)
 
 
@@ -83,38 +88,46 @@ def measure_overhead(
     """Step time of a job of two workers, everything on, against plain torchrun + DDP on the same model and batch."""
     duels = [overhead.Duel(model) for model in overhead.MODELS]
     machine = this_machine()
-    with _bench(data_dir) as (folder, end), _progress(rounds * len(duels)) as progress:
-        for number, duel in enumerate(duels):
-            progress.begin(duel.model.name)
-            overhead.measure(duel, rounds, steps, folder / f"model-{number}", on_round=progress.advance)
-    _tell([telling.overhead_table(duels, steps)], machine, telling.OVERHEAD_NOTES)
-    _save(json_file, telling.overhead_json(duels, machine, steps, end.code == terminal.INTERRUPTED))
+    with result_file(json_file) as save:
+        with _bench(data_dir) as (folder, end), _progress(rounds * len(duels)) as progress:
+            for number, duel in enumerate(duels):
+                progress.begin(duel.model.name)
+                overhead.measure(duel, rounds, steps, folder / f"model-{number}", on_round=progress.advance)
+        _tell([telling.overhead_table(duels, steps)], machine, telling.OVERHEAD_NOTES)
+        save(telling.overhead_json(duels, machine, steps, end.interrupted))
     raise typer.Exit(end.code)
 
 
 class _End:
-    """How the measuring ended, as an exit code."""
+    """How the measuring ended: the exit code, and whether by Ctrl-C."""
 
     code = terminal.OK
+    interrupted = False
 
 
 @contextmanager
 def _bench(given: Path | None) -> Iterator[tuple[Path, _End]]:
-    """A folder to work in. Whatever ends the measuring early is told here, so that the figures so far still are."""
-    folder, end = given or Path(mkdtemp(prefix="regroup-bench-")), _End()
-    folder = folder.expanduser().absolute()
-    folder.mkdir(parents=True, exist_ok=True)
+    """A new folder to work in. Whatever ends the measuring early is told here, so that the figures so far still are."""
+    end, place = _End(), given and given.expanduser().absolute()
+    try:
+        if place is not None:
+            place.mkdir(parents=True, exist_ok=True)
+        folder = Path(mkdtemp(prefix="regroup-bench-", dir=place))
+    except OSError as error:
+        terminal.give_up(f"cannot make a folder to work in: {error}", terminal.FAILED)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started is stopped
     try:
         yield folder, end
     except KeyboardInterrupt:
-        end.code = terminal.INTERRUPTED
+        end.code, end.interrupted = end.code or terminal.INTERRUPTED, True
         terminal.complain("interrupted: the figures are of what was measured until then")
     except (BenchFailed, ClusterFailed, RegroupError, OSError) as error:
         end.code = terminal.FAILED
-        terminal.complain(f"bench: {error}", f"records and logs are kept in {folder}")
+        terminal.complain(f"bench: {error}")
     if given is None and end.code != terminal.FAILED:
         shutil.rmtree(folder)
+    else:
+        print(f"records and logs are kept in {folder}", file=sys.stderr)
 
 
 class _Progress:
@@ -134,7 +147,7 @@ class _Progress:
 
 @contextmanager
 def _progress(total: int) -> Iterator[_Progress]:
-    console = Console(stderr=True, highlight=False, emoji=False, markup=False)
+    console = PlainConsole(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
         yield _Progress(bar, total)
@@ -146,9 +159,3 @@ def _tell(tables: list[Any], machine: Any, notes: tuple[str, ...]) -> None:
     terminal.write(f"\n{machine}\n")
     for note in notes:
         terminal.write(f"- {note}")
-
-
-def _save(file: Path | None, figures: dict[str, Any]) -> None:
-    if file is not None:
-        file.write_text(json.dumps(figures, indent=2) + "\n")
-        print(f"figures written to {file}", file=sys.stderr)

@@ -19,8 +19,9 @@ COUNT = struct.Struct("q")
 class Gate:
     """Shut at first. Each process has one of its own, on the same path, and counts its own passes."""
 
-    def __init__(self, path: Path) -> None:
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    def __init__(self, path: Path, *, owner: bool = False) -> None:
+        """The owner makes the gate before the others come to it: what an earlier one left in the file is forgotten."""
+        file = os.open(path, os.O_RDWR | os.O_CREAT | (os.O_TRUNC if owner else 0), 0o600)
         os.truncate(file, COUNT.size)
         self._shared = mmap.mmap(file, COUNT.size)
         os.close(file)

@@ -113,23 +113,24 @@ def measure(
     model = duel.model
     data_dir.mkdir(parents=True, exist_ok=True)
     with (
-        LocalCluster(data_dir / "cluster", 2 * RANKS, threads=1) as cluster,
+        LocalCluster(data_dir / "cluster", 2 * RANKS, isolated=True, threads=1) as cluster,
         cluster.client() as client,
         ExitStack() as ends,
     ):
         sides: list[Side] = []
         jobs: dict[str, str] = {}
         for name, independent in ((OURS, True), (SEPARATE, False)):
-            gate = data_dir / f"gate-{len(sides)}"
-            wanted = spec(model, gate, independent)
+            path = data_dir / f"gate-{len(sides)}"
+            gate, wanted = Gate(path, owner=True), spec(model, path, independent)
             jobs[name] = client.submit(wanted).id
             completed = Job(cluster.data_dir, jobs[name]).completed
             passes = 1 if independent else wanted.shard_count // RANKS  # each worker owns as many shards
             check = partial(expect_alive, client, jobs[name])
-            sides.append(Side(name, Gate(gate), passes, completed, check))
+            sides.append(Side(name, gate, passes, completed, check))
             get_going(sides[-1])
-        gate = data_dir / "gate-ddp"
-        sides.append(Side(DDP, Gate(gate), 1, *ends.enter_context(torchrun(model, gate, data_dir))))
+        path = data_dir / "gate-ddp"
+        gate = Gate(path, owner=True)
+        sides.append(Side(DDP, gate, 1, *ends.enter_context(torchrun(model, path, data_dir))))
         get_going(sides[-1])
         for side in sides:
             time_steps(side, steps)  # not counted: whatever is slow at first
@@ -141,6 +142,10 @@ def measure(
         finally:
             for name, job in jobs.items():
                 duel.exchange_share[name] = exchange_share(client, job)
+        for side, job in zip(sides, jobs.values(), strict=False):  # the rival has none
+            client.stop(job)
+            side.gate.admit(STEPS)  # so that it reaches a step's end, where it stops
+            client.wait(job, timeout=LIMIT)
 
 
 def spec(model: Model, gate: Path, independent: bool) -> JobSpec:

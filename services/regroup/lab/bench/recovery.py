@@ -11,7 +11,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -62,6 +62,7 @@ class Kill:
     noticed: float | None  # the coordinator halted the job
     formed: float | None  # it issued the formation of the survivors
     regrouped: float | None  # it heard from all of them that they had formed
+    lost_steps: int  # that others had committed, and that were done again
 
 
 @dataclass(slots=True)
@@ -71,7 +72,19 @@ class Outcome:
     scenario: Scenario
     kills: list[Kill] = field(default_factory=list)
     step_times: list[float] = field(default_factory=list)  # ms, of the survivors alone and undisturbed
+    lost_steps: int = 0  # after any kill, also one that no other figure counts
     audit: Audit | None = None  # None: it did not come to that
+    restarts: int | None = None  # of the job, from the seed, because all state was lost
+
+    @property
+    def faults(self) -> list[str]:
+        """What must not happen: any of it fails the benchmark."""
+        found = list(self.audit.faults) if self.audit else []
+        if self.lost_steps:
+            found.append(f"{self.lost_steps} steps that survivors had committed were done again")
+        if self.restarts:
+            found.append(f"all state was lost, and the job began again, {self.restarts} times")
+        return found
 
     @property
     def step_ms(self) -> float | None:
@@ -96,7 +109,7 @@ def measure(
     scenario = outcome.scenario
     settings = {"error_limit": "1000000"}  # a worker that dies a hundred times is what is wanted here
     with (
-        LocalCluster(data_dir, scenario.workers, restart=False, threads=1, settings=settings) as cluster,
+        LocalCluster(data_dir, scenario.workers, isolated=True, restart=False, threads=1, settings=settings) as cluster,
         cluster.client() as client,
     ):
         job = client.submit(spec(scenario.workers)).id
@@ -104,11 +117,12 @@ def measure(
         with interruptible() as interrupted:
             for number in range(kills):
                 if scenario.whom is Whom.TRAINER and number % CALM_EVERY == 0:
-                    run.kill(Whom.AGENT, outcome.step_times)
+                    outcome.lost_steps += run.kill(Whom.AGENT, outcome.step_times).lost_steps
                 outcome.kills.append(run.kill(scenario.whom, outcome.step_times))
+                outcome.lost_steps += outcome.kills[-1].lost_steps
                 on_kill(outcome.kills[-1])
         client.stop(job)
-        client.wait(job, timeout=60)
+        outcome.restarts = client.wait(job, timeout=60).restarts
         outcome.audit = audit_job(client, job, run.records)
     if interrupted:
         raise KeyboardInterrupt
@@ -165,17 +179,17 @@ class Run:
             started = began
         back = self._until(lambda: self._returned(victim, former), f"{victim} takes part again")
 
-        first = min(one.at for one in self._records.seen if one.generation == after.generation)
-        joined = min(one.at for one in self._records.seen if one.generation == back.generation)
+        first, joined = (begin(self._records.seen, one.generation) for one in (after, back))
         timeline = self._timeline(wall, before, after.generation)
         return Kill(
             victim=victim,
-            committed=(first - began) / 1e6,
-            rejoined=(joined - started) / 1e6,
+            committed=(first.at - began) / 1e6,
+            rejoined=(joined.at - started) / 1e6,
             generations=after.generation - before,
             noticed=timeline.get("halt"),
             formed=timeline.get("form"),
             regrouped=timeline.get("regrouped"),
+            lost_steps=sum(steps_lost(self._records.seen, one, victim) for one in {first, joined}),
         )
 
     def _until(self, met: Callable[[], Found | None], what: str) -> Found:
@@ -216,6 +230,17 @@ class Run:
         if events:
             self._last_event = events[-1].id
         return timeline(events, wall, before, generation)
+
+
+def begin(seen: Sequence[Applied], generation: int) -> Applied:
+    """The first commit of a generation that has one."""
+    return min((one for one in seen if one.generation == generation), key=lambda one: one.at)
+
+
+def steps_lost(seen: Sequence[Applied], first: Applied, victim: str) -> int:
+    """How many steps that others than the victim had committed before were done again from `first` on."""
+    done = (one.step for one in seen if one.generation < first.generation and one.worker != victim)
+    return max(0, max(done, default=-1) + 1 - first.step)
 
 
 def timeline(events: list[EventView], wall: float, before: int, generation: int) -> dict[str, float]:

@@ -19,6 +19,8 @@ RECOVERY_NOTES = (
     "step: median of the survivors alone and undisturbed. With the agent killed, it is taken after each kill, before "
     "the worker is started again. With the trainer alone killed, its agent starts another at once, which prepares "
     "beside the survivors; step is then taken from kills of the agent in between, which no other figure counts.",
+    "lost, doubled: samples of the committed steps, by the audit. undone: steps that survivors had committed and that "
+    "were done again. With any of these, or a restart of the job from its seed, the benchmark fails.",
     "rejoin: from the start of the killed worker (agent) or from the kill (trainer) until a step is committed that it "
     "took part in.",
     "Not measured: several machines, machines that vanish without closing their connections, hangs, kills while a "
@@ -46,6 +48,8 @@ def recovery_figures(outcome: Outcome) -> dict[str, Any]:
         "kills": len(outcome.kills),
         "lost_samples": audit.lost if audit else None,
         "duplicated_samples": audit.doubled if audit else None,
+        "lost_steps": outcome.lost_steps,
+        "restarts": outcome.restarts,
         "audit": audit.summary if audit else None,
         "step_ms": _rounded(outcome.step_ms),
         "kill_to_commit_ms": _spread(outcome.times(lambda kill: kill.committed)),
@@ -63,7 +67,8 @@ def recovery_figures(outcome: Outcome) -> dict[str, Any]:
 def recovery_json(outcomes: list[Outcome], machine: Machine, interrupted: bool) -> dict[str, Any]:
     """The first scenario's figures at the top, all scenarios by name below."""
     scenarios = {outcome.scenario.name: recovery_figures(outcome) for outcome in outcomes}
-    top = ("kills", "lost_samples", "duplicated_samples", "step_ms", "kill_to_commit_ms", "rejoin_ms")
+    counts = ("kills", "lost_samples", "duplicated_samples", "lost_steps", "restarts")
+    top = (*counts, "step_ms", "kill_to_commit_ms", "rejoin_ms")
     first = next(iter(scenarios.values()), {})
     return {
         **{key: first.get(key) for key in top},
@@ -77,7 +82,7 @@ def recovery_json(outcomes: list[Outcome], machine: Machine, interrupted: bool) 
 
 def recovery_tables(outcomes: list[Outcome]) -> list[Table]:
     table = Table(title=f"From a kill to the next committed step, ms ({MODEL})", title_justify="left")
-    for name in ("workers", "killed", "kills", "lost", "doubled", "step"):
+    for name in ("workers", "killed", "kills", "lost", "doubled", "undone", "step"):
         table.add_column(name, justify="right")
     for name in ("p50", "p95", "max", "p50 - step", "p95 - step", "rejoin p50", "p95", "max"):
         table.add_column(name, justify="right")
@@ -95,6 +100,7 @@ def recovery_tables(outcomes: list[Outcome]) -> list[Table]:
             str(len(outcome.kills)),
             str(audit.lost) if audit else "-",
             str(audit.doubled) if audit else "-",
+            str(outcome.lost_steps),
             _ms(step),
             *_three(commit),
             *(over or ["-", "-"]),

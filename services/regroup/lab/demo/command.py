@@ -1,10 +1,9 @@
 """The command: a cluster in a directory of its own, the story in it, and a clean end however it ends.
 
-Owns: the options, the data directory, Ctrl-C, the file of facts, the exit code (1: a claim did not come true).
+Owns: the options, the data directory, Ctrl-C, the exit code (1: a claim did not come true).
 Refuses to know: what is played.
 """
 
-import json
 import os
 import shutil
 import signal
@@ -22,25 +21,25 @@ import typer
 
 from regroup.client.errors import RegroupError
 from regroup.client.terminal import FAILED, INTERRUPTED, complain, console, write
+from regroup.lab.demo.claims import ClaimFailed
 from regroup.lab.demo.ending import ending
 from regroup.lab.demo.facts import Facts, Plan
 from regroup.lab.demo.screen import Screen
-from regroup.lab.demo.story import ClaimFailed, Story
+from regroup.lab.demo.story import Story
 from regroup.lab.local import ClusterFailed, LocalCluster
+from regroup.lab.result_file import JsonFile, result_file
 
 
 def demo(
     workers: Annotated[int, typer.Option("--workers", "-n", min=2, max=16, help="CPU workers to begin with.")] = 3,
     steps: Annotated[int, typer.Option(min=300, help="Steps to train.")] = 800,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the data directory, with the checkpoint in it.")] = False,
-    facts: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write what happened to this file.")
-    ] = None,
+    facts: JsonFile = None,
 ) -> None:
     """Train a small GPT, kill a worker in mid-step, watch the others go on, take a new one in: about two minutes."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a model writes anything; no terminal shall end the demo by that
-    with _writable(facts) as file:
+    with result_file(facts) as save:
         folder = Path(tempfile.mkdtemp(prefix="regroup-demo-"))
         known = Facts(plan=Plan(workers=workers, steps=steps), data=str(folder))
         code, failed = _play(known, keep)
@@ -51,9 +50,7 @@ def demo(
         kept = keep or code == FAILED
         if not kept:
             shutil.rmtree(folder, ignore_errors=True)
-        if file is not None:
-            json.dump(asdict(known) | {"ok": code == 0, "failed": failed, "kept": kept}, file, indent=2)
-            file.write("\n")
+        save(asdict(known) | {"ok": code == 0, "failed": failed, "kept": kept})
     raise typer.Exit(code)
 
 
@@ -73,10 +70,8 @@ def _stage(known: Facts, interrupted: threading.Event, keep: bool) -> None:
     out = console()
     with Screen(out) as screen:
         screen.title(known.plan)
-        for name in [name for name in os.environ if name.startswith("REGROUP_")]:
-            del os.environ[name]  # a cluster of its own: settings of another one would reach into it
         os.environ["TMPDIR"] = known.data  # what the killed process leaves behind goes with all else
-        cluster = LocalCluster(Path(known.data), known.plan.workers, restart=False)
+        cluster = LocalCluster(Path(known.data), known.plan.workers, isolated=True, restart=False)
         with cluster, cluster.client() as client:
             screen.say("cluster", f"coordinator with its embedded store, {', '.join(cluster.agents)}; {client.url}")
             Story(cluster, client, screen, known, interrupted).play()
@@ -94,18 +89,3 @@ def _interruptions() -> Iterator[threading.Event]:
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def _writable(path: Path | None) -> Iterator[TextIOWrapper | None]:
-    """The file of facts, opened before minutes are spent on what could not be written."""
-    if path is None:
-        yield None
-        return
-    try:
-        file = path.open("w", encoding="utf-8")
-    except OSError as error:
-        complain(f"cannot write {path}: {error.strerror}")
-        raise typer.Exit(FAILED) from None
-    with file:
-        yield file

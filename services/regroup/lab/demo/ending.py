@@ -27,7 +27,7 @@ def ending(out: Console, facts: Facts, keep: bool) -> RenderableType:
     sheet.add_column(overflow="fold", max_width=width - 16)
     for name, text in _rows(facts, keep):
         sheet.add_row(name, text)
-    title, sample = "what the model writes now", Text(printable(facts.sample or ""))
+    title, sample = "what the model writes now", Text((facts.sample or "").rstrip())
     written: RenderableType = Group(f"{title}:", Padding(sample, (0, 0, 0, 2), expand=False))
     if out.is_terminal:
         written = Panel(sample, title=title, title_align="left", width=width - 4, border_style="dim")
@@ -69,9 +69,3 @@ def _rows(facts: Facts, keep: bool) -> Iterator[tuple[str, str]]:
     yield "checkpoint", f"{checkpoint['bytes'] / 1e6:.1f} MB, sha256 {digest}..."
     yield "", str(file) if keep else f"{file.name}, removed with the demo's directory (--keep keeps it)"
     yield "took", f"{facts.seconds:.0f} s"
-
-
-def printable(text: str) -> str:
-    """A model writes any byte; none of them shall steer the terminal."""
-    kept = (char if char.isprintable() or char == "\n" else " " if char == "\t" else "?" for char in text)
-    return "".join(kept).rstrip()

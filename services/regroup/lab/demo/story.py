@@ -1,6 +1,6 @@
 """What happens in the demo, act by act, and what must be true of it. Read it top to bottom.
 
-Owns: the acts, and the claims: whatever the demo says happened is checked where it is said, and raises otherwise.
+Owns: the acts: whatever the demo says happened is checked where it is said (`claims`), and raises otherwise.
 Refuses to know: terminals and options. It starts an agent, and kills one, at an instant that the killed one's record
 gives; all else it asks the REST API for.
 """
@@ -9,17 +9,18 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from statistics import fmean, median
+from statistics import median
 from typing import TypeVar
 
 from regroup.client.sdk import Client
 from regroup.core.jobs import JobPhase
 from regroup.lab.audit import audit_job
+from regroup.lab.demo.claims import ClaimFailed, fallen, kept_its_state, lived_on, went_on
 from regroup.lab.demo.evidence import Aftermath, Kill, aftermath, steps_applied
-from regroup.lab.demo.facts import MEAN_OF, Facts, Joined, Killed
+from regroup.lab.demo.facts import Facts, Joined, Killed
 from regroup.lab.demo.screen import Screen
 from regroup.lab.local import LocalCluster
-from regroup.wire.rest import EventView, JobView
+from regroup.wire.rest import EventView, JobView, MemberView
 
 LOOK = 0.2  # seconds between two questions
 CLOSE_LOOK = 0.01  # the same while the survivors regroup
@@ -28,10 +29,6 @@ RECENT = 30  # steps whose median time is the usual one
 LIMIT = 120.0  # seconds without any news until what is waited for counts as never happening
 
 Found = TypeVar("Found")
-
-
-class ClaimFailed(Exception):
-    """Something that the demo claims did not happen; the message says what."""
 
 
 class Story:
@@ -44,6 +41,7 @@ class Story:
         self._after: str | None = None  # the last event seen
         self._events: list[EventView] = []  # of the act that plays
         self._step_time = 0.0  # seconds, the usual one before the kill
+        self._members: tuple[MemberView, ...] = ()  # before the kill
         self._began = time.monotonic()
 
     def play(self) -> None:
@@ -74,6 +72,7 @@ class Story:
         points = self._client.points(self._job, self._plan.kill_at - RECENT)
         self._step_time = median(point.seconds or 0.0 for point in points)
         job = self._client.job(self._job)
+        self._members = job.members
         member = next(member for member in job.members if member.worker == victim)
         record = self._cluster.data_dir / "records" / job.id / f"{victim}-{member.incarnation}.jsonl"
         with record.open("rb") as lines:
@@ -89,13 +88,12 @@ class Story:
         """The survivors go on without it; their records say where the kill hit and when they committed again."""
         survivors = [name for name in self._plan.names if name != kill.worker]
         self._events.clear()
-        self._follow(
-            lambda job: _trains(job, survivors), f"{', '.join(survivors)} regroup without {kill.worker}", CLOSE_LOOK
-        )
+        what = f"{', '.join(survivors)} regroup without {kill.worker}"
+        lived_on(self._members, self._follow(lambda job: _trains(job, survivors), what, CLOSE_LOOK).members)
         regrouped, halted = self._event("regrouped"), next(event for event in self._events if event.kind == "halt")
         found = self._until(lambda: self._committed(kill), "a survivor commits a step")
-        if found.step is None:
-            raise ClaimFailed(f"the kill of {kill.worker} fell between two steps, not into one")
+        went_on(found)
+        assert found.step is not None
         assert found.milliseconds is not None
         self._screen.moment(
             kill.at + found.milliseconds / 1e3,
@@ -124,7 +122,7 @@ class Story:
         self._screen.joins(newcomer, began)
         self._cluster.start_worker(newcomer)
         members = [*(name for name in self._plan.names if name != dead), newcomer]
-        self._follow(lambda job: _trains(job, members), f"{newcomer} becomes a member")
+        lived_on(self._members, self._follow(lambda job: _trains(job, members), f"{newcomer} becomes a member").members)
         regrouped, form = self._event("regrouped"), self._event("form")
         self._facts.joined = Joined(
             worker=newcomer,
@@ -176,6 +174,7 @@ class Story:
             job = self._client.job(self._job)
             news = self._listen()
             self._screen.show(job)
+            kept_its_state(job)
             if met(job):
                 return job
             if job.ended:
@@ -224,18 +223,6 @@ class Story:
             return next((event for event in reversed(self._events) if event.kind == kind), None)
 
         return self._until(last, f"the timeline tells of {kind}")
-
-
-def fallen(losses: Sequence[float | None]) -> tuple[float, float]:
-    """The mean loss of the first and of the last steps. Raises ClaimFailed unless it fell."""
-    first = [loss for loss in losses[:MEAN_OF] if loss is not None]
-    last = [loss for loss in losses[-MEAN_OF:] if loss is not None]
-    if not first or not last:
-        raise ClaimFailed("the loss of the first or of the last steps is not known")
-    before, after = round(fmean(first), 4), round(fmean(last), 4)
-    if after >= before:
-        raise ClaimFailed(f"the loss did not fall: {before} before, {after} after")
-    return before, after
 
 
 def _trains(job: JobView, workers: Sequence[str]) -> bool:

@@ -17,7 +17,16 @@ from zmq.utils import z85
 from regroup.core.messages import Order, Report
 from regroup.wire.codec import Undecodable, decode_report, encode
 from regroup.wire.connections import Connections
-from regroup.wire.link.sockets import MAX_MESSAGE, REFUSALS, WORKER_NAME, Drops, NonBlocking, configure, events_of
+from regroup.wire.link.sockets import (
+    MAX_MESSAGE,
+    REFUSALS,
+    WORKER_NAME,
+    Drops,
+    NonBlocking,
+    configure,
+    events_of,
+    fit_family,
+)
 
 BATCH = 64  # messages read until the event loop's other tasks get their turn
 PATIENCE = 16  # batches that a closed connection's last words may take to arrive
@@ -73,17 +82,18 @@ class Hub:
         self._router_now, self._monitor_now, self._door_now = map(
             NonBlocking, (self._router, self._monitor, self._door)
         )
+        address = f"tcp://{f'[{host}]' if ':' in host else host}:{port or '*'}"
         try:
-            self._router.ipv6 = ":" in host
-            self._router.bind(f"tcp://{f'[{host}]' if ':' in host else host}:{port or '*'}")
+            fit_family(self._router, address)
+            self._router.bind(address)
         except zmq.ZMQError as error:
             self.close()
             if error.errno == EADDRINUSE:
                 raise AddressInUse(
-                    f"port {port} of {host} is in use: stop who listens there, or choose another"
+                    f"port {port} of {host} is in use: stop who listens there, or set REGROUP_LINK_PORT to another"
                 ) from error
-            message = f"cannot listen on {host}:{port} ({error.strerror}): give an address of this machine"
-            raise AddressUnusable(message) from error
+            advice = "set REGROUP_LINK_HOST to an address of this machine"
+            raise AddressUnusable(f"cannot listen on {host}:{port} ({error.strerror}): {advice}") from error
         self.address = self._router.get_string(zmq.LAST_ENDPOINT).rstrip("\0")
 
     async def run(self, on_report: Callable[[str, Report], None], on_closed: Callable[[str], None]) -> None:

@@ -1,7 +1,8 @@
 """An agent's end: one encrypted connection to the coordinator, which it makes again whenever it is lost.
 
-Owns: the connection, and the moment at which it stands.
-Refuses to know: what is said first, and what should be said again after a loss; its user is told and decides.
+Owns: the connection, the moment at which it stands, and that it is looked for where the coordinator is now.
+Refuses to know: where that is written, what is said first, and what should be said again after a loss; its user is
+told and decides.
 """
 
 import asyncio
@@ -13,16 +14,26 @@ import zmq.asyncio
 
 from regroup.core.messages import Order, Report
 from regroup.wire.codec import Undecodable, decode_order, encode
-from regroup.wire.link.sockets import MAX_MESSAGE, REFUSALS, WORKER_NAME, Drops, NonBlocking, configure, events_of
+from regroup.wire.link.sockets import (
+    MAX_MESSAGE,
+    REFUSALS,
+    WORKER_NAME,
+    Drops,
+    NonBlocking,
+    configure,
+    events_of,
+    fit_family,
+)
 
 RECONNECT = (50, 500)  # ms between attempts: at first, at most
+HANDSHAKE = 5000  # ms until an attempt ends: whoever took the coordinator's port may accept and say nothing
 
 
 class Line:
     """An agent's connection to the coordinator; it reconnects by itself, for ever.
 
     `counters` has received, sent, and what was dropped, by reason: detached, full, oversize (reports); undecodable,
-    frames (orders); refused (attempts to connect: one of the keys is wrong).
+    frames (orders); refused (attempts to connect: one of the keys is wrong); address (one that is none).
     """
 
     def __init__(
@@ -34,20 +45,22 @@ class Line:
         secret: bytes,
         server: bytes,
         on_connected: Callable[[], None] = lambda: None,
+        where: Callable[[], str | None] = lambda: None,
         max_message: int = MAX_MESSAGE,
     ) -> None:
         """Begin to connect to `address` (tcp://host:port), whose public key must be `server`.
 
         `on_connected` is called from within `receive` or `send`, each time that a connection stands, before anything
-        else is sent through it: what it sends are the first words. Raises ValueError for a name that is none.
+        else is sent through it: what it sends are the first words. `where` is called whenever an attempt failed or the
+        connection was lost, and gives the address to go on with; None: the same. Raises ValueError for a name or an
+        address that is none.
         """
         if not WORKER_NAME.fullmatch(worker):
             raise ValueError(f"a worker's name has 1 to 64 of the characters A-Z a-z 0-9 . _ -, not {worker[:70]!r}")
         self.counters: Counter[str] = Counter()
         self._drop = Drops(self.counters)
         self.connected = False
-        self._address = address
-        self._on_connected = on_connected
+        self._on_connected, self._where = on_connected, where
         self._max_message = max_message
         self._context = zmq.asyncio.Context()
         self._dealer = self._context.socket(zmq.DEALER)
@@ -58,11 +71,17 @@ class Line:
         self._dealer.curve_secretkey = secret
         self._dealer.immediate = True  # else reports pile up for an absent coordinator and precede the first words
         self._dealer.reconnect_ivl, self._dealer.reconnect_ivl_max = RECONNECT
+        self._dealer.handshake_ivl = HANDSHAKE
         self._monitor = self._dealer.get_monitor_socket(
-            zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED | REFUSALS
+            zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED | zmq.Event.CONNECT_RETRIED | REFUSALS
         )
         self._now, self._monitor_now = NonBlocking(self._dealer), NonBlocking(self._monitor)
-        self._dealer.connect(address)
+        try:
+            self._connect(address)
+        except zmq.ZMQError as error:
+            self._dealer.disable_monitor()
+            self._context.destroy(linger=0)
+            raise ValueError(f"{address} is no address of a link: give tcp://host:port") from error
 
     def send(self, report: Report) -> bool:
         """Hand a report to the connection. False: dropped and counted. Raises Unencodable."""
@@ -98,12 +117,6 @@ class Line:
             if order is not None:
                 return order
 
-    def reconnect(self) -> None:
-        """Drop the connection and make another: for a coordinator that is connected and answers no heartbeat."""
-        self.connected = False
-        self._dealer.disconnect(self._address)
-        self._dealer.connect(self._address)
-
     async def close(self, flush: float = 0.0) -> None:
         """Close, and give what was sent at most `flush` seconds to leave. Idempotent."""
         if self._context.closed:
@@ -125,10 +138,30 @@ class Line:
         self.counters["received"] += 1
         return order
 
+    def _connect(self, address: str) -> None:
+        fit_family(self._dealer, address)
+        self._dealer.connect(address)
+        self._address = address
+
+    def _follow(self, address: str) -> None:
+        former = self._address
+        try:
+            self._connect(address)
+        except zmq.ZMQError:
+            self._drop("address", "%s is said to be the coordinator's", address)
+        else:
+            self._dealer.disconnect(former)
+
     def _notice(self) -> None:
+        retried = False
         for event, _ in events_of(self._monitor_now):
+            if event == zmq.Event.CONNECT_RETRIED:
+                retried = True
+                continue
             if event & REFUSALS:
                 self._drop("refused", "%s refuses our key, has another itself, or went away", self._address)
             self.connected = event == zmq.Event.HANDSHAKE_SUCCEEDED
             if self.connected:
                 self._on_connected()
+        if retried and not self.connected and (now := self._where()) not in (None, self._address):
+            self._follow(now)

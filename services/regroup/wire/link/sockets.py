@@ -42,6 +42,11 @@ def configure(socket: zmq.asyncio.Socket, max_message: int) -> None:
     socket.heartbeat_timeout = SILENCE
 
 
+def fit_family(socket: zmq.asyncio.Socket, address: str) -> None:
+    """Before it binds or connects to tcp://host:port. Not IPv6 for all: a name would then be looked up there first."""
+    socket.ipv6 = "[" in address
+
+
 class NonBlocking:
     """A second view of an asyncio socket for what can be done at once; raises zmq.Again where it cannot.
 

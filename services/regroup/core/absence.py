@@ -1,0 +1,38 @@
+"""What becomes of workers that are not heard of: first they are taken off their job, much later they are forgotten.
+
+Owns: for how long a worker is absent, and what rests on it so that it must stay. One that a formation lists stays:
+until it is known dead, it may be committing (`rounds.passed`).
+Refuses to know: why it is gone. If it comes back, it registers as anybody does.
+"""
+
+from regroup.core.turn import Turn
+
+
+def unlend_absent(turn: Turn) -> None:
+    """A worker that is gone for long, and that its job's formation does not list, makes room for another."""
+    for name, worker in list(turn.workers.items()):
+        job = turn.jobs.get(worker.job) if worker.job else None
+        if job is None or (job.formation and name in {member.worker for member in job.formation.members}):
+            continue
+        if (absent := _absent(turn, name)) > turn.policy.absent_limit:
+            turn.unlend(name, f"not heard of for {absent:.0f} s")
+
+
+def forget_gone(turn: Turn) -> None:
+    """A worker that is gone for very long leaves no record, unless something rests on it."""
+    formations = [job.formation for job in turn.jobs.values() if job.formation and not job.ended]
+    listed = {member.worker for formation in formations for member in formation.members}
+    for name, worker in list(turn.workers.items()):
+        kept = worker.job is not None or worker.quarantined or name in listed
+        if not kept and (absent := _absent(turn, name)) > turn.policy.forget_limit:
+            del turn.workers[name]
+            turn.sightings.pop(name, None)
+            turn.note("forgotten", f"{name} is forgotten: not heard of for {absent:.0f} s", worker=name)
+
+
+def _absent(turn: Turn, name: str) -> float:
+    """Seconds since a worker that is not connected was heard; 0 if it is. A new coordinator counts from its start."""
+    sighting = turn.sightings.get(name)
+    if sighting is not None and sighting.connected:
+        return 0.0
+    return turn.now - (turn.started if sighting is None else sighting.seen)

@@ -1,0 +1,73 @@
+"""Whose error it is: the task's, which fails the job, or a worker's, which counts against it or refuses it.
+
+Owns: what makes a failure the task's (decision 0007), who may not take part in a job, whose replica is the odd one.
+Refuses to know: how failures are noticed (`reports`), and when members are suspected of hanging (`rounds`).
+"""
+
+from collections import Counter
+
+from regroup.core import messages as m
+from regroup.core.jobs import Job, JobPhase, StepFailure
+from regroup.core.turn import Turn
+from regroup.core.workers import TrainerStatus
+
+
+def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
+    """Compare a prepared trainer's code and data with the job's; the first one sets them."""
+    theirs = status.fingerprint
+    if job.fingerprint is None:
+        turn.change_job(job, fingerprint=theirs)
+        return True
+    if theirs == job.fingerprint:
+        return True
+    ours = job.fingerprint
+    parts = [part for part in ("code", "dataset", "samples") if getattr(theirs, part) != getattr(ours, part)]
+    _refuse(turn, job, name, f"its {' and '.join(parts)} differ from the other workers'")
+    return False
+
+
+def _refuse(turn: Turn, job: Job, name: str, reason: str) -> None:
+    turn.change_job(job, refused={**job.refused, name: reason})
+    turn.note("refused", f"{name} may not take part: {reason}", job=job.id, worker=name)
+    turn.unlend(name, reason)
+
+
+def prepare_failed(turn: Turn, job: Job, name: str, report: m.PrepareFailed) -> None:
+    """Before the first formation it is the job's spec that is wrong; later, or if it says so itself, the worker."""
+    reason = f"{report.field}: {report.message}"
+    if job.formation is None and report.field != m.WORKER:
+        turn.end(job, JobPhase.FAILED, reason, error=report.traceback or reason)
+    else:
+        _refuse(turn, job, name, reason)
+
+
+def blame_task(turn: Turn, job: Job, failure: StepFailure, chance: bool = False) -> None:
+    """The same step and shard failing on two workers, or again where there is no other worker, is the task's error.
+
+    `chance`: it was killed by SIGKILL, by whoever it was, as also the kernel does when memory is short. Only the third
+    time in the same step and shard, and not all on one worker, is taken for the task's doing.
+    """
+    same = [f for f in job.failures if (f.step, f.shard) == (failure.step, failure.shard)]
+    job = turn.change_job(job, failures=(*job.failures[-19:], failure))
+    others = {f.worker for f in same} - {failure.worker}
+    alone = job.formation is None or len(job.formation.seats) == 1
+    if (others and len(same) >= 2) if chance else (others or (same and alone) or len(same) >= 2):
+        where = "while preparing" if failure.step < 0 else f"in step {failure.step}, shard {failure.shard}"
+        workers = ", ".join(sorted({f.worker for f in (*same, failure)}))
+        last = failure.error.strip().splitlines()[-1]
+        turn.end(job, JobPhase.FAILED, f"the task failed {where} on {workers}: {last}", error=failure.error)
+        for each in (*same, failure):
+            if each.died and each.worker in turn.workers:
+                turn.forgive_error(each.worker)
+
+
+def count_odd_replicas(turn: Turn, job: Job, report: m.ReplicasDiffered) -> None:
+    """An error for each worker whose replica is not like most, or where there is no most, not like the leader's."""
+    formation = job.formation
+    if formation is None or formation.generation != report.generation:
+        return
+    digest, count = Counter(report.digests).most_common(1)[0]
+    sound = digest if 2 * count > len(report.digests) else report.digests[formation.leader]
+    for member, found in zip(formation.members, report.digests, strict=False):
+        if found != sound:
+            turn.count_error(member.worker, f"its replica differed at step {report.step}")

@@ -1,0 +1,239 @@
+"""What each report changes in what is known: the facts of agents and trainers, taken in.
+
+Owns: which report belongs to whom, and to which generation; who is registered, alive, prepared, halted, formed, dead.
+What a later promise or formation overtook is history, and changes nothing.
+Refuses to know: what follows from the facts (`rounds`, `regroup`), and whose error a failure is (`blame`).
+"""
+
+from dataclasses import replace
+
+from regroup.core import messages as m
+from regroup.core.blame import agrees, blame_task, count_odd_replicas, prepare_failed
+from regroup.core.cluster import Answer
+from regroup.core.jobs import Job, JobPhase, Member, StepFailure, Version
+from regroup.core.rounds import Stage, begin_round, stage
+from regroup.core.turn import Turn
+from regroup.core.workers import LEFT, Sighting, TrainerPhase, TrainerStatus, Worker
+
+
+def take_in(turn: Turn, name: str, report: m.Report) -> tuple[m.Order, ...]:
+    """One report's facts. Returns what is answered to it directly."""
+    if isinstance(report, m.AgentRegistered):
+        _register(turn, name, report)
+        return (m.Welcome(turn.policy.heartbeat_interval, turn.policy.detached_limit),)
+    worker = turn.workers.get(name)
+    sighting = turn.sightings.get(name)
+    if worker is None or sighting is None:
+        return ()  # it registers first on every connection; what overtook that is told again by its heartbeats
+    turn.sightings[name] = replace(sighting, seen=turn.now, connected=True)
+    match report:
+        case m.Heartbeat():
+            if report.boot != worker.boot:
+                return ()
+            if report.sequence > sighting.sequence:
+                newest = replace(turn.sightings[name], sequence=report.sequence, telemetry=report.telemetry)
+                turn.sightings[name] = newest
+                _observe(turn, name, report.trainer)
+            job = turn.jobs.get(worker.job) if worker.job else None
+            issued = job.formation.generation if job and job.formation else 0
+            return (m.Heard(report.sequence, issued),)
+        case m.AgentLeft(boot=boot):
+            if boot != worker.boot:
+                return ()
+            _exited(turn, name, "its agent left", asked=True)
+            turn.sightings[name] = replace(turn.sightings[name], connected=False)
+            turn.unlend(name, "its agent left")
+            turn.workers[name] = replace(turn.workers[name], boot=LEFT)
+        case m.TrainerExited():
+            _trainer_exited(turn, name, report)
+        case m.RecordsListed() | m.RecordsRead() | m.RecordsFailed():
+            pass  # the shell hands it to whoever asked
+        case _:
+            _take_in_trainer(turn, name, report)
+    return ()
+
+
+def _register(turn: Turn, name: str, report: m.AgentRegistered) -> None:
+    known = turn.workers.get(name)
+    if known is None or known.boot != report.boot:
+        turn.note("registered", f"{name} registered on {report.host}, {report.device}", worker=name)
+    if known is not None and known.boot != report.boot:
+        # The same worker began anew: whatever ran under its old agent is known dead.
+        busy = any(
+            member.worker == name
+            for job in turn.jobs.values()
+            if not job.ended and job.formation
+            for member in job.formation.members
+        )
+        _exited(turn, name, "its agent died", asked=False)
+        if busy and known.boot != LEFT:
+            turn.count_error(name, "its agent died")
+        known = turn.workers[name]
+    told = {key: getattr(report, key) for key in ("boot", "device", "host", "pid", "version")}
+    turn.workers[name] = replace(known, **told) if known is not None else Worker(name=name, **told)
+    again = turn.sightings.get(name) if known is not None and known.boot == report.boot else None
+    if again is not None:
+        turn.sightings[name] = replace(again, seen=turn.now, connected=True)
+    else:
+        turn.sightings[name] = Sighting(seen=turn.now)
+
+
+def _exited(turn: Turn, name: str, cause: str, asked: bool) -> None:
+    """Whatever trainer this worker had is known dead, also one that only the formations remember."""
+    _bury_listed(turn, name, None, cause)
+    sighting = turn.sightings.get(name)
+    if sighting is not None and sighting.trainer is not None:
+        turn.bury(sighting.trainer.job, Member(name, sighting.trainer.incarnation), cause)
+        turn.sightings[name] = replace(sighting, trainer=None)
+
+
+def _bury_listed(turn: Turn, name: str, alive: str | None, cause: str) -> None:
+    """A worker has one trainer at most: all that formations list of it, but incarnation `alive`, are dead."""
+    for job in turn.jobs.values():
+        for member in job.formation.members if job.formation is not None and not job.ended else ():
+            if member.worker == name and member.incarnation != alive and member not in turn.watch(job.id).dead:
+                turn.bury(job.id, member, cause)
+
+
+def _trainer_exited(turn: Turn, name: str, report: m.TrainerExited) -> None:
+    member = Member(name, report.incarnation)
+    turn.bury(report.job, member, report.cause)
+    trainer = turn.sightings[name].trainer
+    preparing = False
+    if trainer is not None and trainer.incarnation == report.incarnation:
+        preparing = trainer.phase is TrainerPhase.PREPARING
+        turn.sightings[name] = replace(turn.sightings[name], trainer=None)
+    job = turn.jobs.get(report.job)
+    evicted = job is not None and not job.ended and member in turn.watch(job.id).evicted
+    if report.asked and not evicted:
+        return
+    if not report.asked:
+        turn.note("exited", f"{name}'s trainer: {report.cause}", job=report.job, worker=name)
+        turn.count_error(name, report.cause)
+    if job is None or job.ended:
+        return
+    killed = report.cause == "killed by SIGKILL"
+    if report.step is not None and report.shard is not None:
+        cause = "it hung, and was evicted" if evicted else report.cause
+        blame_task(turn, job, StepFailure(report.step, report.shard, name, cause, died=True), killed and not evicted)
+    elif preparing and not killed:
+        error = f"its process ended while preparing: {report.cause}"
+        blame_task(turn, job, StepFailure(-1, -1, name, error, died=True))
+
+
+def _take_in_trainer(turn: Turn, name: str, report: m.TrainerReport) -> None:
+    job = turn.jobs.get(report.job)
+    trainer = turn.sightings[name].trainer
+    if job is None or job.ended or turn.workers[name].job != job.id:
+        return
+    if trainer is None or trainer.incarnation != report.incarnation:
+        return  # only its agent's heartbeat says who runs; this one is dead, or the next heartbeat tells the same
+    member = Member(name, report.incarnation)
+    # What a later promise or formation overtook is history: it must not undo what is known of the trainer.
+    overtaken = getattr(report, "generation", 0) < max(trainer.promised, trainer.generation)
+    match report:
+        case m.Prepared(fingerprint=fingerprint, store=store):
+            status = replace(trainer, phase=TrainerPhase.PREPARED, fingerprint=fingerprint, store=store)
+            _observe(turn, name, status)
+        case m.PrepareFailed():
+            prepare_failed(turn, job, name, report)
+        case m.Halted(generation=n, version=version, store=store) if not overtaken:
+            halted = replace(trainer, phase=TrainerPhase.HALTED, promised=n, version=version, store=store)
+            _observe(turn, name, halted)
+        case m.Formed(generation=n) if not overtaken and job.formation and job.formation.generation == n:
+            version = Version(n, job.formation.base.step)
+            _observe(turn, name, replace(trainer, phase=TrainerPhase.TRAINING, generation=n, version=version))
+        case m.GroupBroke(generation=n) if not overtaken:
+            _observe(turn, name, replace(trainer, phase=TrainerPhase.BROKEN, generation=n), broken=report.reason)
+        case m.StepsCommitted(generation=n, step=step, points=points):
+            if not overtaken and (trainer.version is None or Version(n, step) > trainer.version):
+                _observe(turn, name, replace(trainer, version=Version(n, step)))
+            if points and job.formation and n == job.formation.generation and member in job.formation.members:
+                turn.points.append((job.id, points))
+        case m.StepFailed():
+            if not overtaken:
+                _observe(turn, name, replace(trainer, phase=TrainerPhase.BROKEN), broken=f"{name}: {report.error}")
+            failure = StepFailure(report.step, report.shard, name, report.traceback)
+            turn.note("step_failed", f"{name}, step {report.step}, shard {report.shard}: {report.error}", job=job.id)
+            blame_task(turn, turn.jobs[job.id], failure)
+        case m.ReplicasDiffered(step=step):
+            reason = f"replicas differed at step {step}: the others take the leader's state"
+            turn.note("replicas_differed", reason, job=job.id, worker=name, digests=list(report.digests))
+            count_odd_replicas(turn, job, report)
+            if not overtaken:
+                _observe(turn, name, replace(trainer, phase=TrainerPhase.BROKEN), broken=reason)
+        case m.StateSaved():
+            _saved(turn, job, member, report)
+        case m.SaveFailed():
+            _save_failed(turn, job, member, report)
+
+
+def _observe(turn: Turn, name: str, status: TrainerStatus | None, broken: str = "its group broke") -> None:
+    """Take in where a worker's trainer stands, whether a heartbeat or a report of its own said so."""
+    sighting = turn.sightings[name]
+    before = sighting.trainer
+    if before is not None and (status is None or status.incarnation != before.incarnation):
+        turn.bury(before.job, Member(name, before.incarnation), "its process is gone")
+    _bury_listed(turn, name, status.incarnation if status else None, "its process is gone")
+    turn.sightings[name] = replace(sighting, trainer=status)
+    job = turn.jobs.get(status.job) if status else None
+    if status is None or job is None or job.ended or turn.workers[name].job != job.id:
+        return
+    member = Member(name, status.incarnation)
+    if status.fingerprint is not None and not agrees(turn, job, name, status):
+        return
+    job = turn.jobs[job.id]
+    if max(status.promised, status.generation) > job.generation:
+        highest = max(status.promised, status.generation)
+        turn.change_job(job, generation=highest)
+        begin_round(turn, turn.jobs[job.id], f"{name} knows generation {highest}, above the coordinator's")
+        return
+    _take_phase(turn, job, member, status, broken)
+
+
+def _take_phase(turn: Turn, job: Job, member: Member, status: TrainerStatus, broken: str) -> None:
+    watch, formation = turn.watch(job.id), job.formation
+    if job.round and status.phase is TrainerPhase.HALTED and status.promised == job.round.generation:
+        if member in job.round.participants:
+            answer = Answer(status.version, status.store)
+            turn.change_watch(job.id, answers={**watch.answers, member: answer})
+        return
+    if formation is None or member not in formation.members:
+        return
+    current = status.generation == formation.generation
+    if current and status.phase in (TrainerPhase.TRAINING, TrainerPhase.FINISHED) and member not in watch.formed:
+        turn.change_watch(job.id, formed=watch.formed | {member})
+    if current and status.phase is TrainerPhase.FINISHED:
+        turn.change_watch(job.id, finished=True)
+    if current and status.phase is TrainerPhase.BROKEN and watch.broken is None:
+        turn.change_watch(job.id, broken=f"{member.worker}: {broken}")
+    if status.version is not None and status.version.generation == formation.generation:
+        step = status.version.step
+        if step > max(watch.committed.values(), default=-1):
+            turn.change_watch(job.id, progressed=turn.now)
+        committed = {**turn.watch(job.id).committed, member: max(step, watch.committed.get(member, 0))}
+        turn.change_watch(job.id, committed=committed)
+
+
+def _saved(turn: Turn, job: Job, member: Member, report: m.StateSaved) -> None:
+    saver = turn.sightings.get(job.saver.worker) if job.saver is not None else None
+    wanted = saver.trainer.version if saver is not None and saver.trainer is not None else None
+    version = report.checkpoint.version
+    asked = job.saver == member and report.generation == job.generation
+    # A slow saver that was given up may still be the first: a state is what its version says, whoever wrote it.
+    if job.saver is None or not (asked or version == wanted):
+        return  # an evicted or superseded saver moves nothing
+    finished = job.steps is not None and version.step >= job.steps
+    phase = JobPhase.COMPLETED if finished else JobPhase.STOPPED
+    reason = f"{phase} at step {version.step}; its state is in {report.checkpoint.path}"
+    turn.end(job, phase, reason, checkpoint=report.checkpoint, result=report.result, step=version.step)
+
+
+def _save_failed(turn: Turn, job: Job, member: Member, report: m.SaveFailed) -> None:
+    if job.saver != member or report.generation != job.generation or stage(job) is not Stage.SAVING:
+        return
+    tried = (*turn.watch(job.id).failed_savers, member)
+    reason = f"{member.worker} could not save, another try follows: {report.error}"
+    turn.change_job(job, saver=None, reason=reason)
+    turn.change_watch(job.id, failed_savers=tried, since=turn.now)
+    turn.note("save_failed", reason, job=job.id, worker=member.worker)

@@ -1,0 +1,51 @@
+"""How a process reads what its operator set: REGROUP_* variables become one frozen value, read once at its start.
+
+Owns: the prefix, what the settings of all processes share, and one line for each variable that cannot be used.
+Refuses to know: which settings a process has beside those (its own `settings`), and what they are used for.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from regroup.wire.places import default_data_dir
+
+PREFIX = "REGROUP_"
+
+Host = Annotated[str, Field(min_length=1)]  # an empty one would bind every interface
+
+
+class BadSettings(Exception):
+    """A variable has a value that cannot be used. One line for each, naming it."""
+
+
+class ProcessSettings(BaseSettings):
+    """What every process of a cluster reads."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore", hide_input_in_errors=True)
+
+    data_dir: Path = Field(default_factory=lambda: default_data_dir(os.environ))
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+Read = TypeVar("Read", bound=ProcessSettings)
+
+
+def read(kind: type[Read], environ: Mapping[str, str]) -> Read:
+    """The settings of this kind in this process's environment. Raises BadSettings.
+
+    `environ` says where the data directory is; the other variables are read by pydantic-settings.
+    """
+    try:
+        return kind(data_dir=default_data_dir(environ))
+    except ValidationError as error:
+        raise BadSettings("\n".join(_line(each["loc"], each["msg"]) for each in error.errors())) from None
+
+
+def _line(location: tuple[int | str, ...], message: str) -> str:
+    variable = f"{PREFIX}{str(location[0]).upper()}: " if location else ""
+    return variable + message.removeprefix("Value error, ")

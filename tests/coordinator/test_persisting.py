@@ -1,0 +1,280 @@
+"""The shell while its store fails: memory and store never part, nobody waits without an end, nothing void is shown."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from regroup.coordinator.memory_store import MemoryStore
+from regroup.coordinator.persistence import Saved, StoreUnavailable, Unconfirmed
+from regroup.coordinator.shell import STREAK, Leadership, LeadershipLost, Shell
+from regroup.core.cluster import Policy, Watch
+from regroup.core.jobs import ORIGIN, Fingerprint, Formation, Job, JobPhase, JobSpec, Link, Member, Seat, Version
+from regroup.core.messages import AgentRegistered, Heartbeat, StepPoint, StepsCommitted, StopJob, SubmitJob
+from regroup.core.workers import TrainerPhase, TrainerStatus, Worker
+from regroup.wire.keys import server_keys
+from regroup.wire.link import Hub
+
+SPEC = JobSpec(task="digits", steps=10)
+LEASE = 3600.0  # nothing here renews it
+REGISTERED = AgentRegistered(boot="b1", device="cpu", host="here", pid=1, version="0")
+PRINT = Fingerprint("c", "d", 1797)
+MEMBER = Member("w0", "i1")
+
+
+class Failing(MemoryStore):
+    """The in-memory store, in trouble."""
+
+    down = False  # it does nothing and says so
+    mute = False  # it saves, and the answer is lost
+    deaf = False  # it takes no points
+    held: asyncio.Event | None = None  # saves wait for this
+    taken = 0  # points
+
+    async def save(self, *given: object, **more: object) -> object:  # type: ignore[override]
+        if self.held is not None:
+            await self.held.wait()
+        saved = None if self.down else await super().save(*given, **more)  # type: ignore[arg-type]
+        if self.down or self.mute:
+            raise StoreUnavailable("the store is down: start it")
+        return saved
+
+    async def append_points(self, fence: int, job: str, points: Sequence[StepPoint]) -> None:
+        if self.deaf:
+            raise StoreUnavailable("the store is down: start it")
+        await super().append_points(fence, job, points)
+        self.taken += len(points)
+
+
+@pytest.fixture
+async def shell(tmp_path: Path) -> AsyncIterator[Shell]:
+    """Leads an empty cluster."""
+    async with leading(tmp_path, Failing()) as shell:
+        yield shell
+
+
+@contextlib.asynccontextmanager
+async def leading(folder: Path, store: Failing, saved: Saved | None = None, **policy: float) -> AsyncIterator[Shell]:
+    async with started(folder, store, saved, **policy) as (shell, _):
+        yield shell
+
+
+@contextlib.asynccontextmanager
+async def started(
+    folder: Path, store: Failing, saved: Saved | None = None, **policy: float
+) -> AsyncIterator[tuple[Shell, "asyncio.Task[None]"]]:
+    fence = await store.acquire("me", LEASE)
+    assert fence is not None
+    keys = server_keys(folder / "keys")
+    hub = Hub(public=keys.public, secret=keys.secret, allowed=[])
+    shell = Shell(store, hub, Policy(**policy), Leadership("me", fence, LEASE), saved or Saved({}, {}))
+    task = asyncio.create_task(shell.run())
+    try:
+        yield shell, task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, BaseExceptionGroup):
+            await task
+        hub.close()
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while True:
+            if true():
+                return
+            await asyncio.sleep(0.01)
+
+
+def store_of(shell: Shell) -> Failing:
+    assert isinstance(shell.store, Failing)
+    return shell.store
+
+
+async def agree(shell: Shell) -> bool:
+    saved = await shell.store.load()
+    return (saved.jobs, saved.workers) == (shell.cluster.jobs, shell.cluster.workers)
+
+
+async def test_a_command_whose_answer_the_store_lost_is_carried_out_and_said_to_be_uncertain(shell: Shell) -> None:
+    store = store_of(shell)
+    for command in (SubmitJob("j", SPEC, at=1.0), StopJob("j")):
+        store.mute = True
+        with pytest.raises(Unconfirmed, match="it may have been taken: the store is down"):
+            await shell.command(command)
+        assert shell.ready == "the store is down: start it"
+        store.mute = False
+        await until(lambda: shell.ready is None)
+        assert await agree(shell)
+    assert shell.cluster.jobs["j"].phase is JobPhase.STOPPED
+
+
+async def test_while_one_decision_waits_for_the_store_the_next_command_is_refused_at_once(shell: Shell) -> None:
+    store = store_of(shell)
+    store.down = True
+    with pytest.raises(Unconfirmed):
+        await shell.command(SubmitJob("j", SPEC, at=1.0))
+    with pytest.raises(StoreUnavailable) as refused:
+        await shell.command(SubmitJob("k", SPEC, at=1.0))
+    assert not isinstance(refused.value, Unconfirmed)
+    store.down = False
+    await until(lambda: "j" in shell.cluster.jobs)
+    await shell.command(SubmitJob("l", SPEC, at=1.0))
+    assert list(shell.cluster.jobs) == ["j", "l"]
+    assert await agree(shell)
+
+
+async def test_a_command_that_waits_when_the_trouble_begins_is_refused_and_never_carried_out(shell: Shell) -> None:
+    store = store_of(shell)
+    store.held = asyncio.Event()
+    shell._reported("w0", REGISTERED)
+    given_up = asyncio.create_task(shell.command(SubmitJob("i", SPEC, at=1.0)))
+    waiting = asyncio.create_task(shell.command(SubmitJob("j", SPEC, at=1.0)))
+    await until(lambda: shell._events.qsize() >= 2)
+    given_up.cancel()
+    store.down = True
+    store.held.set()
+    async with asyncio.timeout(10):
+        with pytest.raises(StoreUnavailable) as refused:
+            await waiting
+    assert not isinstance(refused.value, Unconfirmed)
+    store.down = False
+    await until(lambda: "w0" in shell.cluster.workers)
+    await shell.command(SubmitJob("k", SPEC, at=1.0))
+    assert list(shell.cluster.jobs) == ["k"]
+    assert await agree(shell)
+
+
+async def test_a_long_queue_leaves_turns_to_all_others(shell: Shell) -> None:
+    await until(lambda: shell._events.empty())
+    shell._reported("w0", REGISTERED)
+    for number in range(50 * STREAK):
+        shell._reported("w0", Heartbeat(boot="b1", sequence=number + 1))
+    turns = 0
+    while not shell._events.empty():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 40
+
+
+def training(step: int) -> tuple[Job, Worker, Watch]:
+    """A job that its only worker trains, known to have committed `step` steps; five of them are persisted."""
+    formation = Formation(1, (Seat(MEMBER, None),), 0, ORIGIN, (0, 0, 0, 0), "127.0.0.1:1/x")
+    job = Job(
+        id="j",
+        spec=SPEC,
+        submitted=1.0,
+        phase=JobPhase.RUNNING,
+        generation=1,
+        formation=formation,
+        history=(Link(1, 0, 0),),
+        fingerprint=PRINT,
+        step=5,
+    )
+    worker = Worker(name="w0", boot="b1", device="cpu", host="here", pid=1, version="0", job="j")
+    watch = Watch(since=0.0, progressed=1e9, formed=frozenset({MEMBER}), committed={MEMBER: step})
+    return job, worker, watch
+
+
+async def test_steps_that_cannot_be_kept_hold_nobody_up_and_are_kept_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regroup.coordinator.shell.KEEP_STEPS", 0.02)
+    job, worker, watch = training(8)
+    store = Failing()
+    async with leading(tmp_path, store, Saved({"j": job}, {"w0": worker})) as shell:
+        shell._reported("w0", REGISTERED)
+        await until(lambda: "w0" in shell.cluster.sightings)
+        store.down = True
+        shell.cluster = replace(shell.cluster, watches={"j": watch})
+        await until(lambda: shell.ready is not None)
+        shell._reported("w0", Heartbeat(boot="b1", sequence=1, trainer=status(TrainerPhase.TRAINING, 1, (1, 8))))
+        await until(lambda: shell.cluster.sightings["w0"].sequence == 1)
+        assert shell.cluster.jobs["j"].step == 5
+        store.down = False
+        shell._trouble = None  # as the next renewal of the leadership finds
+        await until(lambda: shell.cluster.jobs["j"].step == 8)
+        assert (await store.load()).jobs["j"].step == 8
+
+
+def status(
+    phase: TrainerPhase, promised: int, version: tuple[int, int] | None, incarnation: str = "i1"
+) -> TrainerStatus:
+    return TrainerStatus(
+        job="j",
+        incarnation=incarnation,
+        phase=phase,
+        promised=promised,
+        generation=version[0] if version else 0,
+        version=Version(*version) if version else None,
+        store="127.0.0.1:1/x",
+        fingerprint=PRINT,
+    )
+
+
+def point(step: int, loss: float) -> StepPoint:
+    return StepPoint(step, loss, 64.0, 64, 0.1, 0.02)
+
+
+async def test_what_a_total_loss_made_void_is_shown_no_longer(tmp_path: Path) -> None:
+    job, worker, watch = training(6)
+    store = Failing()
+    async with leading(tmp_path, store, Saved({"j": job}, {"w0": worker})) as shell:
+        shell.cluster = replace(shell.cluster, watches={"j": watch})
+        await store.append_points(1, "j", [point(step, 0.5) for step in range(5)])
+        store.deaf = True  # the last one does not get there in time
+        shell._reported("w0", REGISTERED)
+        shell._reported("w0", Heartbeat(boot="b1", sequence=1, trainer=status(TrainerPhase.TRAINING, 1, (1, 6))))
+        last = StepsCommitted(job="j", incarnation="i1", generation=1, step=6, points=(point(5, 0.5),))
+        shell._reported("w0", last)
+        await until(lambda: shell._points["j"] == [point(5, 0.5)])
+
+        shell._reported("w0", replace(REGISTERED, boot="b2"))  # all that its old agent had is gone
+        prepared = status(TrainerPhase.PREPARED, 0, None, "i2")
+        shell._reported("w0", Heartbeat(boot="b2", sequence=1, trainer=prepared))
+        await until(lambda: (asked := shell.cluster.jobs["j"].round) is not None and bool(asked.participants))
+        n = shell.cluster.jobs["j"].generation
+        shell._reported("w0", Heartbeat(boot="b2", sequence=2, trainer=status(TrainerPhase.HALTED, n, None, "i2")))
+        await until(lambda: shell.cluster.jobs["j"].round is None)
+        issued = shell.cluster.jobs["j"].formation
+        assert issued is not None
+        assert (issued.generation, issued.base) == (n, ORIGIN)
+        assert await store.points("j") == []
+
+        store.deaf = False
+        trains = status(TrainerPhase.TRAINING, n, (n, 0), "i2")
+        shell._reported("w0", Heartbeat(boot="b2", sequence=3, trainer=trains))
+        shell._reported("w0", replace(last, incarnation="i2", generation=n, step=1, points=(point(0, 0.9),)))
+        await until(lambda: store.taken > 5)
+        assert await store.points("j") == [point(0, 0.9)]
+
+
+async def test_a_coordinator_that_was_overtaken_writes_no_points_and_stops(tmp_path: Path) -> None:
+    store = Failing()
+    async with started(tmp_path, store) as (shell, task):
+        await until(lambda: store._lease.renewals == 1)  # it asks no more about its leadership for long
+        await store.release("me", 1)
+        assert await store.acquire("other", LEASE) is not None
+        shell._points["j"].append(point(1, 0.5))
+        async with asyncio.timeout(10):
+            with pytest.raises(ExceptionGroup) as stopped:
+                await task
+    assert isinstance(stopped.value.exceptions[0], LeadershipLost)
+    assert "this one stops" in str(stopped.value.exceptions[0])
+    assert await store.points("j") == []
+
+
+async def test_a_worker_that_is_forgotten_leaves_the_store(tmp_path: Path) -> None:
+    _, worker, _ = training(0)
+    gone, store = replace(worker, job=None), Failing()
+    fence = await store.acquire("before", LEASE)
+    assert fence is not None
+    await store.save(fence, workers=[gone])
+    await store.release("before", fence)
+    async with leading(tmp_path, store, await store.load(), forget_limit=0.1) as shell:
+        await until(lambda: not shell.cluster.workers)
+        assert await agree(shell)
+        assert [event.note.kind for event in await store.events()] == ["forgotten"]

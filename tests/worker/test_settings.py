@@ -1,0 +1,81 @@
+"""The agent's settings, from a real environment."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from regroup.wire.environment import BadSettings
+from regroup.worker.settings import read_settings
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch, tmp_path):
+    for name in [name for name in os.environ if name.startswith("REGROUP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("REGROUP_DATA_DIR", str(tmp_path))
+
+
+def test_without_variables_trainers_listen_on_loopback_alone(tmp_path):
+    settings = read_settings(os.environ)
+    assert (settings.data_host, settings.data_dir, settings.coordinator) == ("127.0.0.1", tmp_path, None)
+
+
+def test_opening_rest_does_not_open_the_data_plane(monkeypatch):
+    monkeypatch.setenv("REGROUP_HOST", "0.0.0.0")
+    assert read_settings(os.environ).data_host == "127.0.0.1"
+    monkeypatch.setenv("REGROUP_DATA_HOST", "10.0.0.7")
+    assert read_settings(os.environ).data_host == "10.0.0.7"
+
+
+def test_the_data_directory_may_begin_at_home(monkeypatch):
+    monkeypatch.setenv("REGROUP_DATA_DIR", "~/somewhere")
+    assert read_settings(os.environ).data_dir == Path.home() / "somewhere"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("THREADS", "0"),
+        ("DATA_HOST", ""),
+        ("WORKER", "no/slash"),
+        ("WORKER", ""),
+        ("LOG_LEVEL", "loud"),
+        ("COORDINATOR", "localhost:8788"),
+        ("COORDINATOR", "tcp://nowhere"),
+    ],
+)
+def test_a_bad_value_is_told_in_one_line_naming_the_variable(monkeypatch, variable, value):
+    monkeypatch.setenv(f"REGROUP_{variable}", value)
+    with pytest.raises(BadSettings, match=rf"^REGROUP_{variable}: ") as error:
+        read_settings(os.environ)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("address", ["tcp://10.0.0.1:8788", "tcp://[::1]:8788", "tcp://head-node.cluster:8788"])
+def test_the_coordinator_may_be_any_address_of_a_link(monkeypatch, address):
+    monkeypatch.setenv("REGROUP_COORDINATOR", address)
+    assert read_settings(os.environ).coordinator == address
+
+
+def run_agent() -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([sys.executable, "-m", "regroup.worker.agent"], capture_output=True, text=True, timeout=60)
+
+
+def test_an_agent_with_bad_values_ends_with_a_line_for_each(monkeypatch):
+    monkeypatch.setenv("REGROUP_THREADS", "0")
+    monkeypatch.setenv("REGROUP_LOG_LEVEL", "loud")
+    done = run_agent()
+    assert done.returncode == 1
+    first, second = done.stderr.splitlines()
+    assert first.startswith("regroup-agent: REGROUP_LOG_LEVEL: ")
+    assert second.startswith("REGROUP_THREADS: ")
+
+
+def test_an_agent_that_knows_no_coordinator_says_what_to_do():
+    done = run_agent()
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "start the coordinator first" in done.stderr

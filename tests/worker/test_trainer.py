@@ -1,0 +1,136 @@
+"""A trainer that trains alone, in a process of its own, with the test for an agent: what must not cost its state."""
+
+import json
+import resource
+import time
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Optimizer
+from torch.utils.data import TensorDataset
+
+from regroup.core.jobs import Version
+from regroup.core.messages import Prepared, StateSaved, StepFailed
+from regroup.tasks import SizedDataset, Task
+from regroup.worker.checkpoint import read
+from regroup.worker.data import Loader, Superseded
+from regroup.worker.group import Forming
+from regroup.worker.trainer import _Breaker
+
+FULL = 64  # bytes that a file may have: less than any records have, more than a position
+DISK = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+
+class Sound(Task):
+    """A linear regression, in passes of one shard each."""
+
+    def __init__(self) -> None:
+        self.passes = -1  # the first is the one that nothing comes of
+
+    def model(self) -> nn.Module:
+        return nn.Linear(2, 1)
+
+    def dataset(self) -> SizedDataset:
+        return TensorDataset(torch.arange(32.0).reshape(16, 2) / 32)
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, float]:
+        self.passes += 1
+        self.in_pass()
+        return model(batch[0]).square().sum(), float(len(batch[0]))
+
+    def in_pass(self) -> None:
+        """Before each."""
+
+    def optimizer(self, model: nn.Module) -> Optimizer:
+        return SGD(model.parameters(), lr=0.1)
+
+
+class ReportsATensor(Sound):
+    def report(self, model: nn.Module) -> Any:
+        return {"slope": next(model.parameters()).mean()}
+
+
+class ReportsAndLeaves(Sound):
+    def report(self, model: nn.Module) -> Any:
+        raise SystemExit("done")
+
+
+class Raises(Sound):
+    """In the second pass of its second step."""
+
+    def in_pass(self) -> None:
+        if self.passes == 4:
+            raise KeyError("label 17")
+
+
+class FillsTheDisk(Sound):
+    """In the second pass of its second step, when what it read is written down already."""
+
+    def in_pass(self) -> None:
+        if self.passes == 4:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (FULL, DISK[1]))
+
+
+@pytest.mark.parametrize(("task", "why"), [("ReportsATensor", "Tensor"), ("ReportsAndLeaves", "SystemExit: done")])
+def test_a_report_that_cannot_be_told_costs_the_report_and_not_the_state(driven: Any, task: str, why: str) -> None:
+    driven.finish(task)
+    driven.save(2)
+    saved = driven.hears(StateSaved)
+    assert saved.result is None
+    assert saved.checkpoint.version == Version(1, 4)
+    tree, meta = read(saved.checkpoint.path, saved.checkpoint.checksum)
+    assert tree["step"] == 4
+    assert why in meta["report_failed"]
+    assert why in driven.log
+
+
+def test_a_disk_that_is_full_before_a_step_is_told_and_costs_no_state(driven: Any) -> None:
+    driven.records.parent.mkdir()
+    driven.records.symlink_to("/dev/full")
+    driven.prepare("Sound")
+    driven.hears(Prepared)
+    driven.train(1)
+    failed = driven.hears(StepFailed)
+    assert failed.error.startswith("OSError: [Errno 28] the records cannot be written: No space left on device: ")
+    assert str(driven.records) in failed.error
+    assert driven.halt(2).version == Version(1, 0)
+
+
+def test_a_disk_that_fills_up_in_a_step_costs_no_state_and_stops_the_next_step(driven: Any) -> None:
+    """Both the line that it applied the step and the log find no room."""
+    driven.prepare("FillsTheDisk")
+    driven.hears(Prepared)
+    driven.train(1)
+    failed = driven.hears(StepFailed)
+    assert (failed.step, failed.shard) == (2, -1)
+    assert "the records cannot be written: File too large" in failed.error
+    assert driven.halt(2).version == Version(1, 2)
+    lines = [json.loads(line) for line in driven.records.read_text().splitlines()]
+    assert [(line.get("read"), line.get("applied")) for line in lines] == [(0, None), (0, None), (None, 0)] + 2 * [
+        (1, None)
+    ]
+
+
+def test_a_trainer_that_left_a_pass_in_trouble_is_in_no_pass(driven: Any) -> None:
+    """A death while it forms anew or saves is not that shard's doing."""
+    driven.prepare("Raises")
+    driven.hears(Prepared)
+    driven.train(1)
+    failed = driven.hears(StepFailed)
+    assert (failed.step, failed.shard) == (1, 1)
+    deadline = time.monotonic() + 30
+    while driven.position is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_who_is_told_to_halt_between_two_steps_finds_no_more_data_and_no_error_of_ours() -> None:
+    loader = Loader(range(8), list, samples=8, seed=0, global_batch=4, shards=1, independent=True)
+    loader.own([0], 0, 2, None)
+    loader.take(0)
+    _Breaker(Forming("", 0, 1, host="127.0.0.1", timeout=1.0), loader).break_()
+    with pytest.raises(Superseded):
+        loader.take(1)
+    loader.close()
