@@ -1,6 +1,8 @@
 """The notice board over real sockets: who reads what, and what it refuses."""
 
+import os
 import socket
+import struct
 import threading
 import time
 
@@ -76,6 +78,24 @@ def test_a_closed_server_ends_every_wait():
     with pytest.raises(ConnectionError):
         waiting.get("never")
     waiting.close()
+
+
+def test_a_server_that_goes_away_at_the_first_words_leaves_no_socket_behind():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def reset() -> None:
+            end, _ = listener.accept()
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            end.close()
+
+        before = os.listdir("/proc/self/fd")
+        rude = threading.Thread(target=reset)
+        rude.start()
+        with pytest.raises(ConnectionError) as caught:
+            Meeting(listener.getsockname(), "p" * 50_000_000, timeout=10)  # far more than is sent before it notices
+        rude.join()
+        assert os.listdir("/proc/self/fd") == before
+    assert caught.traceback  # what the error holds on to was not freed meanwhile
 
 
 @pytest.mark.parametrize(

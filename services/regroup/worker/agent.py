@@ -57,6 +57,7 @@ log = logging.getLogger("regroup.agent")
 
 TRAINER = "regroup.worker.process:main"
 UNSENT = 10_000  # reports kept while there is no connection
+LATEST = 8  # reports of measurements, about two seconds, that a coordinator may have taken along when it died
 
 
 class WorkerTaken(Exception):
@@ -70,6 +71,7 @@ class Agent:
         self._boot = secrets.token_hex(6)
         self._line = line(self._connected)
         self._unsent: deque[Report] = deque(maxlen=UNSENT)
+        self._measured: deque[Report] = deque(maxlen=LATEST)  # the last that were sent
         self._welcome = Welcome(heartbeat_interval=1.0, detached_limit=0.0)
         self._sent: dict[int, float] = {}  # heartbeat -> when it was sent, monotonic
         self._sequence = 0
@@ -119,15 +121,20 @@ class Agent:
             )
         )
         self._heartbeat()
-        waiting = list(self._unsent)
+        waiting = [*self._measured, *self._unsent]
+        self._measured.clear()
         self._unsent.clear()
         for report in waiting:
             self._report(report)
         log.info("connected to the coordinator as %s", settings.worker)
 
     def _report(self, report: Report) -> None:
+        bare = isinstance(report, StepsCommitted) and not report.points  # that is in every heartbeat, too
         if not self._line.send(report):
-            self._unsent.append(report)
+            if not bare:
+                self._unsent.append(report)
+        elif isinstance(report, StepsCommitted) and not bare:
+            self._measured.append(report)  # for the next coordinator, which keeps one of each step
 
     def _heartbeat(self) -> None:
         self._sequence += 1
@@ -222,9 +229,7 @@ class Agent:
                         self._heartbeat()
                 elif kind == REPORT:
                     report = decode_report(body)
-                    # Bare progress is in the next heartbeat; measurements are told once.
-                    if not self._line.send(report) and (not isinstance(report, StepsCommitted) or report.points):
-                        self._unsent.append(report)
+                    self._report(report)
         except (EOFError, OSError):
             asyncio.get_running_loop().remove_reader(trainer.pipe.fileno())
 

@@ -105,8 +105,12 @@ class Meeting(Store):
         self._notices: dict[bytes, bytes] = {}
         self._frames = _Frames()
         self._end = socket.create_connection(address, timeout)
-        self._end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._end.sendall(_frame(b"", prefix.encode()))
+        try:
+            self._end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._end.sendall(_frame(b"", prefix.encode()))
+        except OSError:  # the server went away meanwhile
+            self.close()
+            raise
 
     def set(self, key: str, value: bytes | str) -> None:
         """Leave a notice for everybody, oneself included."""
