@@ -85,6 +85,7 @@ def test_a_server_that_goes_away_at_the_first_words_leaves_no_socket_behind():
 
         def reset() -> None:
             end, _ = listener.accept()
+            end.recv(1)
             end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             end.close()
 
