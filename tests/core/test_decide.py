@@ -78,7 +78,7 @@ def test_a_job_is_prepared_formed_trained_regrouped_saved_and_completed(scene):
     assert scene.told("a", m.Halt) == [m.Halt("j", 2)]
     scene.halt("a", (1, 5))
     assert scene.job.phase is JobPhase.WAITING
-    assert scene.job.reason == "1 of at least 2 workers are ready; step 5 is kept in memory"
+    assert scene.job.reason == "waits for workers: 1 of 2 are ready; step 5 is kept in memory"
     scene.beat("b")
     scene.prepare("b", incarnation="i2")
     assert scene.job.generation == 3

@@ -1,7 +1,7 @@
 """How a job ends: stopped in each stage, or completed once its final state is durable."""
 
 from regroup.core import messages as m
-from regroup.core.jobs import JobPhase, Version
+from regroup.core.jobs import ORIGIN, JobPhase, Version
 from regroup.core.workers import TrainerPhase
 
 KILLED = "killed by SIGKILL"
@@ -126,6 +126,22 @@ def test_a_state_that_nobody_told_of_yet_is_asked_for_before_a_job_ends_without_
     assert scene.told("b", m.Halt) == [m.Halt("j", 4)]
     scene.halt("b", (2, 3))
     assert scene.job.saver.worker == "b"
+
+
+def test_a_cluster_that_was_stopped_in_good_order_costs_its_jobs_no_restart(scene):
+    scene.running("a", "b", max_restarts=0)
+    for name in "ab":
+        scene.train(name, 4)
+    for name in "ab":
+        scene.says(name, m.TrainerExited(job="j", incarnation="i1", cause="killed by SIGKILL", asked=True))
+        scene.says(name, m.AgentLeft(boot="b1"))
+    scene.restart()
+    scene.register("a", "b", boot="b2")
+    scene.prepare("a", "b", incarnation="i2")
+    for name in "ab":
+        scene.halt(name, None, incarnation="i2")
+    assert (scene.job.phase, scene.job.formation.base, scene.job.restarts) == (JobPhase.REGROUPING, ORIGIN, 0)
+    assert scene.noted("rolled_back")
 
 
 def test_stopping_twice_is_once(scene):

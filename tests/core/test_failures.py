@@ -219,6 +219,17 @@ def test_a_worker_whose_replica_is_not_like_most_has_an_error(scene):
     assert [worker.errors for worker in scene.cluster.workers.values()] == [1, 0, 0], "also if it leads"
 
 
+def test_a_loss_that_is_no_number_is_said_once(scene):
+    scene.running("a")
+    for step in (3, 4):
+        point = m.StepPoint(step, float("nan"), 8.0, 8, 0.1, 0.0)
+        told = {"job": "j", "incarnation": "i1", "generation": 1, "step": step + 1}
+        scene.says("a", m.StepsCommitted(**told, points=(point,)))
+    (note,) = scene.noted("diverged")
+    assert note.reason.startswith("the loss of step 3 is nan")
+    assert scene.job.phase is JobPhase.RUNNING
+
+
 def test_replicas_that_differ_regroup_and_are_told(scene):
     scene.running("a", "b")
     report = m.ReplicasDiffered(job="j", incarnation="i1", generation=1, step=3, digests=("aa", "bb"))

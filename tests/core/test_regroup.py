@@ -196,7 +196,7 @@ def test_after_a_total_loss_everybody_receives_the_state_of_the_seed():
 def test_fewer_than_min_workers_wait_with_their_state():
     verdict = conclude(job(A, B, min_workers=2), 9, answers({A: (1, 5)}), {B})
     assert isinstance(verdict, Wait)
-    assert verdict.reason == "1 of at least 2 workers are ready; step 5 is kept in memory"
+    assert verdict.reason == "waits for workers: 1 of 2 are ready; step 5 is kept in memory"
     assert verdict.missing == ()
 
 

@@ -98,7 +98,9 @@ def test_a_queued_job_is_stopped_at_once(served: Any) -> None:
 def test_a_failed_job_ends_its_watching_with_exit_code_1(served: Any) -> None:
     done = served.cli("submit", "faulty:Empty", *QUICK, "--wait")
     assert done.returncode == 1
-    assert "its dataset is empty" in done.stdout.splitlines()[-1]
+    failed, hint = done.stdout.splitlines()[-2:]
+    assert "its dataset is empty" in failed
+    assert "shows the error in full" in hint
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ BAD = next(int(index) for index in Order(SAMPLES, seed=0, epoch=0).at(range(8 * 
 
 FOUND_WHILE_PREPARING = [
     # task, its options, what the reason says, what the traceback names
-    ("nowhere:Task", {}, "task: task 'nowhere:Task': there is no module nowhere on the workers' path", "import_module"),
+    ("nowhere:Task", {}, "task: nowhere:Task: there is no module nowhere on the workers' path", "import_module"),
     (
         "broken_import:Task",
         {},
@@ -67,8 +67,8 @@ FOUND_WHILE_PREPARING = [
         "task: a first pass over the data raised ZeroDivisionError: the first pass divides by zero",
         'raise ZeroDivisionError("the first pass divides by zero")',
     ),
-    ("faulty:LossIsNone", {}, "task: a first pass over the data raised TypeError: cannot unpack", "task.loss("),
-    ("faulty:LossIsAVector", {}, "task: loss() must return a scalar that backward() can start from, and a weight", ""),
+    ("faulty:LossIsNone", {}, "task: loss() must return the summed loss and its weight; it returned NoneType", ""),
+    ("faulty:LossIsAVector", {}, "and a weight; its loss is a tensor of shape (", ""),
     ("faulty:LossHasNoGradient", {}, "task: loss() must return a scalar that backward() can start from", ""),
     ("faulty:WeightIsAWord", {}, "raised ValueError: could not convert string to float: 'eight'", "float("),
     ("faulty:NoModel", {}, "task: building the model and optimizer raised AttributeError", "optimizer"),

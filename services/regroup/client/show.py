@@ -136,13 +136,14 @@ def worker_sheet(worker: WorkerView) -> RenderableType:
 
 def event_line(event: EventView) -> Text:
     """One line: when, which job and worker, what, and why."""
-    about = " ".join(each for each in (event.job, event.worker) if each)
     return Text.assemble(
         (clock(event.at), "dim"),
         "  ",
-        (f"{about:<12}", "cyan"),
+        (f"{event.job or '':<12}", "cyan"),
         "  ",
-        (f"{event.kind:<18}", "bold"),
+        (f"{event.worker or '':<4}", "cyan"),
+        "  ",
+        (f"{event.kind:<17}", "bold"),
         "  ",
         one_line(event.reason),
     )

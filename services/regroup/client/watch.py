@@ -24,8 +24,13 @@ def watch(client: Client, id: str, *, quiet: bool) -> JobView:
     out = console()
     if quiet:
         return client.wait(id)
-    if not out.is_terminal:
-        return client.wait(id, on_change=Lines(out).show)
+    job = client.wait(id, on_change=Lines(out).show) if not out.is_terminal else _draw(client, id, out)
+    if job.error:
+        out.print(Text(f"`regroup job {job.id}` shows the error in full, with its traceback", style="dim"))
+    return job
+
+
+def _draw(client: Client, id: str, out: Console) -> JobView:
     with Progress(
         TextColumn("{task.description}"),
         _Phase(),

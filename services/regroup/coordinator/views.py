@@ -13,7 +13,7 @@ from regroup.core.cluster import Cluster, Policy
 from regroup.core.jobs import ENDED, Formation, Job, JobPhase
 from regroup.core.messages import StepPoint
 from regroup.core.notes import Event
-from regroup.core.rounds import reached
+from regroup.core.rounds import Stage, reached, stage
 from regroup.core.shards import owned, steps_per_epoch
 from regroup.core.workers import Sighting, Telemetry
 from regroup.wire.rest import (
@@ -76,7 +76,7 @@ def committed_step(cluster: Cluster, job: Job) -> int:
 def rate(cluster: Cluster, job: Job) -> float | None:
     """Steps per second since the formation began to run."""
     watch = cluster.watches.get(job.id)
-    if job.phase is not JobPhase.RUNNING or job.formation is None or watch is None:
+    if stage(job) is not Stage.TRAINING or job.formation is None or watch is None:
         return None
     steps = committed_step(cluster, job) - job.formation.base.step
     seconds = watch.progressed - watch.since

@@ -28,6 +28,9 @@ class Policy:
     error_limit: int = 5  # more errors than this quarantine a worker
 
 
+ASKED = "its agent ended it"  # how it is known that a trainer is dead whose end was meant
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a participant answered to the Halt of the round under way."""
@@ -52,6 +55,7 @@ class Watch:
     committed: Mapping[Member, int] = field(default_factory=dict)  # steps, of the last formation's members
     stumbled: Mapping[Member, int] = field(default_factory=dict)  # how often it kept others from forming, in a row
     failed_savers: tuple[Member, ...] = ()  # the last try last
+    diverged: bool = False  # a loss was no number, and that was said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Which phase may follow which: legality as tables.
 
-Rule 1: a job's or a trainer's phase changes along these arrows only; everything else is a bug and raises.
-Rule 2: this file does not know why a phase changes; that is `decide` (jobs) and the worker's `session` (trainers).
-Rule 3: ended phases absorb: no arrow leaves them.
+Owns: the arrows along which a job's or a trainer's phase changes; everything else is a bug and raises. Ended phases
+absorb: no arrow leaves them.
+Refuses to know: why a phase changes; that is `decide` (jobs) and the worker's `session` (trainers).
 """
 
 from collections.abc import Mapping

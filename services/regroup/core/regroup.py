@@ -1,6 +1,6 @@
 """What a finished Halt round means: who trains on, from which state; or who saves; or what is waited for.
 
-The heart of the protocol. It owns rules 2, 3, 4, 6 and 7 of design section 4: who leads, who is replaced, whether the
+The heart of the protocol. It owns rules 2, 3, 4, 6 and 7 of docs/protocol.md: who leads, who is replaced, whether the
 answers hold an anchor, when all is lost. It is given answers and gives a verdict with its reason; what a waiting job
 shows as its reason comes from the same function.
 It refuses to know: how long a round lasts and who takes part (`rounds`), and anything of processes or sockets.
@@ -80,7 +80,7 @@ def conclude(
         return SaveState(saver, base.version, f"{saver.worker} saves {what}")
     if len(answers) < job.spec.min_workers:
         kept = f"; step {base.version.step} is kept in memory" if holders else ""
-        return Wait(f"{len(answers)} of at least {job.spec.min_workers} workers are ready{kept}")
+        return Wait(f"waits for workers: {len(answers)} of {job.spec.min_workers} are ready{kept}")
     return _train(job, generation, answers, base, holders)
 
 

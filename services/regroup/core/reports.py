@@ -6,10 +6,11 @@ Refuses to know: what follows from the facts (`rounds`, `regroup`), and whose er
 """
 
 from dataclasses import replace
+from math import isfinite
 
 from regroup.core import messages as m
 from regroup.core.blame import agrees, blame_task, count_odd_replicas, prepare_failed
-from regroup.core.cluster import Answer
+from regroup.core.cluster import ASKED, Answer
 from regroup.core.jobs import Job, JobPhase, Member, StepFailure, Version
 from regroup.core.rounds import Stage, begin_round, stage
 from regroup.core.turn import Turn
@@ -40,7 +41,7 @@ def take_in(turn: Turn, name: str, report: m.Report) -> tuple[m.Order, ...]:
         case m.AgentLeft(boot=boot):
             if boot != worker.boot:
                 return ()
-            _exited(turn, name, "its agent left", asked=True)
+            _exited(turn, name, ASKED)
             turn.sightings[name] = replace(turn.sightings[name], connected=False)
             turn.unlend(name, "its agent left")
             turn.workers[name] = replace(turn.workers[name], boot=LEFT)
@@ -65,7 +66,7 @@ def _register(turn: Turn, name: str, report: m.AgentRegistered) -> None:
             if not job.ended and job.formation
             for member in job.formation.members
         )
-        _exited(turn, name, "its agent died", asked=False)
+        _exited(turn, name, ASKED if known.boot == LEFT else "its agent died")
         if busy and known.boot != LEFT:
             turn.count_error(name, "its agent died")
         known = turn.workers[name]
@@ -78,7 +79,7 @@ def _register(turn: Turn, name: str, report: m.AgentRegistered) -> None:
         turn.sightings[name] = Sighting(seen=turn.now)
 
 
-def _exited(turn: Turn, name: str, cause: str, asked: bool) -> None:
+def _exited(turn: Turn, name: str, cause: str) -> None:
     """Whatever trainer this worker had is known dead, also one that only the formations remember."""
     _bury_listed(turn, name, None, cause)
     sighting = turn.sightings.get(name)
@@ -97,14 +98,14 @@ def _bury_listed(turn: Turn, name: str, alive: str | None, cause: str) -> None:
 
 def _trainer_exited(turn: Turn, name: str, report: m.TrainerExited) -> None:
     member = Member(name, report.incarnation)
-    turn.bury(report.job, member, report.cause)
+    job = turn.jobs.get(report.job)
+    evicted = job is not None and not job.ended and member in turn.watch(job.id).evicted
+    turn.bury(report.job, member, "it was evicted" if evicted else ASKED if report.asked else report.cause)
     trainer = turn.sightings[name].trainer
     preparing = False
     if trainer is not None and trainer.incarnation == report.incarnation:
         preparing = trainer.phase is TrainerPhase.PREPARING
         turn.sightings[name] = replace(turn.sightings[name], trainer=None)
-    job = turn.jobs.get(report.job)
-    evicted = job is not None and not job.ended and member in turn.watch(job.id).evicted
     if report.asked and not evicted:
         return
     if not report.asked:
@@ -150,6 +151,7 @@ def _take_in_trainer(turn: Turn, name: str, report: m.TrainerReport) -> None:
                 _observe(turn, name, replace(trainer, version=Version(n, step)))
             if points and job.formation and n == job.formation.generation and member in job.formation.members:
                 turn.points.append((job.id, points))
+                _look_at_losses(turn, job, points)
         case m.StepFailed():
             if not overtaken:
                 _observe(turn, name, replace(trainer, phase=TrainerPhase.BROKEN), broken=f"{name}: {report.error}")
@@ -166,6 +168,15 @@ def _take_in_trainer(turn: Turn, name: str, report: m.TrainerReport) -> None:
             _saved(turn, job, member, report)
         case m.SaveFailed():
             _save_failed(turn, job, member, report)
+
+
+def _look_at_losses(turn: Turn, job: Job, points: tuple[m.StepPoint, ...]) -> None:
+    """Say once that a loss is no number: the training goes on, and is probably in vain."""
+    odd = next((point for point in points if point.loss is not None and not isfinite(point.loss)), None)
+    if odd is not None and not turn.watch(job.id).diverged:
+        turn.change_watch(job.id, diverged=True)
+        reason = f"the loss of step {odd.step} is {odd.loss}: look at the learning rate, at clip, and at the data"
+        turn.note("diverged", reason, job=job.id, step=odd.step)
 
 
 def _observe(turn: Turn, name: str, status: TrainerStatus | None, broken: str = "its group broke") -> None:

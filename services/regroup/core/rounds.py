@@ -2,7 +2,8 @@
 
     gathering -> halting -> forming -> training -> halting ...        (and halting -> saving -> ended)
 
-Owns: when a Halt round begins, whom it waits for, when it is over; each new try takes a fresh generation (rules 1, 2).
+Owns: when a Halt round begins, whom it waits for, when it is over; each new try takes a fresh generation (rules 1, 2
+of docs/protocol.md).
 Refuses to know: what the answers mean (`regroup.conclude`), and who sent what (`decide`).
 `advance` is level-triggered: it reads the state and may be called at any time.
 """
@@ -11,7 +12,7 @@ from collections.abc import Set
 from dataclasses import replace
 from enum import Enum, auto
 
-from regroup.core.cluster import Answer, Cluster, Watch
+from regroup.core.cluster import ASKED, Answer, Cluster, Watch
 from regroup.core.jobs import ORIGIN, Job, JobPhase, Link, Member, Round
 from regroup.core.regroup import EndUnsaved, SaveState, Train, Verdict, Wait, conclude
 from regroup.core.suspicion import evict, hangs, suspect
@@ -191,7 +192,9 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
     watch = turn.watch(job.id)
     committed = reached(job, watch)
     lost = committed > 0 or any(watch.committed.values())
-    restarts = job.restarts + (verdict.rolled_back and lost)
+    # All may have been ended on purpose, as when their cluster is stopped: that is no failure of the job.
+    meant = job.formation is not None and all(watch.dead.get(member) == ASKED for member in job.formation.members)
+    restarts = job.restarts + (verdict.rolled_back and lost and not meant)
     if restarts > job.spec.max_restarts:
         turn.end(job, JobPhase.FAILED, f"all state was lost more often than max_restarts ({job.spec.max_restarts})")
         return

@@ -64,7 +64,7 @@ def up(
             given = cluster.given_token is not None
             tell(f"token     {'that of REGROUP_TOKEN; set it wherever you ask' if given else Places(folder).token}")
             tell(f"workers   {', '.join(cluster.agents)}; logs in {folder / 'logs'}")
-            tell(f"try       {_leading_to(folder)}regroup submit --task digits --steps 200 --follow")
+            tell(f"try       {_leading_to(folder)}regroup submit digits --steps 200 --wait")
             tell("Ctrl-C stops everything; jobs under way go on at the next start, from step 0.")
             stopping.wait()
             tell("stopping ...")

@@ -43,14 +43,14 @@ def _find(name: str) -> type[Task]:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise  # the module is there, but one that it imports is not
-        raise TaskNotFound(f"task {name!r}: there is no module {error.name} on the workers' path") from error
+        raise TaskNotFound(f"{name}: there is no module {error.name} on the workers' path") from error
     found = getattr(module, class_name, None)
     if isinstance(found, type) and issubclass(found, Task):
         return found
     fault = f"has no class {class_name}" if found is None else f"has a {class_name} that is no regroup.tasks.Task"
     tasks = [key for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, Task)]
     known = ", ".join(f"{module_name}:{key}" for key in tasks if key != "Task") or "none"
-    raise TaskNotFound(f"task {name!r}: module {module_name} {fault}; its tasks: {known}")
+    raise TaskNotFound(f"{name}: module {module_name} {fault}; its tasks: {known}")
 
 
 def _check_names(kind: type[Task], options: Mapping[str, Any]) -> None:

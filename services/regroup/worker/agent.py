@@ -252,7 +252,9 @@ class Agent:
         cause, position = trainer.bury(), trainer.last_position()
         step, shard = position if position is not None else (None, None)
         self._trainer, self._status = None, None
-        log.info("job %s: trainer %s ended: %s", job, trainer.incarnation, cause)
+        log.info(
+            "job %s: trainer %s ended: %s", job, trainer.incarnation, "as it was asked to" if self._asked else cause
+        )
         self._report(
             TrainerExited(
                 job=job, incarnation=trainer.incarnation, cause=cause, asked=self._asked, step=step, shard=shard

@@ -146,7 +146,7 @@ def _evaluation(spec: JobSpec, task: Task) -> Evaluation | None:
 def _warm_up(spec: JobSpec, task: Task, dataset: SizedDataset, replica: Replica) -> tuple[tuple[str, ...], float]:
     """One pass that changes nothing: which buffers move, and the weight of an average step.
 
-    The nominal weight only keeps numbers small (design: the loss is pre-divided by a constant); it is the first
+    The nominal weight only keeps numbers small (the loss is divided by it before backward); it is the first
     samples', the same for everybody, and exact where all samples weigh the same.
     """
     count = min(len(dataset), spec.micro_batch or natural_pass(spec.global_batch, spec.shard_count))
@@ -156,9 +156,15 @@ def _warm_up(spec: JobSpec, task: Task, dataset: SizedDataset, replica: Replica)
     def run() -> None:
         torch.manual_seed(draw_seed(spec.seed, 0, 0, 0, 0))
         batch = task.collate([dataset[index] for index in range(count)])
-        loss, weight = task.loss(replica.model, batch)
+        given = task.loss(replica.model, batch)
+        if not isinstance(given, tuple) or len(given) != 2:
+            raise CannotPrepare(
+                "task", f"loss() must return the summed loss and its weight; it returned {_kind(given)}"
+            )
+        loss, weight = given
         if not isinstance(loss, Tensor) or loss.dim() != 0 or not loss.requires_grad:
-            raise CannotPrepare("task", "loss() must return a scalar that backward() can start from, and a weight")
+            wanted = "loss() must return a scalar that backward() can start from, and a weight"
+            raise CannotPrepare("task", f"{wanted}; its loss is {_kind(loss)}")
         loss.backward()  # type: ignore[no-untyped-call]
         weights.append(float(weight))
 
@@ -172,6 +178,12 @@ def _warm_up(spec: JobSpec, task: Task, dataset: SizedDataset, replica: Replica)
     if not math.isfinite(weight) or weight < 0:
         raise CannotPrepare("task", f"loss() gave the weight {weight}: it must be finite and not negative")
     return names, weight / count * spec.global_batch if weight > 0 else float(spec.global_batch)
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)}{'' if value.requires_grad else ' that needs no gradient'}"
+    return f"{type(value).__name__} of {len(value)}" if isinstance(value, tuple) else f"{type(value).__name__}"
 
 
 def _code(spec: JobSpec, model: nn.Module) -> str:

@@ -1,6 +1,7 @@
 """What a trainer may do and must answer: the worker's half of the protocol, pure.
 
-Owns: the promise of Halt, the acceptance of Form, the right to commit (rules 1, 2, 4, 5 and 7 as a worker keeps them).
+Owns: the promise of Halt, the acceptance of Form, the right to commit (rules 1, 2, 4, 5 and 7 of docs/protocol.md, as a
+worker keeps them).
 Refuses to know: torch, threads, pipes, clocks (`now` is passed in). One `handle` for each order from outside and each
 event of the step loop gives the next session and the actions that follow; the caller serialises the calls.
 Does not guarantee: that the step loop has noticed a promise yet; `may_apply` is what keeps it.

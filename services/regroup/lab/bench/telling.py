@@ -82,10 +82,11 @@ def recovery_json(outcomes: list[Outcome], machine: Machine, interrupted: bool) 
 
 def recovery_tables(outcomes: list[Outcome]) -> list[Table]:
     table = Table(title=f"From a kill to the next committed step, ms ({MODEL})", title_justify="left")
-    for name in ("workers", "killed", "kills", "lost", "doubled", "undone", "step"):
+    for name in ("workers", "killed", "kills", "step", "p50", "p95", "max", "p50 - step", "p95 - step"):
         table.add_column(name, justify="right")
-    for name in ("p50", "p95", "max", "p50 - step", "p95 - step", "rejoin p50", "p95", "max"):
-        table.add_column(name, justify="right")
+    rest = Table(title="What it cost, and until the killed worker was back, ms", title_justify="left")
+    for name in ("workers", "killed", "lost", "doubled", "undone", "rejoin p50", "p95", "max"):
+        rest.add_column(name, justify="right")
     where = Table(title="Where the time goes: ms since the kill, p50 / p95", title_justify="left")
     for name in ("workers", "killed", "noticed", "formation issued", "all formed", "step committed", "tried again"):
         where.add_column(name, justify="right")
@@ -98,19 +99,17 @@ def recovery_tables(outcomes: list[Outcome]) -> list[Table]:
         table.add_row(
             *row,
             str(len(outcome.kills)),
-            str(audit.lost) if audit else "-",
-            str(audit.doubled) if audit else "-",
-            str(outcome.lost_steps),
             _ms(step),
             *_three(commit),
             *(over or ["-", "-"]),
-            *_three(rejoin),
         )
+        counts = (str(audit.lost), str(audit.doubled)) if audit else ("-", "-")
+        rest.add_row(*row, *counts, str(outcome.lost_steps), *_three(rejoin))
         parts = (lambda kill: kill.noticed, lambda kill: kill.formed, lambda kill: kill.regrouped)
         spreads = [*(outcome.times(part) for part in parts), commit]
         again = sum(kill.generations > 1 for kill in outcome.kills)
         where.add_row(*row, *(f"{_ms(s.p50)} / {_ms(s.p95)}" if s else "-" for s in spreads), str(again))
-    return [table, where]
+    return [table, rest, where]
 
 
 # --- overhead
