@@ -237,6 +237,14 @@ def test_the_timeline_is_one_line_per_event_and_json_lines(run, submitted):
     assert [json.loads(line)["kind"] for line in followed] == ["submitted", "stopped"]
 
 
+@pytest.mark.parametrize(("last", "kinds"), [(0, []), (1, ["stopped"]), (9, ["submitted", "stopped"])])
+@pytest.mark.parametrize("follow", [(), ("--follow",)])
+def test_of_the_timeline_only_the_last_events_are_shown_if_that_is_asked(run, submitted, last, kinds, follow):
+    run("stop", submitted)
+    lines = run("events", submitted, "--last", str(last), "--json", *follow)[1].splitlines()
+    assert [json.loads(line)["kind"] for line in lines] == kinds
+
+
 def test_workers_are_listed_shown_and_cleared(run, served):
     assert run("workers")[1] == "no workers\n"
     served.do(served.desk.register("w1"))

@@ -5,6 +5,7 @@ Refuses to know: HTTP, and how things look (`show`).
 """
 
 import time
+from itertools import chain
 from typing import Annotated
 
 import typer
@@ -37,13 +38,18 @@ def events(
     context: typer.Context,
     job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Only this job's.", show_default=False)] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes; a job's end ends it.")] = False,
+    last: Annotated[
+        int | None, typer.Option("--last", "-n", min=0, help="Of what was, only so many.", show_default="all")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """The timeline: what happened, what was decided, and why."""
     with terminal.connected(context) as client:
         id = terminal.job_id(client, job) if job else None
         out = terminal.console()
-        for event in client.events(id, follow=follow):
+        past = list(client.events(id)) if last is not None else []
+        coming = client.events(id, after=past[-1].id if past else None, follow=follow)
+        for event in chain(past[len(past) - (last or 0) :], coming):
             terminal.write_json_line(event) if as_json else out.print(show.event_line(event), soft_wrap=True)
 
 

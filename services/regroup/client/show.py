@@ -61,7 +61,7 @@ def job_sheet(job: JobView, now: float) -> RenderableType:
         ("phase", phase_text(job.phase)),
         ("reason", job.reason),
         ("progress", ", ".join(pace)),
-        ("samples", f"{job.samples:,}"),
+        ("samples", f"{job.samples:,}".replace(",", " ")),
         ("generation", f"{job.generation}, restarts {job.restarts} of {job.spec.max_restarts}"),
         ("batch", f"{job.spec.global_batch} samples in {job.shards} shards"),
         ("submitted", f"{clock(job.submitted)}, {duration(now - job.submitted)} ago"),

@@ -10,6 +10,7 @@ from importlib.metadata import version
 
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.responses import JSONResponse
+from fastapi_offline import FastAPIOffline
 
 from regroup.coordinator import event_routes, job_routes, problems, worker_routes
 from regroup.coordinator.desk import ApiContext, Desk, InContext
@@ -28,7 +29,7 @@ def create_app(
     desk: Desk, token: str, *, clock: Callable[[], float] = time.monotonic, keepalive: float = 15.0
 ) -> FastAPI:
     """The application over `desk`. `clock` is the one that the cluster's times are of; `keepalive` is in seconds."""
-    app = FastAPI(
+    app = FastAPIOffline(
         title="Regroup", version=version("regroup"), description=_DESCRIPTION, redoc_url=None, redirect_slashes=False
     )
     app.state.context = ApiContext(desk, token, app.version, clock, keepalive)

@@ -1,6 +1,7 @@
 """What every route shares: the token, health, errors, limits, the reference."""
 
 import asyncio
+import re
 import socket
 import time
 from dataclasses import fields
@@ -30,6 +31,15 @@ async def test_without_the_token_nothing_below_v1_is_told(api, method, path, hea
 async def test_what_tells_no_secret_needs_no_token(api, path):
     api.headers.pop("Authorization")
     assert (await api.get(path)).status_code == 200
+
+
+async def test_the_documentation_loads_nothing_from_another_host(api):
+    page = (await api.get("/docs")).text
+    loaded = re.findall(r"""(?:src|href)=["']([^"']+)""", page)
+    assert loaded
+    for path in loaded:
+        assert path.startswith("/")
+        assert (await api.get(path)).status_code == 200
 
 
 async def test_readiness_says_why_not(api, desk):

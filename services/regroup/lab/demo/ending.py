@@ -41,7 +41,8 @@ def _curve(facts: Facts, width: int, blocks: bool) -> Text:
         Mark(facts.killed.in_step, f"{facts.killed.worker} killed in step {facts.killed.in_step}", "red"),
         Mark(facts.joined.from_step, f"{facts.joined.worker} joined in step {facts.joined.from_step}", "green"),
     ]
-    return chart([loss for loss in facts.losses if loss is not None], marks, width=width, blocks=blocks)
+    drawn = chart([loss for loss in facts.losses if loss is not None], marks, width=width, blocks=blocks)
+    return Text.assemble((f"        loss in steps 0 to {len(facts.losses) - 1}\n", "dim"), drawn)
 
 
 def _rows(facts: Facts, keep: bool) -> Iterator[tuple[str, str]]:
