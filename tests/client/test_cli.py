@@ -112,6 +112,15 @@ def test_wrong_usage_ends_with_2_and_says_nothing_on_standard_output(run, served
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("given", ["--learning-rate", "--learning-rate=0.1"])
+def test_an_option_of_the_task_among_our_own_is_told_where_it_belongs(run, served, given):
+    code, out, err = run("submit", "gpt", given)
+    assert (code, out) == (2, "")
+    assert err.endswith("--learning-rate; an option of the task is given as -o learning_rate=VALUE\n")
+    assert "Possible options" in run("submit", "gpt", "--step", "3")[2]
+    assert served.desk.cluster.jobs == {}
+
+
 def test_jobs_are_listed_in_plain_text_and_json(run, submitted):
     code, out, _ = run("jobs")
     assert code == 0

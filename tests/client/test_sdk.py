@@ -266,6 +266,26 @@ def test_a_followed_timeline_goes_on_after_a_restart_without_loss_or_repetition(
     following.close()
 
 
+def test_a_coordinator_that_is_away_is_told_once_and_its_return_too(served):
+    told = []
+    with Client(on_away=told.append) as client:
+        job = client.submit(task="digits", steps=5)
+        following = client.events(job.id, follow=True)
+        assert next(following).kind == "submitted"
+        served.stop()
+
+        def go_on() -> None:
+            served.start()
+            served.do(served.desk.command(StopJob(job.id)))
+
+        later = threading.Timer(1.2, go_on)  # by then a second try was refused
+        later.start()
+        assert next(following).kind == "stopped"
+        later.join()
+        following.close()
+    assert told == [True, False]
+
+
 def test_a_timeline_that_was_never_reached_is_not_waited_for(places, served):
     with Client() as client:
         served.stop()

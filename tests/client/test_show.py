@@ -1,10 +1,13 @@
 """Wording for people, and the YAML that people write."""
 
+import io
 import math
+from dataclasses import replace
 
 import pytest
 
 from regroup.client import show
+from regroup.client.printable import PlainConsole
 from regroup.client.yaml_values import BadYaml, read_yaml
 
 
@@ -13,6 +16,21 @@ from regroup.client.yaml_values import BadYaml, read_yaml
 )
 def test_durations_are_in_a_unit_that_fits(seconds, words):
     assert show.duration(seconds) == words
+
+
+def test_in_a_terminal_a_job_is_one_line_of_the_table_and_in_a_pipe_its_reason_is_whole(client):
+    job = replace(client.submit(task="digits", steps=5), reason="because " * 20 + "of that")
+
+    def shown(width):
+        out = PlainConsole(width=width, record=True, file=io.StringIO())
+        out.print(show.jobs_table([job], now=job.submitted))
+        return out.export_text().splitlines()
+
+    narrow, wide = shown(100), shown(10_000)
+    assert len(narrow) == len(wide) == 2
+    assert job.id in narrow[1]
+    assert narrow[1].endswith("…")
+    assert wide[1].rstrip().endswith(job.reason)
 
 
 @pytest.mark.parametrize(("numbers", "words"), [((), ""), ((3,), "3"), ((0, 1, 2, 5, 7, 8), "0-2, 5, 7-8")])

@@ -144,7 +144,7 @@ def test_a_second_one_on_the_same_port_names_the_port_and_what_to_set(running: U
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert f"cannot listen on 127.0.0.1 port {port}: Address already in use" in done.stderr
-    assert done.stderr.endswith("set REGROUP_PORT to another port (0: any free one), or REGROUP_HOST\n")
+    assert done.stderr.endswith("to another port, 0: any free one; or set REGROUP_HOST\n")
 
 
 def test_a_killed_agent_is_started_again_and_serves(running: Up, processes_of: Any, until: Any) -> None:

@@ -107,7 +107,7 @@ def options(
     context.obj = terminal.Options(url, token_file)
 
 
-app.command()(submit.submit)
+app.command(cls=submit.Submit)(submit.submit)
 for command in (
     commands.jobs,
     commands.job,

@@ -13,6 +13,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -51,11 +52,37 @@ _PAGE = 1000
 _RETRY = 0.5  # seconds between two tries to go on with a stream
 
 
+class _Patience:
+    """How long one question bears a coordinator that does not answer."""
+
+    def __init__(self, seconds: float, on_away: Callable[[bool], None]) -> None:
+        self._seconds, self._on_away = seconds, on_away
+        self._since: float | None = None  # when it stopped answering
+
+    @property
+    def tried(self) -> bool:
+        return self._since is not None
+
+    def answered(self) -> None:
+        if self._since is not None:
+            self._since = None
+            self._on_away(False)
+
+    def bear(self, error: Unreachable | Unavailable) -> None:
+        """Raises `error` if nothing was answered for too long."""
+        if self._since is None:
+            self._since = time.monotonic()
+            self._on_away(True)
+        if time.monotonic() - self._since > self._seconds:
+            raise error
+
+
 class Client:
     """A coordinator's users' side. Without arguments it finds the coordinator that runs on this machine.
 
     `timeout` is the seconds that an answer may take; `patience` the seconds for which `wait`, a followed timeline
-    and a `submit` whose answer was lost bear a coordinator that does not answer (the job goes on meanwhile).
+    and a `submit` whose answer was lost bear a coordinator that does not answer (the job goes on meanwhile);
+    `on_away` is called with True when that begins, and with False when it answers again.
     Every method raises Unreachable or an ApiError; see `regroup.client.errors`.
     """
 
@@ -67,9 +94,10 @@ class Client:
         token_file: Path | None = None,
         timeout: float = 10.0,
         patience: float = 60.0,
+        on_away: Callable[[bool], None] = lambda away: None,
     ) -> None:
         self._transport = Transport(find(os.environ, url=url, token=token, token_file=token_file), timeout)
-        self._patience = patience
+        self._patience = partial(_Patience, patience, on_away)
 
     @property
     def url(self) -> str:
@@ -93,16 +121,16 @@ class Client:
         """
         body = ({} if spec is None else asdict(spec)) | fields
         key = {"Idempotency-Key": secrets.token_urlsafe(16)}
-        lost: float | None = None  # when an answer was lost for the first time
+        patience = self._patience()
         while True:
             try:
-                return self._transport.post(_JOB, "/v1/jobs", body, key)
+                job = self._transport.post(_JOB, "/v1/jobs", body, key)
+                patience.answered()
+                return job
             except (Unreachable, Unavailable) as error:
-                if lost is None and not _may_be_taken(error):
+                if not patience.tried and not _may_be_taken(error):
                     raise
-                lost = lost or time.monotonic()
-                if time.monotonic() - lost > self._patience:
-                    raise
+                patience.bear(error)
             time.sleep(_RETRY)
 
     def jobs(self) -> tuple[JobView, ...]:
@@ -130,15 +158,15 @@ class Client:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         last: JobView | None = None
-        lost: float | None = None  # when the coordinator stopped answering
+        patience = self._patience()
         while True:
             try:
                 job = self.job(id)
-                lost = None
-            except (Unreachable, Unavailable):
-                lost = lost or time.monotonic()
-                if last is None or time.monotonic() - lost > self._patience:
+                patience.answered()
+            except (Unreachable, Unavailable) as error:
+                if last is None:
                     raise
+                patience.bear(error)
                 job = last
             if job != last and on_change:
                 on_change(job)
@@ -171,22 +199,23 @@ class Client:
 
     def _follow(self, path: str, after: str | None) -> Iterator[EventView]:
         heard = False
-        lost: float | None = None  # when the coordinator stopped answering
+        patience = self._patience()
         while True:
             headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": after} if after else {})
             try:
                 with self._transport.stream(path, headers) as lines:
-                    heard, lost = True, None
+                    heard = True
+                    patience.answered()
                     for kind, data in server_sent(lines):
                         if kind == "end":
                             return
                         event = understood(_EVENT, data)
                         after = event.id
                         yield event
-            except (Unreachable, Unavailable):
-                lost = lost or time.monotonic()
-                if not heard or time.monotonic() - lost > self._patience:
+            except (Unreachable, Unavailable) as error:
+                if not heard:
                     raise
+                patience.bear(error)
             time.sleep(_RETRY)
 
     def records(self, id: str) -> Iterator[RecordPiece]:

@@ -40,7 +40,7 @@ def jobs_table(jobs: Sequence[JobView], now: float) -> RenderableType:
             workers_text(job),
             rate_text(job.rate),
             duration(now - job.submitted),
-            job.reason,
+            Text(one_line(job.reason), no_wrap=True, overflow="ellipsis"),  # its sheet tells what is cut off
         )
     return table
 
@@ -67,7 +67,10 @@ def job_sheet(job: JobView, now: float) -> RenderableType:
         ("submitted", f"{clock(job.submitted)}, {duration(now - job.submitted)} ago"),
     ]
     if job.checkpoint is not None:
-        rows.append(("checkpoint", job.checkpoint.path))
+        size = f"{job.checkpoint.bytes / 1e6:.1f} MB"
+        rows.append(
+            ("checkpoint", f"{size}, step {job.checkpoint.version.step}, sha256 {job.checkpoint.checksum[:16]}...")
+        )
     rows.extend((f"refused {name}", why) for name, why in job.refused.items())
     for name, value in rows:
         facts.add_row(name, value)

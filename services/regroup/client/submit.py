@@ -5,10 +5,12 @@ Refuses to know: which values are sound; the coordinator says, field by field.
 """
 
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from regroup.client import terminal
 from regroup.client.terminal import AsJson
@@ -21,6 +23,20 @@ from regroup.wire.rest import SPEC_WORDS
 def _field(name: str, *short: str) -> Any:
     words = SPEC_WORDS[name]
     return typer.Option(f"--{name.replace('_', '-')}", *short, help=words[0].upper() + words[1:] + ".")
+
+
+class Submit(TyperCommand):
+    """Whoever looks for an option of the task among our own is told where those are given."""
+
+    def parse_args(self, *given: Any) -> list[str]:
+        try:
+            return super().parse_args(*given)
+        except Exception as error:  # typer makes the class public nowhere
+            wanted, ours = getattr(error, "option_name", ""), [name for each in self.params for name in each.opts]
+            if wanted.startswith("--") and not get_close_matches(wanted, ours):
+                name = wanted.removeprefix("--").replace("-", "_")
+                terminal.give_up(f"{error}; an option of the task is given as -o {name}=VALUE", terminal.USAGE)
+            raise
 
 
 def submit(

@@ -37,8 +37,12 @@ class Options:
 def connected(context: typer.Context) -> Iterator[Client]:
     """A client by the global options."""
     options = context.find_object(Options) or Options()
-    with Client(options.url, token_file=options.token_file) as client:
+    with Client(options.url, token_file=options.token_file, on_away=_say_away) as client:
         yield client
+
+
+def _say_away(away: bool) -> None:
+    complain("the coordinator does not answer; trying again ..." if away else "the coordinator answers again")
 
 
 def console() -> Console:

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from importlib.metadata import version
 
 from fastapi import APIRouter, Depends, FastAPI
-from fastapi.responses import JSONResponse
 from fastapi_offline import FastAPIOffline
 
 from regroup.coordinator import event_routes, job_routes, problems, worker_routes
 from regroup.coordinator.desk import ApiContext, Desk, InContext
 from regroup.coordinator.guard import authorize
+from regroup.coordinator.json_line import JsonLine
 from regroup.wire.rest import Greeting, Health, ProblemView
 
 __all__ = ["Desk", "create_app"]
@@ -30,7 +30,12 @@ def create_app(
 ) -> FastAPI:
     """The application over `desk`. `clock` is the one that the cluster's times are of; `keepalive` is in seconds."""
     app = FastAPIOffline(
-        title="Regroup", version=version("regroup"), description=_DESCRIPTION, redoc_url=None, redirect_slashes=False
+        title="Regroup",
+        version=version("regroup"),
+        description=_DESCRIPTION,
+        redoc_url=None,
+        redirect_slashes=False,
+        default_response_class=JsonLine,
     )
     app.state.context = ApiContext(desk, token, app.version, clock, keepalive)
     problems.install(app)
@@ -56,7 +61,7 @@ async def health() -> Health:
     summary="It leads and its store answers",
     responses={503: {"model": ProblemView, "description": "not ready, and why"}},
 )
-async def ready(context: InContext) -> Health | JSONResponse:
+async def ready(context: InContext) -> Health | JsonLine:
     reason = context.desk.ready
     return Health("ready") if reason is None else problems.respond(problems.UNAVAILABLE, reason)
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from regroup.coordinator.json_line import JsonLine
 from regroup.coordinator.persistence import StoreUnavailable, Unconfirmed
 from regroup.core.cluster import JobEnded, NoSuchJob, NoSuchWorker, Refusal
 from regroup.core.jobs import JobPhase, JobSpec, Problem
@@ -84,7 +84,7 @@ def respond(
     phase: JobPhase | None = None,
     status: int | None = None,
     headers: Mapping[str, str] | None = None,
-) -> JSONResponse:
+) -> JsonLine:
     view = ProblemView(
         type=f"/problems/{kind.slug}",
         title=kind.title,
@@ -95,7 +95,7 @@ def respond(
     )
     said = {name: value for name, value in asdict(view).items() if value is not None}
     again = {"Retry-After": "1"} if view.status == 503 else {}
-    return JSONResponse(said, view.status, {**again, **(headers or {})}, media_type=MEDIA_TYPE)
+    return JsonLine(said, view.status, {**again, **(headers or {})}, media_type=MEDIA_TYPE)
 
 
 def field_problems(found: Iterable[Mapping[str, Any]]) -> tuple[Problem, ...]:
@@ -143,13 +143,13 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _fault)
 
 
-async def _refused(request: Request, error: Exception) -> JSONResponse:
+async def _refused(request: Request, error: Exception) -> JsonLine:
     assert isinstance(error, Refused)
     headers = {"WWW-Authenticate": 'Bearer realm="regroup"'} if error.kind is UNAUTHORIZED else None
     return respond(error.kind, error.detail, error.errors, headers=headers)
 
 
-async def _refusal(request: Request, error: Exception) -> JSONResponse:
+async def _refusal(request: Request, error: Exception) -> JsonLine:
     kind = REFUSED
     phase = None
     if isinstance(error, NoSuchJob):
@@ -163,17 +163,17 @@ async def _refusal(request: Request, error: Exception) -> JSONResponse:
     return respond(kind, str(error) or kind.title, phase=phase)
 
 
-async def _unavailable(request: Request, error: Exception) -> JSONResponse:
+async def _unavailable(request: Request, error: Exception) -> JsonLine:
     kind = UNCONFIRMED if isinstance(error, Unconfirmed) else UNAVAILABLE
     return respond(kind, str(error) or kind.title)
 
 
-async def _invalid(request: Request, error: Exception) -> JSONResponse:
+async def _invalid(request: Request, error: Exception) -> JsonLine:
     assert isinstance(error, RequestValidationError)
     return await _refused(request, invalid(field_problems(error.errors())))
 
 
-async def _http(request: Request, error: Exception) -> JSONResponse:
+async def _http(request: Request, error: Exception) -> JsonLine:
     assert isinstance(error, HTTPException)
     known = {404: NOT_FOUND, 405: NOT_ALLOWED, 413: TOO_LARGE}
     phrase = HTTPStatus(error.status_code).phrase
@@ -191,6 +191,6 @@ def _allowed(request: Request) -> str:
     return ", ".join(sorted(method.upper() for method in described.get(path, {})))
 
 
-async def _fault(request: Request, error: Exception) -> JSONResponse:
+async def _fault(request: Request, error: Exception) -> JsonLine:
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return respond(INTERNAL, "something unexpected happened; the coordinator's log says what")

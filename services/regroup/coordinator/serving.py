@@ -25,7 +25,7 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
         why = (error.strerror or str(error)).partition(" (while ")[0]  # what follows says the address again
-        advice = "set REGROUP_PORT to another port (0: any free one), or REGROUP_HOST"
+        advice = "set REGROUP_PORT (`regroup up --port`) to another port, 0: any free one; or set REGROUP_HOST"
         raise CannotListen(f"cannot listen on {host} port {port}: {why}; {advice}") from None
 
 

@@ -43,7 +43,7 @@ async def clear(context: InContext, name: WorkerName) -> WorkerView:
     return _view(context, name)
 
 
-@router.get("/cluster", summary="The whole in a few numbers", tags=["cluster"], responses=documented())
+@router.get("/cluster", summary="The whole in a few numbers", responses=documented())
 async def cluster(context: InContext) -> ClusterView:
     desk = context.desk
     return views.cluster_view(desk.cluster, desk.policy, context.clock(), ready=desk.ready, version=context.version)

@@ -65,6 +65,13 @@ async def test_a_wrong_method_is_answered_with_all_that_the_path_knows(api, path
     assert (await api.delete(path)).headers["allow"] == methods
 
 
+@pytest.mark.parametrize("path", ["/", "/health", "/v1/jobs", "/v1/cluster", "/v1/events", "/v1/jobs/none"])
+async def test_an_answer_ends_its_line_so_that_a_shells_prompt_begins_a_new_one(api, path):
+    body = (await api.get(path)).text
+    assert body.endswith("}\n")
+    assert body.count("\n") == 1
+
+
 async def test_every_problem_type_can_be_looked_up(api):
     kind = (await api.get("/v1/jobs/none")).json()["type"]
     assert (await api.get(kind)).json()["title"] == "There is no job with this id"
@@ -131,7 +138,7 @@ def test_a_port_in_use_is_told_in_one_line():
         port = taken.getsockname()[1]
         with pytest.raises(CannotListen) as error:
             listen("127.0.0.1", port)
-    advice = "set REGROUP_PORT to another port (0: any free one), or REGROUP_HOST"
+    advice = "set REGROUP_PORT (`regroup up --port`) to another port, 0: any free one; or set REGROUP_HOST"
     assert str(error.value) == f"cannot listen on 127.0.0.1 port {port}: Address already in use; {advice}"
     with pytest.raises(CannotListen, match=r"no such host\.invalid port 0: [A-Za-z ]+; set REGROUP_PORT"):
         listen("no such host.invalid", 0)
