@@ -97,6 +97,32 @@ class Scene:
         n = self.job.generation if generation is None else generation
         return self.says(name, m.StateSaved(job="j", incarnation="i1", generation=n, checkpoint=checkpoint))
 
+    def exits(
+        self, name: str, incarnation: str = "i1", cause: str = "killed by SIGKILL", asked: bool = False, **where: int
+    ) -> Decision:
+        """Its trainer is gone; `where`: the step and the shard whose passes ran."""
+        return self.says(name, m.TrainerExited(job="j", incarnation=incarnation, cause=cause, asked=asked, **where))
+
+    def breaks(self, name: str, generation: int, incarnation: str = "i1") -> Decision:
+        reason = "a neighbour is gone"
+        return self.says(name, m.GroupBroke(job="j", incarnation=incarnation, generation=generation, reason=reason))
+
+    def raises(self, name: str, generation: int = 1, step: int = 3, shard: int = 2) -> Decision:
+        """The task's own code raised in its trainer."""
+        where = {"generation": generation, "step": step, "shard": shard}
+        error, traceback = "ValueError: bad sample", "Traceback ...\nValueError: bad sample"
+        return self.says(name, m.StepFailed(job="j", incarnation="i1", **where, error=error, traceback=traceback))
+
+    def finished(self, *names: str) -> None:
+        """A job j of ten steps, all committed, whose state is about to be saved."""
+        self.running(*names)
+        n = self.job.generation
+        for name in names:
+            self.beat(name, TrainerPhase.FINISHED, promised=n, generation=n, version=Version(n, 10))
+        for name in names:
+            self.halt(name, (1, 10))
+        assert self.job.saver is not None
+
     def running(self, *names: str, step: int | None = None, **spec: Any) -> None:
         """A job j that these workers train, all of them in generation 1, also if fewer could."""
         asked = {"min_workers": len(names), "max_workers": len(names), **spec}

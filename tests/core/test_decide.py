@@ -10,39 +10,6 @@ from regroup.core.decide import decide
 from regroup.core.jobs import ORIGIN, JobPhase, Link, Version
 from regroup.core.workers import TrainerPhase
 
-KILLED = "killed by SIGKILL"
-
-
-def exited(incarnation="i1", cause=KILLED, **where):
-    return m.TrainerExited(job="j", incarnation=incarnation, cause=cause, asked=False, **where)
-
-
-def broke(generation, incarnation="i1"):
-    return m.GroupBroke(job="j", incarnation=incarnation, generation=generation, reason="a neighbour is gone")
-
-
-def raised(name_incarnation="i1", generation=1, step=3, shard=2):
-    return m.StepFailed(
-        job="j",
-        incarnation=name_incarnation,
-        generation=generation,
-        step=step,
-        shard=shard,
-        error="ValueError: bad sample",
-        traceback="Traceback ...\nValueError: bad sample",
-    )
-
-
-def finished(scene, *names):
-    scene.running(*names)
-    n = scene.job.generation
-    for name in names:
-        scene.beat(name, TrainerPhase.FINISHED, promised=n, generation=n, version=Version(n, 10))
-    for name in names:
-        scene.halt(name, (1, 10))
-    assert scene.job.saver is not None
-
-
 # --- A whole life
 
 
@@ -73,7 +40,7 @@ def test_a_job_is_prepared_formed_trained_regrouped_saved_and_completed(scene):
     assert scene.notes[-1].kind == "started"
     for name in "ab":
         scene.train(name, 4)
-    scene.says("b", exited())
+    scene.exits("b")
     assert (scene.job.phase, scene.job.generation) == (JobPhase.REGROUPING, 2)
     assert scene.told("a", m.Halt) == [m.Halt("j", 2)]
     scene.halt("a", (1, 5))
@@ -110,7 +77,7 @@ def test_a_job_is_prepared_formed_trained_regrouped_saved_and_completed(scene):
 
 def test_every_change_of_phase_has_a_reason_in_the_timeline(scene):
     scene.running("a", "b")
-    scene.says("b", exited())
+    scene.exits("b")
     scene.halt("a", (1, 3))
     assert [note.kind for note in scene.notes if note.job == "j"] == [
         *("submitted", "preparing", "lent", "lent", "waiting", "waiting"),
@@ -163,7 +130,7 @@ def test_a_heartbeat_is_answered_with_the_last_issued_generation(scene):
     scene.running("a", "b")
     scene.train("a", 1)
     assert scene.told("a", m.Heard) == [m.Heard(scene.sequence, 1)]
-    scene.says("b", exited())
+    scene.exits("b")
     scene.train("a", 1)
     assert scene.told("a", m.Heard) == [m.Heard(scene.sequence, 1)]  # 2 is taken, not issued
 
@@ -185,7 +152,7 @@ def test_a_heartbeat_that_was_overtaken_says_nothing_any_more(scene):
 
 def test_a_report_before_any_registration_is_not_an_error(scene):
     scene.says("ghost", m.Heartbeat(boot="b", sequence=1))
-    scene.says("ghost", exited())
+    scene.exits("ghost")
     assert scene.orders == []
     assert scene.cluster.workers == {}
 
@@ -193,10 +160,10 @@ def test_a_report_before_any_registration_is_not_an_error(scene):
 def test_a_late_report_of_a_dead_incarnation_buries_nobody(scene):
     """Reports that waited for a connection come after the heartbeat that tells who runs now."""
     scene.running("a", "b")
-    scene.says("b", exited())
+    scene.exits("b")
     scene.beat("b")
     scene.prepare("b", incarnation="i2")
-    scene.says("b", broke(1, "i1"))
+    scene.breaks("b", 1, "i1")
     scene.says("b", m.Halted(job="j", incarnation="i1", generation=2, version=Version(1, 4), store="s"))
     assert not scene.dead("b", "i2")
     assert scene.cluster.sightings["b"].trainer.incarnation == "i2"
@@ -204,12 +171,12 @@ def test_a_late_report_of_a_dead_incarnation_buries_nobody(scene):
 
 def test_a_late_report_does_not_change_what_was_answered(scene):
     scene.running("a", "b")
-    scene.says("b", exited())
+    scene.exits("b")
     scene.halt("a", (1, 5))
     n = scene.job.generation
     scene.says("a", m.StepsCommitted(job="j", incarnation="i1", generation=1, step=4))
     scene.says("a", m.Formed(job="j", incarnation="i1", generation=1))
-    scene.says("a", broke(1))
+    scene.breaks("a", 1)
     scene.says("a", m.Halted(job="j", incarnation="i1", generation=1, version=None, store="s"))
     trainer = scene.cluster.sightings["a"].trainer
     assert (trainer.phase, trainer.promised, trainer.version) == (TrainerPhase.HALTED, n, Version(1, 5))
@@ -297,14 +264,14 @@ def test_refusals_change_nothing(scene):
 
 
 def test_nothing_that_a_worker_says_changes_an_ended_job(scene):
-    finished(scene, "a", "b")
+    scene.finished("a", "b")
     n = scene.job.generation
     scene.saved("a", (1, 10))
     ended = scene.job
     scene.saved("a", (1, 10), generation=n)
-    scene.says("b", broke(1))
-    scene.says("b", raised())
-    scene.says("b", exited())
+    scene.breaks("b", 1)
+    scene.raises("b")
+    scene.exits("b")
     scene.halt("a", (1, 10))
     scene.prepare("b", incarnation="i2", promised=99)
     scene.register("a", boot="b9")

@@ -4,27 +4,6 @@ from regroup.core import messages as m
 from regroup.core.jobs import ORIGIN, JobPhase, Version
 from regroup.core.workers import TrainerPhase
 
-KILLED = "killed by SIGKILL"
-
-
-def exited(incarnation="i1", cause=KILLED, **where):
-    return m.TrainerExited(job="j", incarnation=incarnation, cause=cause, asked=False, **where)
-
-
-def broke(generation, incarnation="i1"):
-    return m.GroupBroke(job="j", incarnation=incarnation, generation=generation, reason="a neighbour is gone")
-
-
-def finished(scene, *names):
-    scene.running(*names)
-    n = scene.job.generation
-    for name in names:
-        scene.beat(name, TrainerPhase.FINISHED, promised=n, generation=n, version=Version(n, 10))
-    for name in names:
-        scene.halt(name, (1, 10))
-    assert scene.job.saver is not None
-
-
 # --- Stopping
 
 
@@ -67,7 +46,7 @@ def test_a_running_job_stops_at_a_boundary_with_its_state_saved(scene):
 
 def test_a_regrouping_job_saves_and_stops_instead_of_forming(scene):
     scene.running("a", "b", min_workers=1)
-    scene.says("b", exited())
+    scene.exits("b")
     scene.does(m.StopJob("j"))
     scene.halt("a", (1, 4))
     assert scene.job.saver.worker == "a"
@@ -77,7 +56,7 @@ def test_a_regrouping_job_saves_and_stops_instead_of_forming(scene):
 
 def test_a_forming_job_stops_once_it_formed(scene):
     scene.running("a", "b")
-    scene.says("a", broke(1))
+    scene.breaks("a", 1)
     for name in "ab":
         scene.halt(name, (1, 4))
     scene.does(m.StopJob("j"))
@@ -89,7 +68,7 @@ def test_a_forming_job_stops_once_it_formed(scene):
 
 def test_a_waiting_job_saves_what_its_survivors_hold(scene):
     scene.running("a", "b")
-    scene.says("b", exited())
+    scene.exits("b")
     scene.halt("a", (1, 4))
     scene.does(m.StopJob("j"))
     scene.halt("a", (1, 4))
@@ -100,7 +79,7 @@ def test_a_waiting_job_saves_what_its_survivors_hold(scene):
 
 def test_a_waiting_job_whose_survivors_have_not_re_attached_yet_waits_for_them_a_while(scene):
     scene.running("a", "b")
-    scene.says("b", exited())
+    scene.exits("b")
     scene.halt("a", (1, 4))
     scene.restart()
     scene.does(m.StopJob("j"))
@@ -115,11 +94,11 @@ def test_a_waiting_job_whose_survivors_have_not_re_attached_yet_waits_for_them_a
 def test_a_state_that_nobody_told_of_yet_is_asked_for_before_a_job_ends_without_it(scene):
     """b formed while it was cut off: what it last said, that it holds nothing, is no answer."""
     scene.running("a", "b")
-    scene.says("a", broke(1))
+    scene.breaks("a", 1)
     scene.halt("a", (1, 3))
     scene.halt("b", None)
     scene.does(m.Disconnected("b"))
-    scene.says("a", exited())
+    scene.exits("a")
     assert scene.job.phase is JobPhase.WAITING
     scene.does(m.StopJob("j"))
     scene.register("b")
@@ -156,7 +135,7 @@ def test_stopping_twice_is_once(scene):
 
 
 def test_a_failed_save_is_retried_by_another_member_and_never_called_completed(scene):
-    finished(scene, "a", "b")
+    scene.finished("a", "b")
     n = scene.job.generation
     scene.says("a", m.SaveFailed(job="j", incarnation="i1", generation=n, error="OSError: disk full"))
     assert not scene.job.ended
@@ -173,28 +152,28 @@ def test_a_failed_save_is_retried_by_another_member_and_never_called_completed(s
 
 
 def test_after_a_new_beginning_the_failed_saves_of_the_old_one_are_forgotten(scene):
-    finished(scene, "a")
+    scene.finished("a")
     scene.says("a", m.SaveFailed(job="j", incarnation="i1", generation=scene.job.generation, error="OSError: full"))
-    scene.says("a", exited())
+    scene.exits("a")
     scene.prepare("a", incarnation="i2")
     scene.after(scene.policy.save_retry)
     scene.prepare("a", incarnation="i2")
     scene.halt("a", None, incarnation="i2")
     scene.train("a", incarnation="i2")
     assert (scene.job.phase, scene.job.step) == (JobPhase.RUNNING, 0)
-    scene.says("a", broke(scene.job.generation, "i2"))
+    scene.breaks("a", scene.job.generation, "i2")
     assert scene.job.phase is JobPhase.REGROUPING
 
 
 def test_a_saver_that_dies_is_replaced(scene):
-    finished(scene, "a", "b")
-    scene.says("a", exited())
+    scene.finished("a", "b")
+    scene.exits("a")
     scene.halt("b", (1, 10))
     assert scene.job.saver.worker == "b"
 
 
 def test_a_saver_that_hangs_is_replaced(scene):
-    finished(scene, "a", "b")
+    scene.finished("a", "b")
     scene.after(scene.job.spec.step_timeout + 1.0)
     assert scene.job.saver is None
     scene.halt("b", (1, 10))
@@ -204,7 +183,7 @@ def test_a_saver_that_hangs_is_replaced(scene):
 
 def test_what_a_slow_saver_wrote_at_last_counts_if_it_is_the_state_to_save(scene):
     """Else a state that takes longer than the limit could never be saved."""
-    finished(scene, "a")
+    scene.finished("a")
     first = scene.job.generation
     scene.after(scene.job.spec.step_timeout + 1.0)
     scene.halt("a", (1, 10))

@@ -4,34 +4,16 @@ from regroup.core import messages as m
 from regroup.core.jobs import Fingerprint, JobPhase
 from regroup.core.workers import TrainerPhase
 
-KILLED = "killed by SIGKILL"
-
-
-def exited(incarnation="i1", cause=KILLED, **where):
-    return m.TrainerExited(job="j", incarnation=incarnation, cause=cause, asked=False, **where)
-
-
-def raised(name_incarnation="i1", generation=1, step=3, shard=2):
-    return m.StepFailed(
-        job="j",
-        incarnation=name_incarnation,
-        generation=generation,
-        step=step,
-        shard=shard,
-        error="ValueError: bad sample",
-        traceback="Traceback ...\nValueError: bad sample",
-    )
-
 
 def test_more_than_five_errors_quarantine_a_worker_and_clearing_forgives_them(scene):
     scene.running("a", min_workers=1)
     for n in range(1, 7):
         assert not scene.cluster.workers["a"].quarantined
         scene.prepare("a", incarnation=f"i{n}")
-        scene.says("a", exited(f"i{n}"))
+        scene.exits("a", f"i{n}")
     worker = scene.cluster.workers["a"]
     assert (worker.errors, worker.quarantined, worker.job) == (6, True, None)
-    assert worker.reason == f"quarantined after 6 errors, the last: {KILLED}"
+    assert worker.reason == "quarantined after 6 errors, the last: killed by SIGKILL"
     scene.beat("a")
     assert scene.told("a", m.Prepare) == []
     scene.does(m.ClearWorker("a"))
@@ -41,7 +23,7 @@ def test_more_than_five_errors_quarantine_a_worker_and_clearing_forgives_them(sc
 
 def test_an_end_that_was_asked_for_is_no_error(scene):
     scene.running("a", "b")
-    scene.says("b", m.TrainerExited(job="j", incarnation="i1", cause=KILLED, asked=True))
+    scene.exits("b", "i1", asked=True)
     assert scene.dead("b")
     assert scene.cluster.workers["b"].errors == 0
 
@@ -101,7 +83,7 @@ def test_a_worker_with_another_dataset_is_refused(scene):
 
 def test_a_task_that_raises_once_is_tried_again_on_another_worker(scene):
     scene.running("a", "b")
-    scene.says("a", raised())
+    scene.raises("a")
     assert scene.job.phase is JobPhase.REGROUPING
     owner = scene.job.formation.owners[2]
     for name in "ab":
@@ -111,12 +93,12 @@ def test_a_task_that_raises_once_is_tried_again_on_another_worker(scene):
 
 def test_a_task_that_raises_on_two_workers_fails_the_job_with_the_traceback(scene):
     scene.running("a", "b")
-    scene.says("a", raised())
+    scene.raises("a")
     for name in "ab":
         scene.halt(name, (1, 3))
     for name in "ab":
         scene.train(name)
-    scene.says("b", raised(generation=2))
+    scene.raises("b", generation=2)
     assert scene.job.phase is JobPhase.FAILED
     assert scene.job.reason == "the task failed in step 3, shard 2 on a, b: ValueError: bad sample"
     assert scene.job.error == "Traceback ...\nValueError: bad sample"
@@ -125,33 +107,33 @@ def test_a_task_that_raises_on_two_workers_fails_the_job_with_the_traceback(scen
 
 def test_failures_of_different_shards_are_not_the_same_failure(scene):
     scene.running("a", "b")
-    scene.says("a", raised(shard=1))
+    scene.raises("a", shard=1)
     for name in "ab":
         scene.halt(name, (1, 3))
     for name in "ab":
         scene.train(name)
-    scene.says("b", raised(generation=2, shard=2))
+    scene.raises("b", generation=2, shard=2)
     assert scene.job.phase is JobPhase.REGROUPING
 
 
 def test_alone_a_task_that_raises_twice_fails_the_job(scene):
     scene.running("a")
-    scene.says("a", raised())
+    scene.raises("a")
     assert scene.job.phase is JobPhase.REGROUPING
     scene.halt("a", (1, 3))
     scene.train("a")
-    scene.says("a", raised(generation=2))
+    scene.raises("a", generation=2)
     assert scene.job.phase is JobPhase.FAILED
 
 
 def test_a_task_that_crashes_its_process_in_the_same_shard_on_two_workers_fails_the_job(scene):
     scene.running("a", "b", "c", min_workers=1)
-    scene.says("a", exited(cause="killed by SIGSEGV", step=3, shard=2))
+    scene.exits("a", cause="killed by SIGSEGV", step=3, shard=2)
     for name in "bc":
         scene.halt(name, (1, 3))
     for name in "bc":
         scene.train(name)
-    scene.says("b", exited(cause="killed by SIGSEGV", step=3, shard=2))
+    scene.exits("b", cause="killed by SIGSEGV", step=3, shard=2)
     assert scene.job.phase is JobPhase.FAILED
     assert "killed by SIGSEGV" in scene.job.reason
 
@@ -160,7 +142,7 @@ def dies_in_turn(scene, names, **where):
     """Each of them is killed while the others train on; its place is taken by a new trainer."""
     for number, name in enumerate(names, start=1):
         others = [other for other in scene.members if other != name]
-        scene.says(name, exited(scene.incarnations[name], **where))
+        scene.exits(name, scene.incarnations[name], **where)
         if scene.job.ended:
             return
         scene.incarnations[name] = f"i{number + 1}"
@@ -204,7 +186,7 @@ def test_a_task_that_hangs_in_the_same_shard_on_two_workers_fails_the_job(scene)
             scene.halt(other, (n, 3))
         scene.after(scene.policy.halt_limit + 0.5)
         assert name not in scene.members
-        scene.says(name, m.TrainerExited(job="j", incarnation="i1", cause=KILLED, asked=True, step=3, shard=1))
+        scene.exits(name, "i1", asked=True, step=3, shard=1)
         for other in others if not scene.job.ended else ():
             scene.train(other)
     assert scene.job.phase is JobPhase.FAILED

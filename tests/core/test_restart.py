@@ -5,16 +5,6 @@ from dataclasses import replace
 from regroup.core import messages as m
 from regroup.core.jobs import JobPhase, Version
 
-KILLED = "killed by SIGKILL"
-
-
-def exited(incarnation="i1", cause=KILLED, **where):
-    return m.TrainerExited(job="j", incarnation=incarnation, cause=cause, asked=False, **where)
-
-
-def broke(generation, incarnation="i1"):
-    return m.GroupBroke(job="j", incarnation=incarnation, generation=generation, reason="a neighbour is gone")
-
 
 def reattach(scene, *names):
     scene.restart()
@@ -79,7 +69,7 @@ def test_restarted_while_preparing(scene):
 
 def test_restarted_while_halting(scene):
     scene.running("a", "b")
-    scene.says("a", broke(1))
+    scene.breaks("a", 1)
     reattach(scene, "a", "b")
     assert scene.job.round.generation == 2
     scene.train("a", 3)
@@ -91,7 +81,7 @@ def test_restarted_while_halting(scene):
 
 def test_restarted_while_forming(scene):
     scene.running("a", "b")
-    scene.says("a", broke(1))
+    scene.breaks("a", 1)
     scene.halt("a", (1, 3))
     scene.halt("b", (1, 3))
     reattach(scene, "a", "b")
@@ -134,7 +124,7 @@ def test_restarted_while_saving(scene):
 
 def test_restarted_while_waiting_the_state_is_still_there(scene):
     scene.running("a", "b")
-    scene.says("b", exited())
+    scene.exits("b")
     scene.halt("a", (1, 4))
     assert scene.job.phase is JobPhase.WAITING
     reattach(scene, "a", "b")

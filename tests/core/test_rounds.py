@@ -4,37 +4,26 @@ from regroup.core import messages as m
 from regroup.core.jobs import ORIGIN, JobPhase, Version
 from regroup.core.workers import TrainerPhase
 
-KILLED = "killed by SIGKILL"
-
-
-def exited(incarnation="i1", cause=KILLED, **where):
-    return m.TrainerExited(job="j", incarnation=incarnation, cause=cause, asked=False, **where)
-
-
-def broke(generation, incarnation="i1"):
-    return m.GroupBroke(job="j", incarnation=incarnation, generation=generation, reason="a neighbour is gone")
-
-
 # --- Noticing
 
 
 def test_a_dead_member_regroups_at_once(scene):
     scene.running("a", "b")
-    scene.says("b", exited())
-    assert scene.job.reason == f"b: {KILLED}"
+    scene.exits("b")
+    assert scene.job.reason == "b: killed by SIGKILL"
     assert [member.worker for member in scene.job.round.participants] == ["a"]
 
 
 def test_a_broken_group_regroups_everybody(scene):
     scene.running("a", "b")
-    scene.says("a", broke(1))
+    scene.breaks("a", 1)
     assert [member.worker for member in scene.job.round.participants] == ["a", "b"]
     assert "a neighbour is gone" in scene.job.reason
 
 
 def test_a_broken_group_of_an_older_generation_is_history(scene):
     scene.running("a", "b")
-    scene.says("a", broke(0))
+    scene.breaks("a", 0)
     assert scene.job.phase is JobPhase.RUNNING
 
 
@@ -43,7 +32,7 @@ def test_a_closed_connection_alone_is_no_death(scene):
     scene.does(m.Disconnected("b"))
     scene.after(5.0)
     assert scene.job.phase is JobPhase.RUNNING
-    scene.says("a", broke(1))
+    scene.breaks("a", 1)
     assert scene.job.round is not None
     scene.halt("a", (1, 3))
     assert scene.job.round is None  # the closed connection ended the wait, as a collective was broken
@@ -62,7 +51,7 @@ def test_no_committed_step_in_time_is_a_suspicion_and_regroups(scene):
 
 def test_a_member_that_does_not_answer_is_left_out_and_killed(scene):
     scene.running("a", "b", min_workers=1)
-    scene.says("a", broke(1))
+    scene.breaks("a", 1)
     scene.halt("a", (1, 3))
     scene.after(3.0)
     assert scene.job.round is not None
@@ -79,12 +68,12 @@ def test_a_worker_that_is_evicted_again_and_again_is_quarantined(scene):
     scene.running("a", "b", min_workers=1)
     for number in range(1, scene.policy.error_limit + 2):
         assert not scene.cluster.workers["b"].quarantined
-        scene.says("a", broke(scene.job.generation))
+        scene.breaks("a", scene.job.generation)
         scene.halt("a", (scene.job.formation.generation, 3))
         scene.after(scene.policy.halt_limit + 0.5)  # b says nothing
         assert scene.members == ["a"]
         scene.train("a")
-        scene.says("b", m.TrainerExited(job="j", incarnation=f"i{number}", cause=KILLED, asked=True))
+        scene.exits("b", f"i{number}", asked=True)
         if not scene.cluster.workers["b"].quarantined:
             scene.prepare("b", incarnation=f"i{number + 1}")
             scene.halt("a", (scene.job.formation.generation, 3))
@@ -157,14 +146,14 @@ def test_a_newcomer_that_hangs_before_the_first_step_is_replaced_at_once(scene):
 def test_a_left_out_holder_of_the_last_copy_is_not_killed_at_once(scene):
     """Rule 7: once the last generation is lost, an older state in its memory is the most advanced one."""
     scene.running("a", "b", min_workers=1)
-    scene.says("a", broke(1))
+    scene.breaks("a", 1)
     scene.does(m.Disconnected("b"))
     scene.halt("a", (1, 3))
     scene.train("a", 5)
     assert scene.members == ["a"]
     scene.register("b")
     scene.train("b")
-    scene.says("a", exited())
+    scene.exits("a")
     for _ in range(6):
         scene.now += 1.0
         scene.beat("b", TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 3))
@@ -176,7 +165,7 @@ def test_a_left_out_holder_of_the_last_copy_is_not_killed_at_once(scene):
 
 def test_members_that_twice_fail_to_form_lose_the_one_that_kept_them(scene):
     scene.running("a", "b", "c", min_workers=1)
-    scene.says("a", broke(1))
+    scene.breaks("a", 1)
     for _ in range(2):
         assert not scene.noted("evicted")
         for name in "abc":
@@ -208,7 +197,7 @@ def test_before_the_first_step_a_leader_that_cannot_form_is_lost_too(scene):
 def test_the_only_holder_of_the_state_is_never_given_up_for_a_suspicion(scene):
     scene.running("a", min_workers=1, max_workers=2)
     scene.register("b")
-    scene.says("a", broke(1))
+    scene.breaks("a", 1)
     scene.halt("a", (1, 3))
     scene.train("a", 3)
     scene.prepare("b")
@@ -225,7 +214,7 @@ def test_the_only_holder_of_the_state_is_never_given_up_for_a_suspicion(scene):
 
 def lose_all(scene, *names):
     for name in names:
-        scene.says(name, exited(incarnation="i1"))
+        scene.exits(name, incarnation="i1")
         scene.beat(name)
 
 
@@ -266,12 +255,12 @@ def test_the_shown_step_does_not_go_back_when_a_leader_dies_while_forming(scene)
     scene.running("a", "b", min_workers=1)
     scene.train("a", 5)
     scene.train("b", 6)
-    scene.says("a", broke(1))
+    scene.breaks("a", 1)
     scene.halt("a", (1, 5))
     scene.halt("b", (1, 6))
     assert scene.job.formation.base == Version(1, 6)
     assert scene.job.step == 5  # what each of them committed
-    scene.says("b", exited())
+    scene.exits("b")
     scene.halt("a", (1, 5))
     assert scene.job.formation.base == Version(1, 5)
     assert scene.job.step == 5
@@ -307,7 +296,7 @@ def test_a_boundary_that_nobody_reaches_becomes_a_plain_halt(scene):
 def test_trouble_turns_a_boundary_into_a_plain_halt(scene):
     scene.running("a", "b")
     scene.does(m.StopJob("j"))
-    scene.says("b", exited())
+    scene.exits("b")
     assert (scene.job.generation, scene.job.round.boundary) == (3, False)
 
 
@@ -315,7 +304,7 @@ def test_a_newcomer_that_dies_does_not_hold_the_boundary(scene):
     scene.running("a", min_workers=1, max_workers=2)
     scene.register("b")
     scene.prepare("b")
-    scene.says("b", exited())
+    scene.exits("b")
     assert scene.job.round.boundary
     scene.halt("a", (1, 7))
     assert scene.members == ["a"]
