@@ -12,8 +12,20 @@ from regroup.coordinator.memory_store import MemoryStore
 from regroup.coordinator.persistence import Saved, StoreUnavailable, Unconfirmed
 from regroup.coordinator.shell import STREAK, Leadership, LeadershipLost, Shell
 from regroup.core.cluster import Policy, Watch
-from regroup.core.jobs import ORIGIN, Fingerprint, Formation, Job, JobPhase, JobSpec, Link, Member, Seat, Version
-from regroup.core.messages import AgentRegistered, Heartbeat, StepPoint, StepsCommitted, StopJob, SubmitJob
+from regroup.core.jobs import (
+    ORIGIN,
+    Checkpoint,
+    Fingerprint,
+    Formation,
+    Job,
+    JobPhase,
+    JobSpec,
+    Link,
+    Member,
+    Seat,
+    Version,
+)
+from regroup.core.messages import AgentRegistered, Heartbeat, StateSaved, StepPoint, StepsCommitted, StopJob, SubmitJob
 from regroup.core.workers import TrainerPhase, TrainerStatus, Worker
 from regroup.wire.keys import server_keys
 from regroup.wire.link import Hub
@@ -217,6 +229,51 @@ def status(
 
 def point(step: int, loss: float) -> StepPoint:
     return StepPoint(step, loss, 64.0, 64, 0.1, 0.02)
+
+
+async def test_points_that_the_store_refused_are_written_when_it_takes_them_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regroup.coordinator.shell.POINTS_INTERVAL", 0.01)
+    job, worker, _ = training(6)
+    store = Failing()
+    async with leading(tmp_path, store, Saved({"j": job}, {"w0": worker})) as shell:
+        refused = asyncio.Event()
+
+        async def refuse(*given: object) -> None:
+            refused.set()
+            raise StoreUnavailable("the store is down: start it")
+
+        taking = store.append_points
+        monkeypatch.setattr(store, "append_points", refuse)
+        shell._points["j"].append(point(5, 0.5))
+        async with asyncio.timeout(10):
+            await refused.wait()
+        monkeypatch.setattr(store, "append_points", taking)
+        await until(lambda: store.taken == 1)
+        assert await store.points("j") == [point(5, 0.5)]
+
+
+async def test_whoever_sees_that_a_job_ended_finds_all_that_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regroup.coordinator.shell.POINTS_INTERVAL", 3600)
+    job, worker, watch = training(6)
+    store = Failing()
+    async with leading(
+        tmp_path, store, Saved({"j": replace(job, stopping=True, generation=2)}, {"w0": worker})
+    ) as shell:
+        shell.cluster = replace(shell.cluster, watches={"j": replace(watch, since=1e9)})
+        saver = replace(shell.cluster.jobs["j"], saver=MEMBER)
+        shell.cluster = replace(shell.cluster, jobs={"j": saver})
+        shell._reported("w0", REGISTERED)
+        shell._reported("w0", Heartbeat(boot="b1", sequence=1, trainer=status(TrainerPhase.SAVING, 2, (1, 6))))
+        told = {"job": "j", "incarnation": "i1"}
+        shell._reported("w0", StepsCommitted(**told, generation=1, step=6, points=(point(5, 0.5),)))
+        checkpoint = Checkpoint(Version(1, 6), "/c/j", "sum", 1)
+        shell._reported("w0", StateSaved(**told, generation=2, checkpoint=checkpoint))
+        await until(lambda: shell.cluster.jobs["j"].ended)
+        assert await store.points("j") == [point(5, 0.5)]
 
 
 async def test_what_a_total_loss_made_void_is_shown_no_longer(tmp_path: Path) -> None:

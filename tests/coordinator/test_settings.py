@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from regroup.coordinator.settings import Settings, read_settings
+from regroup.coordinator.settings import Settings
 from regroup.core.cluster import Policy
-from regroup.wire.environment import BadSettings
+from regroup.wire.environment import BadSettings, read
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +17,7 @@ def _clean(monkeypatch, tmp_path):
 
 
 def test_without_variables_the_policy_is_the_usual_one(tmp_path):
-    settings = read_settings(os.environ)
+    settings = read(Settings)
     assert settings.policy() == Policy()
     assert (settings.host, settings.data_dir, settings.redis_url) == ("127.0.0.1", tmp_path, None)
 
@@ -25,7 +25,7 @@ def test_without_variables_the_policy_is_the_usual_one(tmp_path):
 def test_every_limit_of_the_policy_can_be_set(monkeypatch):
     for name in Policy.__dataclass_fields__:
         monkeypatch.setenv(f"REGROUP_{name.upper()}", "7" if name != "detached_limit" else "70")
-    assert read_settings(os.environ).policy() == Policy(
+    assert read(Settings).policy() == Policy(
         **{name: 7 if name != "detached_limit" else 70 for name in Policy.__dataclass_fields__}
     )
 
@@ -47,7 +47,7 @@ def test_every_limit_of_the_policy_can_be_set(monkeypatch):
 def test_a_bad_value_is_told_in_one_line_naming_the_variable(monkeypatch, variable, value):
     monkeypatch.setenv(f"REGROUP_{variable}", value)
     with pytest.raises(BadSettings, match=rf"^REGROUP_{variable}") as error:
-        read_settings(os.environ)
+        read(Settings)
     assert "\n" not in str(error.value)
 
 

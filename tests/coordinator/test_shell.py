@@ -2,14 +2,14 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from regroup.coordinator.memory_store import MemoryStore
-from regroup.coordinator.persistence import Saved
+from regroup.coordinator.persistence import Saved, StoreUnavailable
 from regroup.coordinator.shell import Leadership, LeadershipLost, Shell
 from regroup.core.cluster import JobEnded, NoSuchJob, Policy
 from regroup.core.jobs import JobPhase, JobSpec
@@ -72,6 +72,14 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
     hub.close()
 
 
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while True:
+            if true():
+                return
+            await asyncio.sleep(0.01)
+
+
 async def test_a_command_is_durable_before_it_is_answered(running: Running) -> None:
     await running.shell.command(SubmitJob("j", SPEC, at=1.0))
     assert (await running.store.load()).jobs["j"].spec == SPEC
@@ -90,13 +98,36 @@ async def test_a_refused_command_changes_nothing(running: Running) -> None:
     assert running.shell.cluster.jobs["j"] == before
 
 
-async def test_a_heartbeat_is_answered_and_writes_nothing(running: Running) -> None:
-    before = await running.store.events()
+async def test_a_heartbeat_is_answered_and_writes_nothing(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    saves = []
+    monkeypatch.setattr(running.store, "save", lambda *given: saves.append(given))
     running.line.send(Heartbeat(boot="b1", sequence=1))
     heard = await running.hear(Heard)
     assert isinstance(heard, Heard)
     assert heard.sequence == 1
-    assert await running.store.events() == before
+    assert saves == []
+
+
+async def test_no_lease_is_renewed_while_the_store_does_not_confirm_the_leadership(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rule 7: another coordinator may lead by now, and count the workers' silence."""
+    confirms = running.store.renew
+
+    async def silent(*given: object) -> bool:
+        raise StoreUnavailable("the store does not answer")
+
+    monkeypatch.setattr(running.store, "renew", silent)
+    await until(lambda: running.shell.ready is not None)
+    running.shell._confirmed -= LEASE
+    running.line.send(Heartbeat(boot="b1", sequence=1))
+    await until(lambda: running.shell.cluster.sightings["w0"].sequence == 1)
+    monkeypatch.setattr(running.store, "renew", confirms)
+    await until(lambda: running.shell.ready is None)
+    running.line.send(Heartbeat(boot="b1", sequence=2))
+    heard = await running.hear(Heard)
+    assert isinstance(heard, Heard)
+    assert heard.sequence == 2
 
 
 async def test_whoever_waits_for_events_wakes_when_one_was_written(running: Running) -> None:

@@ -18,7 +18,7 @@ def test_a_job_is_prepared_formed_trained_regrouped_saved_and_completed(scene):
     assert scene.job.phase is JobPhase.QUEUED
     scene.register("a")
     assert scene.job.phase is JobPhase.QUEUED
-    assert scene.told("a", m.Welcome) == [m.Welcome(1.0, 60.0)]
+    assert scene.told("a", m.Welcome) == [m.Welcome(1.0)]
     scene.register("b")
     assert scene.job.phase is JobPhase.PREPARING
     assert scene.told("b", m.Prepare) == [m.Prepare("j", scene.job.spec)]

@@ -1,5 +1,7 @@
 """How a job ends: stopped in each stage, or completed once its final state is durable."""
 
+import pytest
+
 from regroup.core import messages as m
 from regroup.core.jobs import ORIGIN, JobPhase, Version
 from regroup.core.workers import TrainerPhase
@@ -199,3 +201,26 @@ def test_a_state_that_nobody_was_asked_to_save_moves_nothing(scene):
     scene.saved("a", (1, 3))
     assert scene.job.checkpoint is None
     assert scene.job.phase is JobPhase.RUNNING
+
+
+@pytest.mark.parametrize("end", ["all is lost", "the task fails"])
+def test_a_job_that_ends_without_its_state_shows_the_steps_that_it_had_reached(scene, end):
+    scene.running("a", max_restarts=0)
+    scene.train("a", 7)
+    assert scene.job.step == 0, "not persisted yet"
+    if end == "all is lost":
+        scene.exits("a")
+        scene.prepare("a", incarnation="i2")
+        scene.halt("a", None, "i2")
+    else:
+        scene.raises("a", step=7)
+        scene.raises("a", step=7)
+    assert scene.job.phase is JobPhase.FAILED
+    assert scene.job.step == 7
+
+
+def test_asking_twice_to_stop_is_told_once(scene):
+    scene.running("a")
+    scene.does(m.StopJob("j"))
+    scene.does(m.StopJob("j"))
+    assert len(scene.noted("stopping")) == 1

@@ -1,5 +1,7 @@
 """Errors of workers, which quarantine them, and errors of tasks, which fail the job."""
 
+import pytest
+
 from regroup.core import messages as m
 from regroup.core.jobs import Fingerprint, JobPhase
 from regroup.core.workers import TrainerPhase
@@ -68,6 +70,30 @@ def test_a_newcomer_that_cannot_prepare_is_refused_and_the_job_goes_on(scene):
     assert scene.job.refused == {"b": "task: cannot be imported"}
     assert scene.cluster.workers["b"].job is None
     assert scene.told("b", m.Release) == [m.Release("j")]
+
+
+def dies_while_preparing(scene, name, incarnation):
+    scene.beat(name, TrainerPhase.PREPARING, incarnation)
+    scene.exits(name, incarnation, cause="killed by SIGSEGV")
+
+
+def test_a_task_whose_process_dies_while_preparing_on_two_workers_fails_the_job(scene):
+    scene.submit(min_workers=2)
+    scene.register("a", "b")
+    dies_while_preparing(scene, "a", "i1")
+    assert scene.job.phase is JobPhase.PREPARING
+    dies_while_preparing(scene, "b", "i1")
+    assert scene.job.phase is JobPhase.FAILED
+    assert scene.job.reason.startswith("the task failed while preparing on a, b: ")
+
+
+def test_newcomers_whose_processes_die_while_preparing_do_not_fail_a_job_that_trains(scene):
+    scene.running("a", max_workers=3)
+    scene.register("b", "c")
+    for name, incarnation in (("b", "i1"), ("b", "i2"), ("c", "i1")):
+        dies_while_preparing(scene, name, incarnation)
+    assert scene.job.phase is JobPhase.RUNNING
+    assert [scene.cluster.workers[name].errors for name in "abc"] == [0, 2, 1]
 
 
 def test_a_worker_with_another_dataset_is_refused(scene):
@@ -199,6 +225,39 @@ def test_a_worker_whose_replica_is_not_like_most_has_an_error(scene):
     told = {"job": "j", "incarnation": "i1", "step": 3}
     scene.says("a", m.ReplicasDiffered(**told, generation=1, digests=("aa", "bb", "bb")))
     assert [worker.errors for worker in scene.cluster.workers.values()] == [1, 0, 0], "also if it leads"
+
+
+@pytest.mark.parametrize(("generation", "digests"), [(0, ("aa", "bb")), (1, ()), (1, ("aa",)), (1, ("aa", "bb", "cc"))])
+def test_digests_of_another_group_are_nobodys_error(scene, generation, digests):
+    scene.running("a", "b")
+    told = {"job": "j", "incarnation": "i1", "step": 3}
+    scene.says("a", m.ReplicasDiffered(**told, generation=generation, digests=digests))
+    assert [worker.errors for worker in scene.cluster.workers.values()] == [0, 0]
+
+
+def test_a_failure_without_words_is_told_as_such(scene):
+    scene.running("a")
+    where = {"job": "j", "incarnation": "i1", "step": 3, "shard": 2, "error": "", "traceback": "\n"}
+    scene.says("a", m.StepFailed(**where, generation=1))
+    scene.halt("a", (1, 3))
+    scene.train("a")
+    scene.says("a", m.StepFailed(**where, generation=2))
+    assert scene.job.reason == "the task failed in step 3, shard 2 on a: without a word"
+
+
+def test_a_quarantine_for_what_was_the_tasks_doing_is_lifted(make_scene):
+    scene = make_scene(error_limit=0)
+    scene.running("a", "b", "c", min_workers=1)
+    scene.exits("a", cause="killed by SIGSEGV", step=3, shard=2)
+    assert scene.cluster.workers["a"].quarantined
+    for name in "bc":
+        scene.halt(name, (1, 3))
+    for name in "bc":
+        scene.train(name)
+    scene.exits("b", cause="killed by SIGSEGV", step=3, shard=2)
+    assert scene.job.phase is JobPhase.FAILED
+    assert not any(worker.quarantined or worker.errors for worker in scene.cluster.workers.values())
+    assert {note.worker for note in scene.noted("cleared")} == {"a", "b"}
 
 
 def test_a_loss_that_is_no_number_is_said_once(scene):

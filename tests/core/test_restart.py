@@ -42,6 +42,23 @@ def test_leases_of_a_longer_limit_outlive_a_restart_with_a_shorter_one(scene):
     assert scene.now - began > long
 
 
+def test_a_worker_that_is_gone_for_good_holds_up_the_queue_for_the_first_while_alone(scene):
+    scene.register("a", "b", "c")
+    scene.submit("j", min_workers=3, max_workers=3)
+    scene.submit("k")
+    scene.cluster = replace(
+        scene.cluster,
+        jobs={id: replace(job, phase=JobPhase.QUEUED) for id, job in scene.cluster.jobs.items()},
+        workers={name: replace(worker, job=None) for name, worker in scene.cluster.workers.items()},
+    )
+    reattach(scene, "a", "b")
+    assert {job.reason for job in scene.cluster.jobs.values()} == {"waiting for its turn"}
+    scene.now += scene.policy.absent_limit
+    scene.register("a", "b")
+    assert scene.job.reason == "it needs 3 workers, and the cluster has 2: add workers, or submit it with fewer"
+    assert scene.cluster.jobs["k"].phase is JobPhase.PREPARING
+
+
 def test_keeping_steps_decides_nothing_else_so_that_it_may_be_lost(scene):
     scene.running("a", step_timeout=5.0)
     scene.now += 6.0

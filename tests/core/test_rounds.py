@@ -1,5 +1,7 @@
 """When a job regroups, whom a round waits for, whom it gives up, and when it takes in others."""
 
+import pytest
+
 from regroup.core import messages as m
 from regroup.core.jobs import ORIGIN, JobPhase, Version
 from regroup.core.workers import TrainerPhase
@@ -318,3 +320,29 @@ def test_a_worker_that_is_gone_for_long_makes_room_for_another(scene):
     assert scene.cluster.workers["b"].job == "j"
     scene.after(2.0)
     assert scene.cluster.workers["b"].job is None
+
+
+def test_a_job_that_waits_tells_its_reason_once(scene):
+    scene.running("a", "b")
+    scene.exits("b")
+    scene.halt("a", (1, 3))
+    assert scene.job.phase is JobPhase.WAITING
+    told = [note.reason for note in scene.noted("waiting")]
+    for _ in range(5):
+        scene.after(0.2)
+    assert [note.reason for note in scene.noted("waiting")] == told
+    assert told[-1] == scene.job.reason
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_whoever_does_not_answer_is_given_up_only_if_its_agent_is_heard(scene, heard):
+    """Without it there are too few workers: nothing is won by killing a trainer whose orders may be under way."""
+    scene.running("a", "b")
+    scene.breaks("a", 1)
+    scene.halt("a", (1, 3))
+    scene.now += scene.policy.halt_limit + 0.1
+    if heard:
+        scene.train("b", 3)
+    scene.halt("a", (1, 3))
+    evicted = [note.worker for note in scene.noted("evicted")]
+    assert evicted == (["b"] if heard else [])

@@ -23,76 +23,76 @@ def cluster(workers: str, *jobs: Job, **lent_to: str) -> Cluster:
 
 
 def test_jobs_start_in_the_order_of_their_submission():
-    assert lend(cluster("ab", job("1"), job("2"), job("3"))) == {"a": "1", "b": "2"}
+    assert lend(cluster("ab", job("1"), job("2"), job("3")), False) == {"a": "1", "b": "2"}
 
 
 def test_a_job_starts_with_all_that_is_free_up_to_its_maximum():
-    assert lend(cluster("abc", job("1", 1, 2), job("2"))) == {"a": "1", "b": "1", "c": "2"}
+    assert lend(cluster("abc", job("1", 1, 2), job("2")), False) == {"a": "1", "b": "1", "c": "2"}
 
 
 def test_the_oldest_job_waits_for_its_minimum_and_nobody_overtakes_it():
     """What is free is kept for it: else small jobs could starve it for ever."""
-    assert lend(cluster("abc", job("1", 3, 3), job("2"), c="0")) == {}
+    assert lend(cluster("abc", job("1", 3, 3), job("2"), c="0"), False) == {}
     busy = job("0", phase=JobPhase.RUNNING)
-    assert lend(cluster("abc", busy, job("1", 3, 3), job("2"), c="0")) == {}
+    assert lend(cluster("abc", busy, job("1", 3, 3), job("2"), c="0"), False) == {}
 
 
 def test_a_job_that_can_never_start_here_does_not_block_the_others():
-    assert lend(cluster("ab", job("1", 3, 3), job("2"))) == {"a": "2"}
+    assert lend(cluster("ab", job("1", 3, 3), job("2")), False) == {"a": "2"}
 
 
 def test_a_machine_that_went_away_does_not_block_the_queue():
     known = cluster("abc", job("1", 3, 3), job("2"))
     away = replace(known, sightings={**known.sightings, "c": Sighting(seen=0.0, connected=False)})
-    assert lend(away) == {"a": "2"}
+    assert lend(away, False) == {"a": "2"}
     young = replace(known, sightings={name: known.sightings[name] for name in "ab"})
-    assert lend(young) == {}  # it has not re-attached yet
+    assert lend(young, True) == {}  # it has not re-attached yet
 
 
 def test_quarantined_workers_are_never_lent_and_count_for_nothing():
     both = cluster("ab", job("1", 2, 2), job("2"))
     sick = replace(both, workers={**both.workers, "a": replace(both.workers["a"], quarantined=True)})
-    assert lend(sick) == {"b": "2"}
+    assert lend(sick, False) == {"b": "2"}
 
 
 def test_running_jobs_grow_only_from_what_the_queue_cannot_use():
     running = job("1", 1, 3, JobPhase.RUNNING)
-    assert lend(cluster("abc", running, job("2", 1, 1), a="1")) == {"b": "2", "c": "1"}
-    assert lend(cluster("abc", running, job("2", 3, 3), a="1")) == {}  # kept for job 2, which waits for a
-    assert lend(cluster("abc", running, job("2", 9, 9), a="1")) == {"b": "1", "c": "1"}
+    assert lend(cluster("abc", running, job("2", 1, 1), a="1"), False) == {"b": "2", "c": "1"}
+    assert lend(cluster("abc", running, job("2", 3, 3), a="1"), False) == {}  # kept for job 2, which waits for a
+    assert lend(cluster("abc", running, job("2", 9, 9), a="1"), False) == {"b": "1", "c": "1"}
 
 
 def test_a_running_job_does_not_grow_beyond_its_maximum():
-    assert lend(cluster("abc", job("1", 1, 2, JobPhase.RUNNING), a="1")) == {"b": "1"}
-    assert lend(cluster("abc", job("1", 1, 1, JobPhase.RUNNING), a="1")) == {}
+    assert lend(cluster("abc", job("1", 1, 2, JobPhase.RUNNING), a="1"), False) == {"b": "1"}
+    assert lend(cluster("abc", job("1", 1, 1, JobPhase.RUNNING), a="1"), False) == {}
 
 
 def test_a_job_that_began_and_lost_a_worker_is_served_before_the_queue():
     """Else it waits for a worker that is kept for a queued job, which waits for the worker that it has."""
     short = job("1", 2, 2, JobPhase.WAITING)
-    assert lend(cluster("ab", short, job("2", 2, 2), a="1")) == {"b": "1"}
+    assert lend(cluster("ab", short, job("2", 2, 2), a="1"), False) == {"b": "1"}
 
 
 def test_older_jobs_grow_first():
     first, second = job("1", 1, 2, JobPhase.RUNNING), job("2", 1, 2, JobPhase.RUNNING)
-    assert lend(cluster("abc", first, second, a="1", b="2")) == {"c": "1"}
+    assert lend(cluster("abc", first, second, a="1", b="2"), False) == {"c": "1"}
 
 
 def test_stopping_and_ended_jobs_get_nobody():
     stopping = job("1", 1, 2, JobPhase.RUNNING, stopping=True)
-    assert lend(cluster("ab", stopping, job("2", phase=JobPhase.COMPLETED), a="1")) == {}
+    assert lend(cluster("ab", stopping, job("2", phase=JobPhase.COMPLETED), a="1"), False) == {}
 
 
 def test_refused_workers_are_not_lent_to_the_job_that_refused_them():
-    assert lend(cluster("a", job("1", refused={"a": "another dataset"}), job("2"))) == {}
-    assert lend(cluster("ab", job("1", refused={"a": "another dataset"}), job("2"))) == {"b": "1", "a": "2"}
+    picky = job("1", 1, 3, JobPhase.RUNNING, refused={"b": "another dataset"})
+    assert lend(cluster("abc", picky, a="1"), False) == {"c": "1"}
 
 
 def test_only_connected_workers_without_a_trainer_are_free():
     one = cluster("abc", job("1", 1, 3))
     busy = TrainerStatus(job="old", incarnation="i", phase=TrainerPhase.TRAINING)
     sightings = {"a": Sighting(seen=0.0, connected=False), "b": Sighting(seen=0.0, trainer=busy)}
-    assert lend(replace(one, sightings=sightings)) == {}
+    assert lend(replace(one, sightings=sightings), False) == {}
 
 
 def gone(phase: JobPhase) -> Cluster:
@@ -105,9 +105,9 @@ def gone(phase: JobPhase) -> Cluster:
 
 def test_a_member_that_is_cut_off_keeps_its_place_while_the_job_runs():
     assert lent(gone(JobPhase.RUNNING), gone(JobPhase.RUNNING).jobs["1"]) == ["a", "b"]
-    assert lend(gone(JobPhase.RUNNING)) == {}
+    assert lend(gone(JobPhase.RUNNING), False) == {}
 
 
 def test_a_waiting_job_gets_another_worker_in_place_of_one_that_is_gone():
     """Else a job whose machine never comes back would wait for ever beside free workers."""
-    assert lend(gone(JobPhase.WAITING)) == {"c": "1"}
+    assert lend(gone(JobPhase.WAITING), False) == {"c": "1"}

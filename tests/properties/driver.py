@@ -134,7 +134,8 @@ class Driver:
             case "stall":
                 self.stalled ^= {name}
             case "kill" if trainer:
-                world.end_trainer(agent, last_words=random.random() < 0.5)
+                cause = random.choice(["killed by SIGKILL", "killed by SIGKILL", "killed by SIGSEGV"])
+                world.end_trainer(agent, last_words=random.random() < 0.5, cause=cause)
             case "agent" if agent.alive:
                 world.kill_agent(agent)
             case "hang" if trainer:

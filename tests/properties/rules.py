@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from regroup.core import messages as m
-from regroup.core.cluster import Cluster
+from regroup.core.cluster import Cluster, reached
 from regroup.core.decide import Decision
 from regroup.core.jobs import ENDED, ORIGIN, Formation, Job, JobPhase, Link, Member, Version
 from regroup.core.phases import JOB_ARROWS
@@ -38,7 +38,6 @@ class Rules:
         self.commits: dict[str, dict[int, set[int]]] = {}  # job -> generation -> steps
         self.late: dict[tuple[str, int], set[int]] = {}
         self.written: set[tuple[str, Version]] = set()
-        self.shown: dict[str, int] = {}
 
     # --- what the coordinator decides
 
@@ -47,6 +46,9 @@ class Rules:
             old = before.jobs.get(id)
             if old is not None and old is not job:
                 self._changed(world, before, decision, old, job)
+            if old is not None and not _rolled_back(decision, id):
+                was, now = reached(old, before.watches.get(id)), reached(job, decision.cluster.watches.get(id))
+                assert now >= was, f"the step shown goes back from {was} to {now}"
         for id, watch in decision.cluster.watches.items():
             known = before.watches[id].evicted if id in before.watches else frozenset()
             for member in watch.evicted - known:
@@ -62,10 +64,7 @@ class Rules:
         assert job.generation >= old.generation, "the generation only grows"
         assert job.history[: len(old.history)] == old.history, "history only grows"
         if job.formation is not None and job.formation is not old.formation:
-            back = any(note.kind == "rolled_back" and note.job == job.id for note in decision.notes)
-            self._issued(world, before, old, job, job.formation, back)
-        elif not job.ended:
-            assert job.step >= old.step, "the shown step goes back only after a roll-back"
+            self._issued(world, before, old, job, job.formation, _rolled_back(decision, job.id))
         if job.ended:
             self._ended_job(world, before, old, job)
 
@@ -92,7 +91,6 @@ class Rules:
             self.rolled_back.add((job.id, n))
             self._may_roll_back(world, old, n)
         else:
-            assert job.step >= old.step, "the shown step goes back only after a roll-back"
             assert job.step <= max(base.step, old.step)
 
     def _may_roll_back(self, world: Any, old: Job, n: int) -> None:
@@ -122,6 +120,8 @@ class Rules:
                 absent = away > world.policy.absent_limit or trainer.hung or not (listed or (seen and seen.connected))
                 assert absent, f"stopped without the state of {trainer.member}"
         if job.phase is JobPhase.FAILED:
+            prepares = job.formation is None or job.failures[-1:] == () or job.failures[-1].step >= 0
+            assert prepares, "a job that trains does not fail because a newcomer cannot be prepared"
             assert len(job.failures) > 1 or job.restarts >= job.spec.max_restarts, f"failed for no reason: {job.reason}"
 
     # --- what trainers do
@@ -173,7 +173,7 @@ class Rules:
         trainer = living(world, member)
         if trainer is None or job.ended or trainer.hung or trainer not in holders(world, job.id) or not job.formation:
             return
-        if any(note.kind == "rolled_back" and note.job == job.id for note in decision.notes):
+        if _rolled_back(decision, job.id):
             return  # rule 7 has its own check
         watch = before.watches[job.id]
         began = watch.since if watch.disturbed is None else watch.disturbed
@@ -188,6 +188,10 @@ class Rules:
         """Nothing is left to happen: every job ended, and no worker is kept by one."""
         kept = [worker.name for worker in world.workers.values() if worker.job is not None]
         assert not kept, f"{kept} are still lent to a job that ended"
+
+
+def _rolled_back(decision: Decision, job: str) -> bool:
+    return any(note.kind == "rolled_back" and note.job == job for note in decision.notes)
 
 
 def living(world: Any, member: Member) -> Any:

@@ -190,7 +190,7 @@ class World(StepLoops):
             case m.Heard(sequence=sequence, generation=generation):
                 sent = agent.sent.pop(sequence, None)
                 if sent is not None and generation:
-                    self.tell(agent, m.RenewLease(generation, sent + self.policy.detached_limit))
+                    self.tell(agent, m.RenewLease(generation, sent))
             case m.Prepare(job=job) if trainer is None:
                 member = Member(agent.name, f"i{self.number()}")
                 agent.trainer = Trainer(job, s.Session(job=job, member=member, address=f"{agent.name}:1"))
@@ -223,15 +223,15 @@ class World(StepLoops):
         else:
             self.report(agent, message)
 
-    def end_trainer(self, agent: Agent, asked: bool = False, last_words: bool = True) -> None:
+    def end_trainer(
+        self, agent: Agent, asked: bool = False, last_words: bool = True, cause: str = "killed by SIGKILL"
+    ) -> None:
         trainer = agent.trainer
         assert trainer is not None
         while last_words and trainer.outbox:
             self.hear(agent)
         agent.trainer, agent.status = None, None
-        exited = m.TrainerExited(
-            job=trainer.job, incarnation=trainer.member.incarnation, cause="killed by SIGKILL", asked=asked
-        )
+        exited = m.TrainerExited(job=trainer.job, incarnation=trainer.member.incarnation, cause=cause, asked=asked)
         self.report(agent, exited)
         self.heartbeat(agent)
 

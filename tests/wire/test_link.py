@@ -140,8 +140,8 @@ async def bare_dealer(hub: Hub, name: bytes = b"w1", secret: bytes = WORKER) -> 
 async def test_what_is_said_arrives_and_is_answered() -> None:
     async with hub_running() as (hub, heard), agent(hub.address) as one:
         await heard.until(lambda: ("w1", registered()) in heard.events)
-        assert hub.send("w1", Welcome(1.0, 300.0))
-        assert await one.order() == Welcome(1.0, 300.0)
+        assert hub.send("w1", Welcome(1.0))
+        assert await one.order() == Welcome(1.0)
         broke = GroupBroke(job="j", incarnation="i", generation=3, reason="reset by peer")
         assert one.line.send(broke)
         await heard.until(lambda: ("w1", broke) in heard.events)

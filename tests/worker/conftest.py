@@ -118,9 +118,9 @@ class Driven:
         answer = self.halt(generation)
         seat = Seat(Member(self.birth.worker, self.birth.incarnation), answer.version)
         owners = (0,) * self.spec.shard_count
-        formation = Formation(generation, (seat,), 0, answer.version or ORIGIN, owners, answer.store)
+        formation = Formation(generation, (seat,), 0, answer.version or ORIGIN, owners, answer.store, detached_limit=60)
         self.tell(Form("j", formation, self.spec.steps))
-        self.tell(RenewLease(generation, time.monotonic() + 60))
+        self.tell(RenewLease(generation, time.monotonic()))
 
     def finish(self, task: str, **fields: Any) -> None:
         """All steps of a job, in generation 1."""

@@ -26,8 +26,9 @@ class Driven:
 
     def form(self, generation: int, base: Version, tells: bool) -> None:
         """Train in a generation of one, from `base` on."""
-        formation = Formation(generation, (Seat(ME, base if base.step else None),), 0, base, (0,), "127.0.0.1:1/x")
-        for order in (Halt("j", generation), Form("j", formation, 100), RenewLease(generation, time.monotonic() + 60)):
+        seats = (Seat(ME, base if base.step else None),)
+        formation = Formation(generation, seats, 0, base, (0,), "127.0.0.1:1/x", detached_limit=60)
+        for order in (Halt("j", generation), Form("j", formation, 100), RenewLease(generation, time.monotonic())):
             self.agent.send_bytes(encode(order))
         self.control.next_task()
         self.control.happened(StateHeld(generation))

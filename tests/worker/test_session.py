@@ -67,7 +67,7 @@ class Trainer:
 
 def formation(generation: int, base: Version = ORIGIN, members: tuple[Member, ...] = (ME, OTHER)) -> Formation:
     seats = tuple(Seat(member, None) for member in members)
-    return Formation(generation, seats, 0, base, (0, 1), "h:1/x")
+    return Formation(generation, seats, 0, base, (0, 1), "h:1/x", detached_limit=10.0)
 
 
 def form(generation: int, base: Version = ORIGIN, members: tuple[Member, ...] = (ME, OTHER)) -> Form:
@@ -94,7 +94,7 @@ def forming(generation: int = 1, base: Version = ORIGIN) -> Trainer:
 def training(generation: int = 1, base: Version = ORIGIN) -> Trainer:
     trainer = forming(generation, base)
     trainer.gets(StateHeld(generation))
-    trainer.gets(RenewLease(generation, until=10.0))
+    trainer.gets(RenewLease(generation, sent=0.0))
     return trainer
 
 
@@ -345,7 +345,7 @@ def test_a_halt_while_the_leaders_state_is_swapped_in_is_answered_with_that_stat
     assert trainer.said[1] == halted(3, Version(2, 3))
     trainer.gets(form(3, base=Version(2, 3)))
     trainer.gets(StateHeld(3))
-    trainer.gets(RenewLease(3, until=10.0))
+    trainer.gets(RenewLease(3, sent=0.0))
     assert trainer.session.may_apply(now=5.0)
 
 
@@ -362,22 +362,31 @@ def test_no_step_is_applied_before_the_first_lease_and_after_it_ran_out():
     trainer = forming(1)
     trainer.gets(StateHeld(1))
     assert not trainer.session.may_apply(now=0.0)
-    trainer.gets(RenewLease(1, until=10.0))
+    trainer.gets(RenewLease(1, sent=0.0))
     assert trainer.session.may_apply(now=9.9)
     assert not trainer.session.may_apply(now=10.0)
     assert trainer.session.version == Version(1, 0)  # it keeps its state, and waits
 
 
+def test_a_lease_lasts_as_long_as_its_formation_says():
+    """Whoever may roll back past it counts by the same number, whatever the policy has become since."""
+    trainer = forming(1)
+    trainer.gets(StateHeld(1))
+    assert trainer.session.formation is not None
+    trainer.gets(RenewLease(1, sent=100.0))
+    assert trainer.session.lease == 100.0 + trainer.session.formation.detached_limit
+
+
 def test_only_an_answer_that_names_the_own_generation_renews_the_lease():
     trainer = training(2)
     for generation in (1, 3):
-        trainer.gets(RenewLease(generation, until=99.0))
+        trainer.gets(RenewLease(generation, sent=89.0))
         assert trainer.session.lease == 10.0
 
 
 def test_an_older_answer_does_not_shorten_the_lease():
     trainer = training(1)
-    trainer.gets(RenewLease(1, until=3.0))
+    trainer.gets(RenewLease(1, sent=-7.0))
     assert trainer.session.lease == 10.0
 
 

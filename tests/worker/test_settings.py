@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from regroup.wire.environment import BadSettings
-from regroup.worker.settings import read_settings
+from regroup.wire.environment import BadSettings, read
+from regroup.worker.settings import AgentSettings
 
 
 @pytest.fixture(autouse=True)
@@ -19,20 +19,20 @@ def _clean(monkeypatch, tmp_path):
 
 
 def test_without_variables_trainers_listen_on_loopback_alone(tmp_path):
-    settings = read_settings(os.environ)
+    settings = read(AgentSettings)
     assert (settings.data_host, settings.data_dir, settings.coordinator) == ("127.0.0.1", tmp_path, None)
 
 
 def test_opening_rest_does_not_open_the_data_plane(monkeypatch):
     monkeypatch.setenv("REGROUP_HOST", "0.0.0.0")
-    assert read_settings(os.environ).data_host == "127.0.0.1"
+    assert read(AgentSettings).data_host == "127.0.0.1"
     monkeypatch.setenv("REGROUP_DATA_HOST", "10.0.0.7")
-    assert read_settings(os.environ).data_host == "10.0.0.7"
+    assert read(AgentSettings).data_host == "10.0.0.7"
 
 
 def test_the_data_directory_may_begin_at_home(monkeypatch):
     monkeypatch.setenv("REGROUP_DATA_DIR", "~/somewhere")
-    assert read_settings(os.environ).data_dir == Path.home() / "somewhere"
+    assert read(AgentSettings).data_dir == Path.home() / "somewhere"
 
 
 @pytest.mark.parametrize(
@@ -50,14 +50,14 @@ def test_the_data_directory_may_begin_at_home(monkeypatch):
 def test_a_bad_value_is_told_in_one_line_naming_the_variable(monkeypatch, variable, value):
     monkeypatch.setenv(f"REGROUP_{variable}", value)
     with pytest.raises(BadSettings, match=rf"^REGROUP_{variable}: ") as error:
-        read_settings(os.environ)
+        read(AgentSettings)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("address", ["tcp://10.0.0.1:8788", "tcp://[::1]:8788", "tcp://head-node.cluster:8788"])
 def test_the_coordinator_may_be_any_address_of_a_link(monkeypatch, address):
     monkeypatch.setenv("REGROUP_COORDINATOR", address)
-    assert read_settings(os.environ).coordinator == address
+    assert read(AgentSettings).coordinator == address
 
 
 def run_agent() -> "subprocess.CompletedProcess[str]":

@@ -19,12 +19,12 @@ from regroup.coordinator.api import create_app
 from regroup.coordinator.leadership import AnotherLeads, lead
 from regroup.coordinator.persistence import Store, StoreError
 from regroup.coordinator.serving import CannotListen, HttpServer, listen
-from regroup.coordinator.settings import Settings, read_settings
+from regroup.coordinator.settings import Settings
 from regroup.coordinator.shell import Leadership, LeadershipLost, Shell
 from regroup.coordinator.store import RedisStore
 from regroup.coordinator.tokens import BadToken, api_token, remove_endpoint, write_endpoint
 from regroup.wire.codec import Undecodable
-from regroup.wire.environment import BadSettings
+from regroup.wire.environment import BadSettings, read
 from regroup.wire.keys import KeysUnreadable, server_keys, worker_keys
 from regroup.wire.link import AddressInUse, AddressUnusable, Hub
 from regroup.wire.places import Endpoint, Places, write_privately
@@ -156,10 +156,9 @@ def _port_in(places: Places) -> int | None:
 def main() -> None:
     """`regroup-coordinator`: the cluster's REST API and its decisions."""
     try:
-        settings = read_settings(dict(os.environ))
+        settings = read(Settings)
         form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
         logging.basicConfig(level=settings.log_level.upper(), format=form)
-        assert settings.data_dir is not None
         places = Places(settings.data_dir)
         places.make()
         with ExitStack() as stack:

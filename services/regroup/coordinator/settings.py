@@ -4,13 +4,11 @@ Owns: names, defaults and bounds of what an operator may set.
 Refuses to know: what a job may set (that comes through REST) and what the settings are used for.
 """
 
-from collections.abc import Mapping
 from typing import Annotated, Self
 
 from pydantic import Field, SecretStr, model_validator
 
 from regroup.core.cluster import Policy
-from regroup.wire import environment
 from regroup.wire.environment import PREFIX, Host, ProcessSettings
 
 _USUAL = Policy()
@@ -49,8 +47,3 @@ class Settings(ProcessSettings):
 
     def policy(self) -> Policy:
         return Policy(**{name: getattr(self, name) for name in Policy.__dataclass_fields__})
-
-
-def read_settings(environ: Mapping[str, str]) -> Settings:
-    """The settings in this process's environment. Raises BadSettings."""
-    return environment.read(Settings, environ)

@@ -11,7 +11,8 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import count, groupby
+from operator import itemgetter
 
 from regroup.coordinator.gathering import Gathering
 from regroup.coordinator.persistence import Fenced, Saved, Store, StoreUnavailable, Unconfirmed
@@ -220,9 +221,9 @@ class Shell:
 
     def _send(self, decision: Decision) -> None:
         leading = self._clock() - self._confirmed < self._leadership.lease
-        for worker, order in decision.orders:
+        for order, told in groupby(decision.orders, key=itemgetter(1)):  # what goes to many is encoded once
             if leading or not isinstance(order, Heard):  # an answer renews a lease: only a confirmed leader gives it
-                self._hub.send(worker, order)
+                self._hub.send_many([worker for worker, _ in told], order)
 
     async def _keep_leading(self) -> None:
         mine = self._leadership

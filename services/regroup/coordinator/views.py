@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regroup.core.cluster import Cluster, Policy
+from regroup.core.cluster import Cluster, Policy, reached
 from regroup.core.jobs import ENDED, Formation, Job, JobPhase
 from regroup.core.messages import StepPoint
 from regroup.core.notes import Event
-from regroup.core.rounds import Stage, reached, stage
+from regroup.core.rounds import Stage, stage
 from regroup.core.shards import owned, steps_per_epoch
 from regroup.core.workers import Sighting, Telemetry
 from regroup.wire.rest import (
@@ -69,17 +69,16 @@ def job_view(cluster: Cluster, job: Job, points: Sequence[StepPoint] = ()) -> Jo
 
 def committed_step(cluster: Cluster, job: Job) -> int:
     """The minimum committed step over the members; what was persisted, while not all have been heard."""
-    watch = cluster.watches.get(job.id)
-    return job.step if job.ended or watch is None else reached(job, watch)
+    return reached(job, cluster.watches.get(job.id))
 
 
 def rate(cluster: Cluster, job: Job) -> float | None:
-    """Steps per second since the formation began to run."""
+    """Steps per second since this coordinator first heard of all members of the formation."""
     watch = cluster.watches.get(job.id)
-    if stage(job) is not Stage.TRAINING or job.formation is None or watch is None:
+    if stage(job) is not Stage.TRAINING or watch is None or watch.first is None:
         return None
-    steps = committed_step(cluster, job) - job.formation.base.step
-    seconds = watch.progressed - watch.since
+    at, step = watch.first
+    steps, seconds = committed_step(cluster, job) - step, watch.progressed - at
     return steps / seconds if steps > 0 and seconds > 0 else None
 
 

@@ -20,8 +20,7 @@ def unlend_absent(turn: Turn) -> None:
 
 def forget_gone(turn: Turn) -> None:
     """A worker that is gone for very long leaves no record, unless something rests on it."""
-    formations = [job.formation for job in turn.jobs.values() if job.formation and not job.ended]
-    listed = {member.worker for formation in formations for member in formation.members}
+    listed = {member.worker for _, member in turn.listed()}
     for name, worker in list(turn.workers.items()):
         kept = worker.job is not None or worker.quarantined or name in listed
         if not kept and (absent := _absent(turn, name)) > turn.policy.forget_limit:
@@ -32,7 +31,7 @@ def forget_gone(turn: Turn) -> None:
 
 def _absent(turn: Turn, name: str) -> float:
     """Seconds since a worker that is not connected was heard; 0 if it is. A new coordinator counts from its start."""
-    sighting = turn.sightings.get(name)
-    if sighting is not None and sighting.connected:
+    if turn.cluster.present(name):
         return 0.0
+    sighting = turn.sightings.get(name)
     return turn.now - (turn.started if sighting is None else sighting.seen)

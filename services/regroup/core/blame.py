@@ -54,7 +54,7 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure, chance: bool = False)
     if (others and len(same) >= 2) if chance else (others or (same and alone) or len(same) >= 2):
         where = "while preparing" if failure.step < 0 else f"in step {failure.step}, shard {failure.shard}"
         workers = ", ".join(sorted({f.worker for f in (*same, failure)}))
-        last = failure.error.strip().splitlines()[-1]
+        last = (failure.error.strip() or "without a word").splitlines()[-1]
         turn.end(job, JobPhase.FAILED, f"the task failed {where} on {workers}: {last}", error=failure.error)
         for each in (*same, failure):
             if each.died and each.worker in turn.workers:
@@ -64,10 +64,10 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure, chance: bool = False)
 def count_odd_replicas(turn: Turn, job: Job, report: m.ReplicasDiffered) -> None:
     """An error for each worker whose replica is not like most, or where there is no most, not like the leader's."""
     formation = job.formation
-    if formation is None or formation.generation != report.generation:
+    if formation is None or formation.generation != report.generation or len(report.digests) != len(formation.seats):
         return
     digest, count = Counter(report.digests).most_common(1)[0]
     sound = digest if 2 * count > len(report.digests) else report.digests[formation.leader]
-    for member, found in zip(formation.members, report.digests, strict=False):
+    for member, found in zip(formation.members, report.digests, strict=True):
         if found != sound:
             turn.count_error(member.worker, f"its replica differed at step {report.step}")

@@ -53,6 +53,7 @@ class Watch:
     dead: Mapping[Member, str] = field(default_factory=dict)  # known dead, and how it is known
     evicted: frozenset[Member] = frozenset()  # to be killed
     committed: Mapping[Member, int] = field(default_factory=dict)  # steps, of the last formation's members
+    first: tuple[float, int] | None = None  # when all of them had told theirs, and the step that they had reached
     stumbled: Mapping[Member, int] = field(default_factory=dict)  # how often it kept others from forming, in a row
     failed_savers: tuple[Member, ...] = ()  # the last try last
     diverged: bool = False  # a loss was no number, and that was said
@@ -67,6 +68,18 @@ class Cluster:
     workers: Mapping[str, Worker] = field(default_factory=dict)
     sightings: Mapping[str, Sighting] = field(default_factory=dict)
     watches: Mapping[str, Watch] = field(default_factory=dict)
+
+    def present(self, worker: str) -> Sighting | None:
+        """What is known of a worker that is connected; None of any other."""
+        sighting = self.sightings.get(worker)
+        return sighting if sighting is not None and sighting.connected else None
+
+
+def reached(job: Job, watch: Watch | None) -> int:
+    """The steps that all members of the last formation are known to have committed; never below what is persisted."""
+    members = job.formation.members if job.formation and watch else ()
+    told = [watch.committed[member] for member in members if watch and member in watch.committed]
+    return max(job.step, min(told)) if told and len(told) == len(members) else job.step
 
 
 class Refusal(Exception):

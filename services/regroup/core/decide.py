@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 from regroup.core import messages as m
 from regroup.core.absence import forget_gone, unlend_absent
-from regroup.core.cluster import Cluster, JobEnded, Policy
+from regroup.core.cluster import Cluster, JobEnded, Policy, reached
 from regroup.core.jobs import Job, JobPhase
 from regroup.core.notes import Note
 from regroup.core.orders import due
 from regroup.core.reports import take_in
-from regroup.core.rounds import advance, reached
+from regroup.core.rounds import advance
 from regroup.core.schedule import lend, why_queued
 from regroup.core.turn import Turn
 
@@ -58,8 +58,8 @@ def decide(cluster: Cluster, event: m.Event, now: float, policy: Policy) -> Deci
             _keep_steps(turn)
             return _decided(cluster, turn, event, answers)  # and nothing else, since this may be lost
     _lend(turn)
-    for job in list(turn.jobs):
-        advance(turn, job)
+    for id in [id for id, job in turn.jobs.items() if not job.ended]:
+        advance(turn, id)
     return _decided(cluster, turn, event, answers)
 
 
@@ -93,7 +93,7 @@ def _stop(turn: Turn, job: Job) -> None:
 
 
 def _lend(turn: Turn) -> None:
-    for name, job_id in lend(turn.cluster).items():
+    for name, job_id in lend(turn.cluster, turn.young).items():
         job = turn.jobs[job_id]
         if job.phase is JobPhase.QUEUED:
             reason = "its first workers are preparing"
@@ -102,7 +102,7 @@ def _lend(turn: Turn) -> None:
         turn.workers[name] = replace(turn.workers[name], job=job_id, reason=f"lent to job {job_id}")
         turn.note("lent", f"{name} is lent to the job", job=job_id, worker=name)
     for job in turn.jobs.values():
-        if job.phase is JobPhase.QUEUED and job.reason != (reason := why_queued(turn.cluster, job)):
+        if job.phase is JobPhase.QUEUED and job.reason != (reason := why_queued(turn.cluster, job, turn.young)):
             turn.change_job(job, reason=reason)
 
 

@@ -140,7 +140,7 @@ class Formation:
     owners: tuple[int, ...]  # owners[v] is the rank that owns shard v
     store: str  # the leader's rendezvous: host:port/prefix, fresh for this generation
     micro_batch: int | None = None  # samples per pass, the same for everybody; None: the task's natural pass
-    detached_limit: float = 0.0  # seconds that a lease lasts in it, at least: the policy's when it was issued
+    detached_limit: float = 0.0  # seconds that a lease lasts in it: the policy's when it was issued
 
     @property
     def members(self) -> tuple[Member, ...]:

@@ -235,10 +235,9 @@ class RecordsFailed:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The limits that this cluster lives by. Seconds."""
+    """How this cluster lives. Seconds."""
 
     heartbeat_interval: float
-    detached_limit: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,10 +285,10 @@ class Save:
 
 @dataclass(frozen=True, slots=True)
 class RenewLease:
-    """From the agent: a heartbeat was answered with `generation`; commit in it until `until`, monotonic seconds."""
+    """From the agent: the heartbeat that it sent at `sent`, monotonic seconds, was answered with `generation`."""
 
     generation: int
-    until: float
+    sent: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from regroup.core.workers import TrainerPhase, TrainerStatus
 
 def due(cluster: Cluster, name: str) -> tuple[Order, ...]:
     """The orders that worker `name` should be sent, given what its trainer last said of itself."""
-    worker, sighting = cluster.workers.get(name), cluster.sightings.get(name)
-    if worker is None or sighting is None or not sighting.connected:
+    worker, sighting = cluster.workers.get(name), cluster.present(name)
+    if worker is None or sighting is None:
         return ()
     trainer = sighting.trainer
     if trainer is not None and trainer.job != worker.job:

@@ -10,7 +10,7 @@ from math import isfinite
 
 from regroup.core import messages as m
 from regroup.core.blame import agrees, blame_task, count_odd_replicas, prepare_failed
-from regroup.core.cluster import ASKED, Answer
+from regroup.core.cluster import ASKED, Answer, reached
 from regroup.core.jobs import Job, JobPhase, Member, StepFailure, Version
 from regroup.core.rounds import Stage, begin_round, stage
 from regroup.core.turn import Turn
@@ -21,7 +21,7 @@ def take_in(turn: Turn, name: str, report: m.Report) -> tuple[m.Order, ...]:
     """One report's facts. Returns what is answered to it directly."""
     if isinstance(report, m.AgentRegistered):
         _register(turn, name, report)
-        return (m.Welcome(turn.policy.heartbeat_interval, turn.policy.detached_limit),)
+        return (m.Welcome(turn.policy.heartbeat_interval),)
     worker = turn.workers.get(name)
     sighting = turn.sightings.get(name)
     if worker is None or sighting is None:
@@ -60,12 +60,7 @@ def _register(turn: Turn, name: str, report: m.AgentRegistered) -> None:
         turn.note("registered", f"{name} registered on {report.host}, {report.device}", worker=name)
     if known is not None and known.boot != report.boot:
         # The same worker began anew: whatever ran under its old agent is known dead.
-        busy = any(
-            member.worker == name
-            for job in turn.jobs.values()
-            if not job.ended and job.formation
-            for member in job.formation.members
-        )
+        busy = any(member.worker == name for _, member in turn.listed())
         _exited(turn, name, ASKED if known.boot == LEFT else "its agent died")
         if busy and known.boot != LEFT:
             turn.count_error(name, "its agent died")
@@ -90,10 +85,9 @@ def _exited(turn: Turn, name: str, cause: str) -> None:
 
 def _bury_listed(turn: Turn, name: str, alive: str | None, cause: str) -> None:
     """A worker has one trainer at most: all that formations list of it, but incarnation `alive`, are dead."""
-    for job in turn.jobs.values():
-        for member in job.formation.members if job.formation is not None and not job.ended else ():
-            if member.worker == name and member.incarnation != alive and member not in turn.watch(job.id).dead:
-                turn.bury(job.id, member, cause)
+    for job, member in list(turn.listed()):
+        if member.worker == name and member.incarnation != alive and member not in turn.watch(job.id).dead:
+            turn.bury(job.id, member, cause)
 
 
 def _trainer_exited(turn: Turn, name: str, report: m.TrainerExited) -> None:
@@ -117,7 +111,7 @@ def _trainer_exited(turn: Turn, name: str, report: m.TrainerExited) -> None:
     if report.step is not None and report.shard is not None:
         cause = "it hung, and was evicted" if evicted else report.cause
         blame_task(turn, job, StepFailure(report.step, report.shard, name, cause, died=True), killed and not evicted)
-    elif preparing and not killed:
+    elif preparing and not killed and job.formation is None:  # later it is the worker's, which was counted
         error = f"its process ended while preparing: {report.cause}"
         blame_task(turn, job, StepFailure(-1, -1, name, error, died=True))
 
@@ -224,6 +218,8 @@ def _take_phase(turn: Turn, job: Job, member: Member, status: TrainerStatus, bro
             turn.change_watch(job.id, progressed=turn.now)
         committed = {**turn.watch(job.id).committed, member: max(step, watch.committed.get(member, 0))}
         turn.change_watch(job.id, committed=committed)
+        if watch.first is None and len(committed) == len(formation.members):
+            turn.change_watch(job.id, first=(turn.now, reached(job, turn.watch(job.id))))
 
 
 def _saved(turn: Turn, job: Job, member: Member, report: m.StateSaved) -> None:

@@ -4,15 +4,16 @@
 
 Owns: when a Halt round begins, whom it waits for, when it is over; each new try takes a fresh generation (rules 1, 2
 of docs/protocol.md).
-Refuses to know: what the answers mean (`regroup.conclude`), and who sent what (`decide`).
+Refuses to know: what the answers mean (`regroup.conclude`), and who sent what (`reports`).
 `advance` is level-triggered: it reads the state and may be called at any time.
 """
 
 from collections.abc import Set
 from dataclasses import replace
 from enum import Enum, auto
+from typing import Any
 
-from regroup.core.cluster import ASKED, Answer, Cluster, Watch
+from regroup.core.cluster import ASKED, Answer, Cluster, reached
 from regroup.core.jobs import ORIGIN, Job, JobPhase, Link, Member, Round
 from regroup.core.regroup import EndUnsaved, SaveState, Train, Verdict, Wait, conclude
 from regroup.core.suspicion import evict, hangs, suspect
@@ -43,15 +44,17 @@ def stage(job: Job) -> Stage:
 def advance(turn: Turn, job_id: str) -> None:
     """Take the job as far as what is known now allows."""
     job = turn.jobs[job_id]
-    step = {
-        Stage.GATHERING: _gather,
-        Stage.HALTING: _halt,
-        Stage.FORMING: _form,
-        Stage.TRAINING: _train,
-        Stage.SAVING: _save,
-    }.get(stage(job))
-    if step is not None:
-        step(turn, job)
+    match stage(job):
+        case Stage.GATHERING:
+            _gather(turn, job)
+        case Stage.HALTING:
+            _halt(turn, job)
+        case Stage.FORMING:
+            _form(turn, job)
+        case Stage.TRAINING:
+            _train(turn, job)
+        case Stage.SAVING:
+            _save(turn, job)
 
 
 def begin_round(turn: Turn, job: Job, reason: str, *, boundary: bool = False) -> None:
@@ -76,8 +79,8 @@ def candidates(cluster: Cluster, job: Job) -> dict[Member, Answer]:
     watch = cluster.watches.get(job.id)
     found: dict[Member, Answer] = {}
     for name, worker in cluster.workers.items():
-        sighting = cluster.sightings.get(name)
-        if worker.job != job.id or sighting is None or not sighting.connected or sighting.trainer is None:
+        sighting = cluster.present(name)
+        if worker.job != job.id or sighting is None or sighting.trainer is None:
             continue
         trainer, member = sighting.trainer, Member(name, sighting.trainer.incarnation)
         unfit = watch is not None and (member in watch.dead or member in watch.evicted)
@@ -94,9 +97,7 @@ def passed(turn: Turn, job: Job) -> Set[Member]:
     if job.formation is None:
         return frozenset()
     policy = turn.policy
-    # Leases that were given out under a longer limit outlive a coordinator that was restarted with a shorter one.
-    lease = max(policy.detached_limit, job.formation.detached_limit)
-    limit = policy.absent_limit if job.stopping else lease + policy.detached_margin
+    limit = policy.absent_limit if job.stopping else job.formation.detached_limit + policy.detached_margin
     watch = turn.watch(job.id)
 
     def silent(member: Member) -> bool:
@@ -160,10 +161,11 @@ def _awaited(turn: Turn, job: Job, member: Member) -> bool:
 
 def _settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
     watch = turn.watch(job.id)
+    present = turn.cluster.present
     answers = {
         member: answer
         for member, answer in watch.answers.items()
-        if member not in watch.dead and (seen := turn.sightings.get(member.worker)) is not None and seen.connected
+        if member not in watch.dead and present(member.worker)
     }
     verdict = _verdict(turn, job, answers)
     if isinstance(verdict, Wait):
@@ -209,18 +211,18 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
         restarts=restarts,
         reason=verdict.reason,
     )
-    fresh = {"answers": {}, "formed": frozenset(), "committed": {}, "finished": False, "broken": None}
+    fresh: dict[str, Any] = {
+        "answers": {},
+        "formed": frozenset(),
+        "committed": {},
+        "first": None,
+        "finished": False,
+        "broken": None,
+    }
     turn.change_watch(job.id, since=turn.now, **fresh, failed_savers=())
     names = [member.worker for member in formation.members]
     kind, base_step = "rolled_back" if verdict.rolled_back else "form", formation.base.step
     turn.note(kind, verdict.reason, job=job.id, generation=formation.generation, base_step=base_step, workers=names)
-
-
-def reached(job: Job, watch: Watch) -> int:
-    """The steps that all members of the last formation are known to have committed; never below what is persisted."""
-    members = job.formation.members if job.formation else ()
-    told = [watch.committed[member] for member in members if member in watch.committed]
-    return max(job.step, min(told)) if told and len(told) == len(members) else job.step
 
 
 def _wait(turn: Turn, job: Job, reason: str) -> None:
@@ -294,11 +296,9 @@ def _train(turn: Turn, job: Job) -> None:
 def _save(turn: Turn, job: Job) -> None:
     watch, saver = turn.watch(job.id), job.saver
     assert saver is not None
-    seen = turn.sightings.get(saver.worker)
-    present = seen is not None and seen.connected and seen.trainer is not None
-    same = present and seen is not None and seen.trainer is not None and seen.trainer.incarnation == saver.incarnation
-    gone = turn.now - watch.since > turn.policy.halt_limit and not same
-    if saver in watch.dead or gone:
+    seen = turn.cluster.present(saver.worker)
+    here = seen is not None and seen.trainer is not None and seen.trainer.incarnation == saver.incarnation
+    if saver in watch.dead or (not here and turn.now - watch.since > turn.policy.halt_limit):
         begin_round(turn, job, f"{saver.worker} is gone and did not save: another member will")
     elif turn.now - watch.since > job.spec.step_timeout:
         turn.change_watch(job.id, failed_savers=(*watch.failed_savers, saver))

@@ -13,10 +13,9 @@ from regroup.core.workers import LEFT
 
 
 def is_free(cluster: Cluster, name: str) -> bool:
-    sighting = cluster.sightings.get(name)
+    sighting = cluster.present(name)
     worker = cluster.workers[name]
-    idle = sighting is not None and sighting.connected and sighting.trainer is None
-    return idle and worker.job is None and not worker.quarantined
+    return sighting is not None and sighting.trainer is None and worker.job is None and not worker.quarantined
 
 
 def lent(cluster: Cluster, job: Job) -> list[str]:
@@ -27,30 +26,35 @@ def lent(cluster: Cluster, job: Job) -> list[str]:
     return [
         name
         for name, worker in cluster.workers.items()
-        if worker.job == job.id
-        and (name in listed or ((sighting := cluster.sightings.get(name)) is not None and sighting.connected))
+        if worker.job == job.id and (name in listed or cluster.present(name))
     ]
 
 
-def why_queued(cluster: Cluster, job: Job) -> str:
+def why_queued(cluster: Cluster, job: Job, young: bool) -> str:
     """What a queued job waits for, in words."""
-    wanted = job.spec.min_workers
-    usable = _usable(cluster) - sum(name in cluster.workers for name in job.refused)
+    wanted, usable = job.spec.min_workers, _usable(cluster, young)
     if wanted > usable:
         return f"it needs {wanted} workers, and the cluster has {usable}: add workers, or submit it with fewer"
     return "waiting for its turn"
 
 
-def _usable(cluster: Cluster) -> int:
+def _usable(cluster: Cluster, young: bool) -> int:
     """The workers that jobs could have, now or once others end; a young coordinator has not heard of all yet."""
-    present = {name for name in cluster.workers if (s := cluster.sightings.get(name)) is None or s.connected}
-    return sum(not cluster.workers[n].quarantined and cluster.workers[n].boot != LEFT for n in present)
+    return sum(
+        bool(cluster.present(name) or (young and name not in cluster.sightings))
+        for name, worker in cluster.workers.items()
+        if not worker.quarantined and worker.boot != LEFT
+    )
 
 
-def lend(cluster: Cluster) -> Mapping[str, str]:
-    """Worker -> job, for every worker that should be lent now."""
+def lend(cluster: Cluster, young: bool) -> Mapping[str, str]:
+    """Worker -> job, for every worker that should be lent now.
+
+    `young`: this coordinator began so lately that a worker which it has not heard may only not have come yet.
+    """
     free = [name for name in sorted(cluster.workers) if is_free(cluster, name)]
-    usable = _usable(cluster)
+    if not free:
+        return {}
     begun = [job for job in cluster.jobs.values() if not (job.phase is JobPhase.QUEUED or job.ended or job.stopping)]
     loans: dict[str, str] = {}
 
@@ -65,9 +69,9 @@ def lend(cluster: Cluster) -> Mapping[str, str]:
     for job in cluster.jobs.values():
         if job.phase is not JobPhase.QUEUED:
             continue
-        takes = [name for name in free if name not in job.refused][: job.spec.max_workers]
+        takes = free[: job.spec.max_workers]
         if len(takes) < job.spec.min_workers:
-            if job.spec.min_workers <= usable:
+            if job.spec.min_workers <= _usable(cluster, young):
                 return loans  # it can start once others end: what is free is kept for it
             continue
         loans |= dict.fromkeys(takes, job.id)

@@ -23,8 +23,8 @@ def hangs(turn: Turn, job: Job, member: Member, unheld: bool, missing: bool) -> 
     Its agent must be heard, so that it had its chance. Who may hold the only state gets much longer: the `missing`, and
     those that said they hold one while no answer has any (`unheld`).
     """
-    sighting, watch = turn.sightings.get(member.worker), turn.watch(job.id)
-    if sighting is None or not sighting.connected or turn.now - sighting.seen > turn.policy.halt_limit / 2:
+    sighting, watch = turn.cluster.present(member.worker), turn.watch(job.id)
+    if sighting is None or turn.now - sighting.seen > turn.policy.halt_limit / 2:
         return False
     began = watch.since if watch.disturbed is None else watch.disturbed
     spared = missing or (unheld and sighting.trainer is not None and sighting.trainer.version is not None)

@@ -4,10 +4,11 @@ Owns: the bookkeeping that every handler shares (change a job's phase, lend, kil
 Refuses to know: when any of that is right. It lives only inside one call of `decide`, so no caller sees it change.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from regroup.core.cluster import Cluster, NoSuchJob, NoSuchWorker, Policy, Watch
+from regroup.core.cluster import Cluster, NoSuchJob, NoSuchWorker, Policy, Watch, reached
 from regroup.core.jobs import Job, JobPhase, Member
 from regroup.core.messages import StepPoint
 from regroup.core.notes import Note
@@ -35,6 +36,11 @@ class Turn:
             watches=self.watches,
         )
 
+    @property
+    def young(self) -> bool:
+        """Whether a worker that this coordinator has not heard may only not have come yet."""
+        return self.now - self.started <= self.policy.absent_limit
+
     def note(self, kind: str, reason: str, job: str | None = None, worker: str | None = None, **data: Any) -> None:
         self.notes.append(Note(kind=kind, reason=reason, job=job, worker=worker, data=data))
 
@@ -47,6 +53,12 @@ class Turn:
         if name not in self.workers:
             raise NoSuchWorker(f"there is no worker {name}")
         return self.workers[name]
+
+    def listed(self) -> Iterator[tuple[Job, Member]]:
+        """The members of the last formation of each job that has not ended."""
+        for job in self.jobs.values():
+            if job.formation is not None and not job.ended:
+                yield from ((job, member) for member in job.formation.members)
 
     def watch(self, job: str) -> Watch:
         """The job's watch; begun now if this coordinator had none, as after its restart."""
@@ -67,7 +79,8 @@ class Turn:
         return self.jobs[job.id]
 
     def end(self, job: Job, phase: JobPhase, reason: str, **changes: Any) -> None:
-        """The job ends: its workers are free, and nothing of it is watched any more."""
+        """The job ends: its workers are free, and nothing of it is watched any more. The step shown stays."""
+        changes = {"step": reached(job, self.watches.get(job.id)), **changes}
         job = self.change_job(job, phase=phase, reason=reason, round=None, saver=None, **changes)
         self.watches.pop(job.id, None)
         for name, worker in self.workers.items():

@@ -5,7 +5,6 @@ Refuses to know: which settings a process has beside those (its own `settings`),
 """
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
@@ -28,20 +27,17 @@ class ProcessSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore", hide_input_in_errors=True)
 
-    data_dir: Path = Field(default_factory=lambda: default_data_dir(os.environ))
+    data_dir: Path
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
 Read = TypeVar("Read", bound=ProcessSettings)
 
 
-def read(kind: type[Read], environ: Mapping[str, str]) -> Read:
-    """The settings of this kind in this process's environment. Raises BadSettings.
-
-    `environ` says where the data directory is; the other variables are read by pydantic-settings.
-    """
+def read(kind: type[Read]) -> Read:
+    """The settings of this kind in this process's environment. Raises BadSettings."""
     try:
-        return kind(data_dir=default_data_dir(environ))
+        return kind(data_dir=default_data_dir(os.environ))
     except ValidationError as error:
         raise BadSettings("\n".join(_line(each["loc"], each["msg"]) for each in error.errors())) from None
 

@@ -44,14 +44,14 @@ from regroup.core.messages import (
 )
 from regroup.core.workers import Telemetry, TrainerPhase, TrainerStatus
 from regroup.wire.codec import decode_report, decode_value, encode
-from regroup.wire.environment import BadSettings
+from regroup.wire.environment import BadSettings, read
 from regroup.wire.keys import KeysUnreadable, server_public, worker_keys
 from regroup.wire.link import Line
 from regroup.wire.places import Places
 from regroup.worker import archive
 from regroup.worker.control import REPORT, STATUS
 from regroup.worker.nursery import Nursery, Trainer
-from regroup.worker.settings import AgentSettings, read_settings
+from regroup.worker.settings import AgentSettings
 
 log = logging.getLogger("regroup.agent")
 
@@ -72,7 +72,7 @@ class Agent:
         self._line = line(self._connected)
         self._unsent: deque[Report] = deque(maxlen=UNSENT)
         self._measured: deque[Report] = deque(maxlen=LATEST)  # the last that were sent
-        self._welcome = Welcome(heartbeat_interval=1.0, detached_limit=0.0)
+        self._welcome = Welcome(heartbeat_interval=1.0)
         self._sent: dict[int, float] = {}  # heartbeat -> when it was sent, monotonic
         self._sequence = 0
         self._trainer: Trainer | None = None
@@ -164,7 +164,7 @@ class Agent:
             case Heard(sequence=sequence, generation=generation):
                 sent = self._sent.pop(sequence, None)
                 if sent is not None and generation:
-                    self._tell(RenewLease(generation, sent + self._welcome.detached_limit))
+                    self._tell(RenewLease(generation, sent))
             case Prepare():
                 if self._trainer is None and not self._births:
                     birth = asyncio.create_task(self._start(order))
@@ -331,7 +331,7 @@ async def _outlive_former_trainer(lock: Path) -> None:
 def main() -> None:
     """`regroup-agent`: one worker on this machine."""
     try:
-        settings = read_settings(os.environ)
+        settings = read(AgentSettings)
         form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
         logging.basicConfig(level=settings.log_level.upper(), format=form)
         asyncio.run(serve(settings))

@@ -192,9 +192,8 @@ def handle(session: Session, happening: Halt | Form | Save | RenewLease | LoopEv
             return _form(session, formation, steps)
         case Save(generation=generation, version=version):
             return _save(session, generation, version)
-        case RenewLease(generation=generation, until=until):
-            renews = generation == session.generation and until > session.lease
-            return (replace(session, lease=until) if renews else session), ()
+        case RenewLease():
+            return _renew(session, happening), ()
         case TaskPrepared(fingerprint=fingerprint):
             session = _enter(session, TrainerPhase.PREPARED, fingerprint=fingerprint)
             return session, (_say(session, Prepared, fingerprint=fingerprint, store=session.store),)
@@ -293,6 +292,12 @@ def _hold(session: Session, generation: int) -> Handled:
         return session, (formed,)
     session, promised = _promise(session, owed)
     return session, (formed, *promised)
+
+
+def _renew(session: Session, answered: RenewLease) -> Session:
+    if session.formation is None or session.generation != answered.generation:
+        return session
+    return replace(session, lease=max(session.lease, answered.sent + session.formation.detached_limit))
 
 
 def _applied(session: Session, event: StepApplied) -> Handled:

@@ -5,12 +5,10 @@ Refuses to know: what a job may set (that comes with its orders) and what the se
 """
 
 import socket
-from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import Field
 
-from regroup.wire import environment
 from regroup.wire.environment import Host, ProcessSettings
 from regroup.wire.link import WORKER_NAME
 
@@ -26,8 +24,3 @@ class AgentSettings(ProcessSettings):
     coordinator: LinkAddress | None = None  # tcp://host:port of the link; None: as the data directory says
     data_host: Host = "127.0.0.1"  # the address of this machine that other trainers connect to
     threads: int = Field(default=1, ge=1)  # of torch, within one operation
-
-
-def read_settings(environ: Mapping[str, str]) -> AgentSettings:
-    """The settings in this process's environment. Raises BadSettings."""
-    return environment.read(AgentSettings, environ)

@@ -39,7 +39,7 @@ def running(**changes):
         name: Worker(name=name, boot="0", device="cpu", host="here", pid=1, version="0", job="j-1") for name in "abc"
     }
     sightings = {"a": Sighting(seen=99.5), "b": Sighting(seen=90.0), "c": Sighting(seen=99.0, trainer=trainer)}
-    watch = Watch(since=90.0, progressed=91.0, committed={A: 12, B: 13})
+    watch = Watch(since=90.0, progressed=91.0, committed={A: 12, B: 13}, first=(90.0, 10))
     return Cluster(
         started=50.0,
         jobs={"j-1": replace(job, **changes)},
@@ -72,6 +72,14 @@ def test_while_a_member_has_not_been_heard_the_persisted_step_stands():
 def test_the_rate_counts_the_steps_of_this_formation_alone():
     assert view(running()).rate == pytest.approx(2.0)
     assert view(running(phase=JobPhase.REGROUPING)).rate is None
+
+
+def test_the_rate_counts_only_the_steps_that_this_coordinator_saw():
+    cluster = running()
+    young = replace(cluster.watches["j-1"], first=(90.5, 11))
+    assert view(replace(cluster, watches={"j-1": young})).rate == pytest.approx(2.0)
+    unheard = replace(young, first=None)
+    assert view(replace(cluster, watches={"j-1": unheard})).rate is None
 
 
 def test_a_worker_lent_to_a_job_shows_what_it_does_there():
