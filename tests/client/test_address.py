@@ -3,7 +3,7 @@
 import pytest
 
 from regroup.client.address import Address, find
-from regroup.client.errors import NotRunning, RegroupError
+from regroup.client.errors import BadAddress, NotRunning
 from regroup.wire.places import Endpoint, Places
 
 
@@ -35,13 +35,13 @@ def test_this_machines_token_is_sent_to_no_other_machine(environ):
 def test_a_token_file_is_used_for_whatever_it_was_named_for(environ, tmp_path):
     (tmp_path / "given").write_text("given\n")
     assert find(environ, url="http://10.0.0.1:1", token_file=tmp_path / "given").token == "given"
-    with pytest.raises(RegroupError, match="none"):
+    with pytest.raises(BadAddress, match=r"^cannot read the token from \S*/none: No such file or directory$"):
         find(environ, token_file=tmp_path / "none")
 
 
-@pytest.mark.parametrize("url", ["localhost:8787", "ftp://x", "http://", "nonsense"])
+@pytest.mark.parametrize("url", ["localhost:8787", "ftp://x", "http://", "nonsense", "http://x/v1", "http://x?a"])
 def test_what_is_no_url_is_refused(environ, url):
-    with pytest.raises(RegroupError, match="no URL"):
+    with pytest.raises(BadAddress, match="no URL"):
         find(environ, url=url)
 
 

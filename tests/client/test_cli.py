@@ -187,6 +187,20 @@ def test_what_is_not_there_ends_with_3_and_one_line(run, served, arguments):
     assert "x1" in err
 
 
+def test_a_wrong_address_is_wrong_usage(run, served, tmp_path):
+    for arguments in (("--token-file", str(tmp_path / "none"), "jobs"), ("--url", "127.0.0.1:8787", "jobs")):
+        code, out, err = run(*arguments)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+def test_an_answer_that_cannot_be_written_is_told_in_one_line(served, submitted):
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-c", "from regroup.client.cli import main; main()", "jobs"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == "regroup: cannot go on: No space left on device\n"
+
+
 def test_without_a_coordinator_one_line_says_what_to_do_and_it_ends_with_4(run, places):
     for arguments in (("jobs",), ("--url", "http://127.0.0.1:1", "jobs")):
         code, out, err = run(*arguments)
@@ -209,7 +223,7 @@ def test_the_token_comes_from_a_file_or_the_environment(run, served, places, tmp
     assert run("--token-file", str(file), "jobs")[0] == 0
     monkeypatch.setenv("REGROUP_TOKEN", served.token)
     assert run("jobs")[0] == 0
-    assert run("--token-file", "/none/such", "jobs")[0] == 1
+    assert run("--token-file", "/none/such", "jobs")[0] == 2
 
 
 def test_a_job_is_stopped_and_stopping_it_again_says_its_state(run, submitted):

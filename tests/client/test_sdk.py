@@ -42,6 +42,12 @@ def test_a_spec_can_be_given_whole(client):
     assert client.submit(spec, name="other").name == "other"
 
 
+def test_a_spec_may_be_a_mapping_and_what_is_none_is_refused_in_words(client):
+    assert client.submit({"task": "digits", "steps": 5}, name="mine").name == "mine"
+    with pytest.raises(TypeError, match="task='digits'"):
+        client.submit("digits")
+
+
 def test_two_submissions_are_two_jobs_also_of_the_same_spec(client):
     assert client.submit(task="digits", steps=5).id != client.submit(task="digits", steps=5).id
 
@@ -165,6 +171,26 @@ def test_a_stream_of_something_else_is_no_coordinators():
             self.send_header("Content-Type", "text/html; charset=utf-8")
             self.end_headers()
             self.wfile.write(b"<html>hello</html>")
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Else) as server, Client(f"http://127.0.0.1:{server.server_port}", "x") as client:
+        for stream in (client.events(follow=True), client.records("j-1")):
+            threading.Thread(target=server.handle_request).start()
+            with pytest.raises(NoRegroup, match="no coordinator"):
+                next(stream)
+
+
+@pytest.mark.parametrize("foreign", [b'{"id": 1}', b'{"fi', b"\xff"], ids=["other", "half", "bytes"])
+def test_lines_that_no_coordinator_writes_are_no_coordinators(foreign):
+    class Else(BaseHTTPRequestHandler):
+        def do_GET(self):
+            events = "events" in self.path
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream" if events else "application/x-ndjson")
+            self.end_headers()
+            self.wfile.write(b"data: " + foreign + b"\n\n" if events else foreign)
 
         def log_message(self, *_):
             pass

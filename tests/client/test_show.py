@@ -67,6 +67,19 @@ def test_plain_words_of_yaml_mean_what_people_mean(text, value):
     assert type(read) is type(value)
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("steps: 5\nglobal_batch: 4: 8", "line 2, column 16: mapping values are not allowed here"),
+        ("[1", "line 1, column 3: expected ',' or ']', but got '<stream end>'"),
+    ],
+)
+def test_what_is_no_yaml_is_told_with_its_place(text, why):
+    with pytest.raises(BadYaml) as error:
+        read_yaml(text)
+    assert str(error.value) == why
+
+
 def test_yaml_has_words_for_what_is_no_finite_number():
     assert read_yaml(".inf") == math.inf
     assert math.isnan(read_yaml(".nan"))

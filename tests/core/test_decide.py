@@ -286,3 +286,13 @@ def test_a_job_that_is_submitted_again_under_its_id_goes_on_as_it_is(scene, spec
     scene.submit(**spec)
     assert scene.job is job
     assert scene.notes == notes
+
+
+def test_a_lost_connection_is_told_once_and_a_goodbye_is_told_as_one(scene):
+    scene.register("a", "b")
+    for _ in range(2):
+        scene.does(m.Disconnected("a"))
+    scene.says("b", m.AgentLeft(boot="b1"))
+    scene.does(m.Disconnected("b"))
+    assert [note.worker for note in scene.noted("lost")] == ["a"]
+    assert [note.worker for note in scene.noted("left")] == ["b"]

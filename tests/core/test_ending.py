@@ -3,7 +3,7 @@
 import pytest
 
 from regroup.core import messages as m
-from regroup.core.jobs import ORIGIN, JobPhase, Version
+from regroup.core.jobs import ORIGIN, Checkpoint, JobPhase, Version
 from regroup.core.workers import TrainerPhase
 
 # --- Stopping
@@ -224,3 +224,22 @@ def test_asking_twice_to_stop_is_told_once(scene):
     scene.does(m.StopJob("j"))
     scene.does(m.StopJob("j"))
     assert len(scene.noted("stopping")) == 1
+
+
+def test_a_job_that_waits_and_is_asked_to_stop_says_so(scene):
+    scene.running("a", "b")
+    scene.does(m.Disconnected("b"))
+    scene.exits("a")
+    scene.after(scene.policy.halt_limit + 0.1)
+    scene.does(m.StopJob("j"))
+    assert scene.job.phase is JobPhase.WAITING
+    assert scene.job.reason.startswith("asked to stop; the state of generation 1 may live on b: ")
+
+
+def test_a_report_that_failed_is_told_with_the_end(scene):
+    scene.finished("a")
+    told = {"job": "j", "incarnation": "i1", "generation": scene.job.generation}
+    checkpoint = Checkpoint(Version(1, 10), "/c/j", "sum", 1)
+    scene.says("a", m.StateSaved(**told, checkpoint=checkpoint, remark="report() failed: KeyError: 'x'"))
+    assert scene.job.phase is JobPhase.COMPLETED
+    assert scene.job.reason == "completed at step 10; its state is in /c/j; report() failed: KeyError: 'x'"

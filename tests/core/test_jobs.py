@@ -59,6 +59,7 @@ def test_a_sound_spec_has_no_problems():
         ({"min_workers": 3, "max_workers": 2}, "max_workers"),
         ({"max_workers": MAX_WORKERS + 1}, "max_workers"),
         ({"step_timeout": 0.0}, "step_timeout"),
+        ({"step_timeout": 0.99}, "step_timeout"),
         ({"step_timeout": -1.0}, "step_timeout"),
         ({"step_timeout": float("nan")}, "step_timeout"),
         ({"step_timeout": float("inf")}, "step_timeout"),

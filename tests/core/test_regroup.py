@@ -119,7 +119,10 @@ def test_without_an_anchor_it_waits_and_says_for_whom():
     verdict = conclude(job(A, B), 9, answers({C: (1, 4), D: None}), set())
     assert isinstance(verdict, Wait)
     assert verdict.missing == (A, B)
-    assert verdict.reason == "the state of generation 1 may live on a, b: waiting for an answer"
+    assert (
+        verdict.reason
+        == "the state of generation 1 may live on a, b: waiting for it to answer, or for its lease to be over"
+    )
 
 
 def test_one_listed_member_with_state_is_anchor_enough():

@@ -170,3 +170,28 @@ def test_a_restarted_coordinator_counts_silence_from_its_own_start(scene):
     policy = scene.policy
     assert scene.now - began > policy.detached_limit + policy.detached_margin + policy.leader_lease
     assert scene.members == ["c"]
+
+
+def test_a_member_that_said_goodbye_is_not_waited_for_by_the_next_coordinator(scene):
+    """A cluster that was stopped in good order, and comes up again with fewer workers."""
+    scene.running("a", "b", "c", min_workers=2)
+    for name in "abc":
+        scene.says(name, m.AgentLeft(boot="b1"))
+    scene.restart()
+    scene.register("a", "b", boot="b2")
+    scene.prepare("a", "b", incarnation="i2")
+    for name in "ab":
+        scene.halt(name, None, "i2")
+    for name in "ab":
+        scene.train(name, incarnation="i2")
+    assert (scene.job.phase, scene.members) == (JobPhase.RUNNING, ["a", "b"])
+    assert scene.job.restarts == 0, "it was stopped on purpose"
+
+
+def test_a_member_that_said_goodbye_and_came_back_is_another_one(scene):
+    scene.running("a", "b", min_workers=1)
+    scene.says("b", m.AgentLeft(boot="b1"))
+    scene.register("b", boot="b2")
+    scene.restart()
+    scene.register("b", boot="b2")
+    assert not scene.dead("a")

@@ -1,6 +1,7 @@
 """The command line from end to end: a job's whole life, what is written into a pipe, and exit codes."""
 
 import json
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -98,9 +99,15 @@ def test_a_queued_job_is_stopped_at_once(served: Any) -> None:
 def test_a_failed_job_ends_its_watching_with_exit_code_1(served: Any) -> None:
     done = served.cli("submit", "faulty:Empty", *QUICK, "--wait")
     assert done.returncode == 1
+    failed = done.stdout.splitlines()[-1]
+    assert "its dataset is empty" in failed, "and of a traceback that there is not, nothing is said"
+    done = served.cli("submit", "faulty:RaisesWhenConstructed", *QUICK, "--wait")
+    assert done.returncode == 1
     failed, hint = done.stdout.splitlines()[-2:]
-    assert "its dataset is empty" in failed
-    assert "shows the error in full" in hint
+    assert "no licence for this task" in failed
+    job = re.search(r"`regroup job (j-\w+)` shows the error in full", hint)
+    assert job
+    assert "raise RuntimeError" in served.cli("job", job[1]).stdout
 
 
 @pytest.mark.parametrize(

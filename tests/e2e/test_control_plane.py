@@ -85,7 +85,7 @@ def test_the_embedded_store_is_killed_and_comes_back_with_a_new_coordinator(
         until(lambda: client.cluster().healthy == 2, "the workers come back")
         job = served.after(training, before + 10)
         assert job.generation == training.generation, "nobody regrouped"
-        assert client.cluster().ready is None
+        assert client.cluster().trouble is None
 
 
 def test_workers_that_nobody_answers_stop_committing_at_the_detached_limit_and_then_go_on(
@@ -142,3 +142,18 @@ def test_while_redis_is_away_the_coordinator_is_not_ready_and_the_steps_go_on(
             served.client.stop(job.id)
             assert served.ended(job).phase == "stopped"
             assert served.cluster.coordinator.process.pid == pid
+
+
+def test_a_cluster_that_comes_up_again_with_fewer_workers_goes_on_with_its_job(
+    serve: Any, tmp_path: Path, until: Any
+) -> None:
+    with serve(tmp_path, 3) as before:
+        job = before.submit("faulty:Slow", steps=100_000, min_workers=1, max_workers=3)
+        before.after(job, 3)
+    with serve(tmp_path, 2) as after:
+        until(lambda: after.client.job(job.id).phase == "running", "the job trains again")
+        found = after.client.job(job.id)
+        assert {member.worker for member in found.members} <= {"w0", "w1"}
+        assert found.restarts == 0, "it was stopped on purpose"
+        left = [event.worker for event in after.client.events() if event.kind == "left"]
+        assert sorted(left) == ["w0", "w1", "w2"]

@@ -5,9 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -18,10 +16,11 @@ COMMAND = [str(Path(sys.executable).with_name("regroup")), "demo", "--steps", "3
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
-    """Where the demo makes its data directory. pytest's own paths are too long for the sockets in there."""
-    with TemporaryDirectory() as folder:
-        yield Path(folder)
+def place(tmp_path: Path) -> Path:
+    """Where the demo makes its data directory, and all else that is temporary."""
+    place = tmp_path / "temporary"
+    place.mkdir()
+    return place
 
 
 def processes_of(folder: Path) -> list[str]:

@@ -88,7 +88,7 @@ def test_the_command_line_next_to_it_finds_it_by_itself(running: Up) -> None:
 
 
 def test_what_it_says_to_try_finds_it_from_another_shell(running: Up, cli_for: Any, tmp_path: Path) -> None:
-    line = re.search(r"^try +(REGROUP_DATA_DIR=\S+ regroup submit .+) --wait$", running.said, re.MULTILINE)
+    line = re.search(r"^try +(REGROUP_DATA_DIR=\S+ \S*regroup submit .+) --wait$", running.said, re.MULTILINE)
     assert line
     regroup = Path(running.cli.command[0])
     environ = {**os.environ, "HOME": str(tmp_path), "PATH": f"{regroup.parent}{os.pathsep}{os.environ['PATH']}"}

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +27,7 @@ from regroup.core.jobs import JobPhase
 from regroup.lab.audit import Audit, audit_job
 from regroup.lab.bench.following import Applied, Following
 from regroup.lab.local import LocalCluster
+from regroup.lab.trainers import trainer_of
 from regroup.wire.rest import EventView, JobView
 
 TASKS = Path(__file__).parent / "tasks"
@@ -73,20 +75,10 @@ class Bed:
         """Wait until every worker is free."""
         self.until(lambda: self.client.cluster().idle == len(self.cluster.agents), "all workers are free")
 
-    def trainer(self, worker: str) -> int | None:
-        """The process of a worker's trainer: the one that holds its lock."""
-        lock = (self.cluster.data_dir / "run" / f"{worker}.trainer.lock").stat().st_ino
-        for line in Path("/proc/locks").read_text().splitlines():
-            match line.split():
-                case [_, "FLOCK", "ADVISORY", "WRITE", pid, place, *_] if int(place.split(":")[-1]) == lock:
-                    return int(pid)
-        return None
-
     def kill_trainers(self, *workers: str) -> None:
         """SIGKILL to the trainers of these workers, one right after the other."""
-        found = [
-            self.until(lambda worker=worker: self.trainer(worker), f"{worker} has a trainer") for worker in workers
-        ]
+        folder = self.cluster.data_dir
+        found = [self.until(partial(trainer_of, folder, worker), f"{worker} has a trainer") for worker in workers]
         for pid in found:
             os.kill(pid, signal.SIGKILL)
 

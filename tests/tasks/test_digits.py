@@ -114,10 +114,3 @@ def test_a_bad_option_is_named(options: dict[str, Any], field: str) -> None:
     with pytest.raises(OptionError) as caught:
         Digits(**options)
     assert caught.value.field == field
-
-
-def test_a_report_leaves_the_model_in_its_mode() -> None:
-    task = Digits(dropout=0.5)
-    model = task.model()
-    assert task.report(model) == task.report(model)  # dropout is off while it is taken
-    assert all(module.training for module in model.modules())

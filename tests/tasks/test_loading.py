@@ -68,6 +68,11 @@ def test_a_module_that_is_not_there_is_named(module: str) -> None:
         load_task(f"{module}:Mine", {})
 
 
+def test_a_file_given_for_a_module_hears_how_to_name_it() -> None:
+    with pytest.raises(TaskNotFound, match=r"^lines\.py:Lines: write lines:Lines, without \.py$"):
+        load_task("lines.py:Lines", {})
+
+
 def test_a_module_that_lacks_a_dependency_raises_its_own_error(users: str) -> None:
     with pytest.raises(ModuleNotFoundError, match="no_such_package_anywhere"):
         load_task(f"{users}_needy:Mine", {})

@@ -1,12 +1,18 @@
-"""A real agent process, and a hub that plays its coordinator: found wherever it is, and never made to wait by disks."""
+"""A real agent process, and a hub that plays its coordinator: the agent finds it wherever it is, waits for no disk and
+no trainer, comes back after whatever ended it, and leaves nothing behind. Some of its trainers only play one."""
 
 import asyncio
+import fcntl
 import os
+import shutil
 import signal
+import struct
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,15 +26,22 @@ from regroup.core.messages import (
     Kill,
     ListRecords,
     Prepare,
+    PrepareFailed,
     ReadRecords,
     RecordsFailed,
     RecordsListed,
     Report,
     TrainerExited,
 )
+from regroup.core.workers import TrainerPhase, TrainerStatus
+from regroup.wire.codec import decode_order, encode, encode_value
 from regroup.wire.keys import server_keys, worker_keys
-from regroup.wire.link import Hub
+from regroup.wire.link import Hub, Line
 from regroup.wire.places import Places
+from regroup.worker.agent import Agent
+from regroup.worker.control import REPORT, STATUS
+from regroup.worker.nursery import Birth, Nursery
+from regroup.worker.settings import AgentSettings
 
 pytestmark = pytest.mark.cluster
 
@@ -36,24 +49,71 @@ LIMIT = 30.0  # seconds; what is awaited here takes a fraction of one
 Said = TypeVar("Said", bound=Report)
 
 
-@pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
-    """The data directory of an agent that runs. It is told of a link where nobody listens any more."""
-    places = Places(tmp_path_factory.mktemp("agent"))
+LAST_WORDS = tuple(letter * 20_000 for letter in "abcde")  # as much as a pipe holds, and more than one read
+
+
+def play(pipe: Connection, birth: Birth) -> None:
+    """A trainer without torch, which does what the name of its job says."""
+    order = decode_order(pipe.recv_bytes())
+    assert isinstance(order, Prepare)
+    status = TrainerStatus(job=order.job, incarnation=birth.incarnation, phase=TrainerPhase.PREPARING, pid=os.getpid())
+    pipe.send_bytes(STATUS + encode_value(status))
+    if order.job == "stops-within-a-message":
+        os.write(pipe.fileno(), struct.pack("!i", 20_000) + b"r" * 100)
+        os.kill(os.getpid(), signal.SIGSTOP)
+    while order.job == "never-stops-talking":
+        pipe.send_bytes(STATUS + encode_value(status))
+    for words in LAST_WORDS:
+        report = PrepareFailed(job=order.job, incarnation=birth.incarnation, field="task", message=words, traceback="")
+        pipe.send_bytes(REPORT + encode(report))
+    os._exit(3)
+
+
+PLAYED = "import regroup.worker.agent as agent; agent.TRAINER = 'test_agent:play'; agent.main()"
+
+
+@contextmanager
+def agent(places: Places, *command: str, **more: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """Of the name w0. Whatever it becomes, neither it nor its trainers are left."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("REGROUP_")}
+    environ = {**clean, "REGROUP_DATA_DIR": str(places.root), "REGROUP_WORKER": "w0", **more}
+    with (places.root / "agent.log").open("ab") as log:
+        command = command or ("-m", "regroup.worker.agent")
+        process = subprocess.Popen([sys.executable, *command], env=environ, stderr=log, start_new_session=True)
+    with process:
+        try:
+            yield process
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def make_places(root: Path) -> Places:
+    """A data directory with a link where nobody listens any more."""
+    places = Places(root)
     server_keys(places.keys)
     worker_keys(places.keys)
     hub = make_hub(places)
     places.link.write_text(hub.address)
     hub.close()
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("REGROUP_")}
-    environ = {**clean, "REGROUP_DATA_DIR": str(places.root), "REGROUP_WORKER": "w0"}
-    with subprocess.Popen([sys.executable, "-m", "regroup.worker.agent"], env=environ) as process:
-        try:
-            yield places
-            process.terminate()
-            assert process.wait(LIMIT) == 0
-        finally:
-            process.kill()
+    return places
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
+    """The data directory of an agent that runs."""
+    places = make_places(tmp_path_factory.mktemp("agent"))
+    with agent(places) as process:
+        yield places
+        process.terminate()
+        assert process.wait(LIMIT) == 0
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
+    """The data directory of an agent whose trainers `play`."""
+    places = make_places(tmp_path_factory.mktemp("played"))
+    with agent(places, "-c", PLAYED, PYTHONPATH=str(Path(__file__).parent)):
+        yield places
 
 
 def make_hub(places: Places) -> Hub:
@@ -73,6 +133,12 @@ class Coordinator:
             while not isinstance(report := await self.said.get(), kind):
                 pass
             return report
+
+    async def hears_of_a_trainer(self) -> TrainerStatus:
+        """What a heartbeat says of the next one that has a process."""
+        while (trainer := (await self.hears(Heartbeat)).trainer) is None or not trainer.pid:
+            pass
+        return trainer
 
 
 @asynccontextmanager
@@ -102,8 +168,8 @@ async def test_an_agent_obeys_while_its_trainer_is_stopped_and_reads_nothing(pla
     async with coordinator(places) as one:
         await one.hears(AgentRegistered)
         assert one.hub.send("w0", Prepare("k", JobSpec(task="digits", steps=1)))
-        while (trainer := (await one.hears(Heartbeat)).trainer) is None or not trainer.pid:
-            pass
+        trainer = await one.hears_of_a_trainer()
+        assert trainer.pid is not None
         os.kill(trainer.pid, signal.SIGSTOP)
         for sent in range(20_000):  # far more than a pipe holds
             if not one.hub.send("w0", Halt("k", sent + 1)):
@@ -125,3 +191,150 @@ async def test_an_agent_obeys_while_a_file_of_records_is_read(places: Places) ->
         writer = await asyncio.to_thread(os.open, slow, os.O_WRONLY)
         assert (await one.hears(RecordsFailed)).request == "r1"  # it is no file
         os.close(writer)
+
+
+async def test_an_agent_obeys_while_its_trainer_is_stopped_within_a_message(played: Places) -> None:
+    job = "stops-within-a-message"
+    async with coordinator(played) as one:
+        await one.hears(AgentRegistered)
+        assert one.hub.send("w0", Prepare(job, JobSpec(task="digits", steps=1)))
+        trainer = await one.hears_of_a_trainer()
+        for _ in range(3):
+            await one.hears(Heartbeat)
+        assert one.hub.send("w0", Kill(job, trainer.incarnation, "it hangs"))
+        ended = await one.hears(TrainerExited)
+        assert (ended.incarnation, ended.cause, ended.asked) == (trainer.incarnation, "killed by SIGKILL", True)
+
+
+async def test_all_that_a_trainer_said_is_passed_on_before_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the agent notices the end first: here its loop stands still until then."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    places = make_places(tmp_path)
+    keys, address = worker_keys(places.keys), places.link_address()
+    assert address is not None
+
+    def line(on_connected: Callable[[], None]) -> Line:
+        server = server_keys(places.keys).public
+        return Line(
+            address,
+            worker="w0",
+            public=keys.public,
+            secret=keys.secret,
+            server=server,
+            on_connected=on_connected,
+            where=lambda: None,
+        )
+
+    nursery = Nursery("w0", "127.0.0.1", tmp_path, 1, "test_agent:play")
+    one = Agent(AgentSettings(data_dir=tmp_path, worker="w0"), line, nursery)
+    await one._start(Prepare("says-much-and-ends", JobSpec(task="digits", steps=1)))
+    assert one._trainer is not None
+    one._trainer.process.join(LIMIT)
+    one._ended(one._trainer)
+    *said, ended = one._unsent
+    assert [report.message for report in said if isinstance(report, PrepareFailed)] == list(LAST_WORDS)
+    assert isinstance(ended, TrainerExited)
+    assert ended.cause == "exit status 3"
+    one.leave()
+    await one.run()
+
+
+async def test_what_a_dead_trainer_said_is_not_taken_for_the_next_ones(played: Places) -> None:
+    job = "never-stops-talking"
+    order = Prepare(job, JobSpec(task="digits", steps=1))
+    async with coordinator(played) as one:
+        await one.hears(AgentRegistered)
+        assert one.hub.send("w0", order)
+        former = await one.hears_of_a_trainer()
+        assert one.hub.send("w0", Kill(job, former.incarnation, "enough"))
+        assert one.hub.send("w0", order)
+        assert (await one.hears(TrainerExited)).incarnation == former.incarnation
+        seen = [(await one.hears_of_a_trainer()).incarnation for _ in range(3)]
+        assert former.incarnation not in seen
+        assert one.hub.send("w0", Kill(job, seen[0], "enough"))
+        await one.hears(TrainerExited)
+
+
+async def test_an_agent_that_is_killed_beside_a_stopped_trainer_comes_back_and_leaves_nothing(tmp_path: Path) -> None:
+    places, temporary = make_places(tmp_path / "data"), tmp_path / ("t" * 100)
+    temporary.mkdir()
+    async with coordinator(places) as one:
+        with agent(places, TMPDIR=str(temporary)) as process:
+            await one.hears(AgentRegistered)
+            assert one.hub.send("w0", Prepare("k", JobSpec(task="digits", steps=1)))
+            former = None
+            while former is None or former.phase is not TrainerPhase.PREPARED:  # it has opened all its files
+                former = await one.hears_of_a_trainer()
+            assert former.pid is not None
+            os.kill(former.pid, signal.SIGSTOP)
+            process.kill()
+            await asyncio.to_thread(process.wait)
+            with agent(places, TMPDIR=str(temporary)):
+                await one.hears(AgentRegistered)
+                assert {file.name for file in (places.root / "run").iterdir()} == {
+                    "w0.agent.lock",
+                    "w0.trainer.lock",
+                    "w0.sockets",
+                }
+                assert not list(temporary.glob("pymp-*"))
+
+
+async def test_an_agent_that_waits_for_a_former_trainer_says_so(tmp_path: Path) -> None:
+    places = make_places(tmp_path)
+    lock = tmp_path / "run" / "w0.trainer.lock"
+    lock.parent.mkdir()
+    async with coordinator(places) as one:
+        with lock.open("wb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            with agent(places):
+                await asyncio.to_thread(until_logged, tmp_path / "agent.log", f"a process holds {lock}")
+                assert one.said.empty()
+                fcntl.flock(held, fcntl.LOCK_UN)
+                await one.hears(AgentRegistered)
+
+
+async def test_an_agent_that_can_start_no_trainer_says_so_and_ends_when_it_needs_one(tmp_path: Path) -> None:
+    places, job = make_places(tmp_path), "stops-within-a-message"
+    order = Prepare(job, JobSpec(task="digits", steps=1))
+    async with coordinator(places) as one:
+        with agent(places, "-c", PLAYED, PYTHONPATH=str(Path(__file__).parent)) as process:
+            await one.hears(AgentRegistered)
+            await asyncio.to_thread(until_it_has_a_spare, process.pid)
+            shutil.rmtree(tmp_path / "run" / "w0.sockets")  # the way to the fork server
+            assert one.hub.send("w0", order)
+            spare = await one.hears_of_a_trainer()
+            await asyncio.to_thread(
+                until_logged, tmp_path / "agent.log", "WARNING regroup.agent: no spare: cannot start"
+            )
+            assert one.hub.send("w0", Kill(job, spare.incarnation, "it hangs"))
+            assert (await one.hears(TrainerExited)).asked
+            assert one.hub.send("w0", order)
+            ended = await one.hears(TrainerExited)
+            assert (ended.job, ended.asked) == (job, False)
+            assert ended.cause.startswith("cannot start a trainer: FileNotFoundError: ")
+            assert await asyncio.to_thread(process.wait, LIMIT) == 1
+    log = (tmp_path / "agent.log").read_text()
+    assert log.splitlines()[-1] == f"regroup-agent: {ended.cause}"
+    assert "Traceback" not in log
+
+
+def until_logged(log: Path, words: str) -> None:
+    deadline = time.monotonic() + LIMIT
+    while words not in log.read_text():
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.02)
+
+
+def until_it_has_a_spare(agent: int) -> None:
+    """A process that its fork server has forked."""
+
+    def children(process: int) -> list[int]:
+        threads = Path(f"/proc/{process}/task").iterdir()
+        return [int(child) for thread in threads for child in (thread / "children").read_text().split()]
+
+    deadline = time.monotonic() + LIMIT
+    while not any(children(child) for child in children(agent)):
+        assert time.monotonic() < deadline, "it has no spare"
+        time.sleep(0.02)

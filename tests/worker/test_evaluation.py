@@ -74,7 +74,7 @@ def test_digits_are_evaluated_alike_by_one_worker_and_by_three() -> None:
             evaluation.record(index, reduced(evaluation, model, index, 12, workers, 4))
         results.append(combine(evaluation.finished))
     assert results[0] == pytest.approx(results[1], rel=1e-12)
-    assert results[0]["accuracy"] == task.report(model)["accuracy"]
+    assert results[0]["accuracy"] == task.report(model.eval())["accuracy"]
 
 
 def test_it_leaves_modes_and_generators_as_they_were() -> None:

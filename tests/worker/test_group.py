@@ -1,10 +1,13 @@
 """Groups over real processes: they form, break from any side, and leave nothing behind."""
 
+import gc
 import os
 import signal
 import socket
 import threading
 import time
+from collections.abc import Callable
+from contextlib import closing
 from multiprocessing.connection import Connection
 
 import pytest
@@ -198,34 +201,77 @@ def test_patience_ends_a_collective_with_a_stopped_peer(start_rank):
     meeting.close()
 
 
-def forms_often(pipe: Connection, address: str, rank: int, size: int, times: int) -> None:
+def held_after(turn: Callable[[int], None], times: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """(descriptors, threads) of this process after the first turn and after the last, with no garbage collected."""
+
     def held() -> tuple[int, int]:
         return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
 
-    after_first = None
-    for turn in range(times):
-        group = join(f"{address}/{turn}", rank, size)
+    gc.disable()
+    first = (0, 0)
+    for number in range(times):
+        turn(number)
+        for thread in threading.enumerate():
+            if thread.name.startswith(("free", "forming", "message")):
+                thread.join()
+        first = held() if number == 0 else first
+    deadline = time.monotonic() + SOON
+    while not no_more(held(), first) and time.monotonic() < deadline:
+        time.sleep(0.01)  # a thread that was joined leaves the process a moment later
+    return first, held()
+
+
+def no_more(last: tuple[int, int], first: tuple[int, int]) -> bool:
+    return last[0] <= first[0] and last[1] <= first[1]
+
+
+def forms_often(pipe: Connection, address: str, rank: int, times: int) -> None:
+    def turn(number: int) -> None:
+        group = join(f"{address}/{number}", rank, 2)
         group.watch(lambda reason: None)
         tensor = torch.ones(10)
         group.all_reduce(tensor).wait()
-        assert tensor[0] == size
+        assert tensor[0] == 2
         group.close()
-        for thread in threading.enumerate():
-            if thread.name.startswith(("free", "forming")):
-                thread.join()
-        after_first = after_first or held()
-    deadline = time.monotonic() + SOON
-    while held() > after_first and time.monotonic() < deadline:
-        time.sleep(0.01)  # a thread that was joined leaves the process a moment later
-    pipe.send((after_first, held()))
+
+    pipe.send(held_after(turn, times))
 
 
-def test_fifty_groups_leave_descriptors_and_threads_flat(start_rank):
+def fails_to_form_often(pipe: Connection, address: str, rank: int, times: int) -> None:
+    def turn(number: int) -> None:
+        forming = Forming(f"{address}/{number}", rank, 2, host=HOST, timeout=20)
+        host, _, port = address.rpartition(":")
+        with closing(Meeting((host, int(port)), str(number), 20)) as guest:
+            guest.get(f"listeners/{rank}")  # it has its sockets, and waits for the other's
+        forming.break_("halted")
+        with pytest.raises(GroupBroken, match="halted"):
+            forming.group()
+
+    pipe.send(held_after(turn, times))
+
+
+def fails_to_hear_often(pipe: Connection, address: str, rank: int, times: int) -> None:
+    def turn(number: int) -> None:
+        group = join(f"{address}/{number}", rank, 2)
+        breaking = threading.Timer(0.05, group.break_)
+        breaking.start()
+        with pytest.raises(GroupBroken):
+            group.recv(torch.ones(10), 1 - rank)
+        breaking.join()
+        group.close()
+
+    pipe.send(held_after(turn, times))
+
+
+@pytest.mark.parametrize(
+    ("body", "ranks", "times"), [("forms_often", 2, 50), ("fails_to_form_often", 1, 10), ("fails_to_hear_often", 2, 10)]
+)
+def test_groups_leave_descriptors_and_threads_flat_however_they_end(start_rank, body, ranks, times):
     meeting = Rendezvous()
-    ranks = [start_rank("forms_often", meeting.address, rank, 2, 50) for rank in range(2)]
-    for rank in ranks:
-        after_first, after_last = rank.says(60)
-        assert after_last <= after_first
+    started = [start_rank(body, meeting.address, rank, times) for rank in range(ranks)]
+    for rank in started:
+        first, last = rank.says(60)
+        assert no_more(last, first), f"(descriptors, threads) grew from {first} to {last}"
     meeting.close()
 
 

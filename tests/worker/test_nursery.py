@@ -3,6 +3,9 @@
 import multiprocessing.connection
 import os
 import select
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,14 +19,16 @@ pytestmark = pytest.mark.cluster  # it imports torch in a fork server: seconds
 
 
 def tell(pipe: multiprocessing.connection.Connection, birth: Birth) -> None:
-    """The target: says what it is, then does as it is told."""
-    pipe.send_bytes(f"{os.getpid()} {os.getppid()} {len(os.listdir(f'/proc/{os.getppid()}/task'))}".encode())
-    Position(birth.position).enter(7, 3)
-    if pipe.recv_bytes() == b"bear":
-        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+    """The target: says who it is, then does as it is told: starts a child by that method, or notes where it is."""
+    pipe.send_bytes(str(os.getpid()).encode())
+    word = pipe.recv_bytes().decode()
+    if word in ("fork", "forkserver"):
+        context = multiprocessing.get_context(word)
+        child = context.Process(target=time.sleep, args=(600,))
         child.start()
         pipe.send_bytes(str(child.pid).encode())
         child.join()
+    Position(birth.position).enter(7, 3)
     os._exit(5)
 
 
@@ -50,10 +55,52 @@ def trainer(nursery: Nursery) -> Iterator[Trainer]:
     born.bury()
 
 
-def test_trainers_are_forked_from_a_process_with_one_thread(trainer: Trainer) -> None:
-    pid, _, threads = map(int, trainer.pipe.recv_bytes().split())
-    assert pid == trainer.process.pid
-    assert threads == 1
+def test_trainers_are_forked_from_a_process_with_one_thread(tmp_path: Path) -> None:
+    """Before any fork: BLAS ends its threads at the first one, when it is too late for that fork."""
+    code = """if True:
+        import os, sys
+        from pathlib import Path
+        from regroup.worker.nursery import Nursery
+        Nursery("w0", "127.0.0.1", Path(sys.argv[1]), 1, "regroup.worker.process:main")
+        import regroup.worker.process
+        print(len(os.listdir("/proc/self/task")))
+    """
+    clean = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    counted = subprocess.run([sys.executable, "-c", code, tmp_path], env=clean, stdout=subprocess.PIPE, check=True)
+    assert int(counted.stdout) == 1
+
+
+def test_a_stopped_trainer_dies_with_its_agent_which_leaves_nothing_outside_its_folder(tmp_path: Path) -> None:
+    """Whatever the length of the paths: those of sockets are short."""
+    data, temporary = tmp_path / ("d" * 100), tmp_path / ("t" * 100)
+    temporary.mkdir()
+    code = """if True:
+        import sys, time
+        from pathlib import Path
+        from regroup.worker.nursery import Nursery
+        nursery = Nursery("w0", "127.0.0.1", Path(sys.argv[1]), 1, "test_nursery:tell")
+        print(nursery.take().pipe.recv_bytes().decode(), flush=True)
+        time.sleep(600)
+    """
+    environ = {**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(Path(__file__).parent)}
+    listeners = set()
+    for _ in range(2):
+        command = [sys.executable, "-c", code, data]
+        with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, start_new_session=True) as agent:
+            assert agent.stdout is not None
+            pid = int(agent.stdout.readline())
+            trainer = os.pidfd_open(pid)
+            os.kill(pid, signal.SIGSTOP)
+            agent.kill()
+            dead = select.select([trainer], [], [], 30)[0]
+            os.close(trainer)
+            if not dead:
+                os.killpg(agent.pid, signal.SIGKILL)
+        assert dead
+        (listener,) = (data / "run" / "w0.sockets").iterdir()
+        listeners.add(listener.name)
+        assert list(temporary.iterdir()) == []
+    assert len(listeners) == 2
 
 
 def test_a_spare_is_ready_and_is_the_next_to_be_taken(nursery: Nursery) -> None:
@@ -87,12 +134,40 @@ def test_an_end_is_told_with_its_cause_and_where_it_was(trainer: Trainer) -> Non
     assert trainer.last_position() is None
 
 
-def test_a_task_may_start_processes_and_they_end_with_its_trainer(trainer: Trainer) -> None:
+def test_a_task_may_fork_processes_and_they_end_with_its_trainer(trainer: Trainer) -> None:
     """They inherit the lock that says that the trainer lives, so that the next one would wait for them."""
     trainer.pipe.recv_bytes()
-    trainer.pipe.send_bytes(b"bear")
+    trainer.pipe.send_bytes(b"fork")
     child = os.pidfd_open(int(trainer.pipe.recv_bytes()))
     assert not select.select([child], [], [], 0)[0]
     trainer.kill()
     assert select.select([child], [], [], 30)[0]
     os.close(child)
+
+
+def test_a_task_may_have_a_fork_server_of_its_own(trainer: Trainer) -> None:
+    """Nothing of the agent's is in its way. What comes of it ends in good order, or by somebody else."""
+    trainer.pipe.recv_bytes()
+    trainer.pipe.send_bytes(b"forkserver")
+    assert trainer.pipe.poll(30)
+    os.kill(int(trainer.pipe.recv_bytes()), signal.SIGKILL)
+    assert multiprocessing.connection.wait([trainer.process.sentinel], timeout=30)
+    assert trainer.bury() == "exit status 5"
+
+
+def test_a_nursery_whose_fork_server_is_out_of_reach_says_so(tmp_path: Path) -> None:
+    code = """if True:
+        import shutil, sys
+        from pathlib import Path
+        from regroup.worker.nursery import BirthFailed, Nursery
+        nursery = Nursery("w0", "127.0.0.1", Path(sys.argv[1]), 1, "test_nursery:tell")
+        nursery.take()
+        shutil.rmtree(Path(sys.argv[1]) / "run" / "w0.sockets")
+        try:
+            nursery.keep_spare()
+        except BirthFailed as error:
+            print(error)
+    """
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    said = subprocess.run([sys.executable, "-c", code, tmp_path], env=environ, stdout=subprocess.PIPE, check=True)
+    assert said.stdout.decode().startswith("cannot start a trainer: FileNotFoundError: ")

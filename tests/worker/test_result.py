@@ -42,18 +42,19 @@ def circle() -> Any:
 
 
 def test_a_report_comes_as_plain_json() -> None:
-    report, missing = result_of(Reports(lambda: {"loss": np.float64(0.5), "best": (1, 2), 3: None}), MODEL)
-    assert (report, missing) == ({"loss": 0.5, "best": [1, 2], "3": None}, None)
+    report = result_of(Reports(lambda: {"loss": np.float64(0.5), "best": (1, 2), 3: None}), MODEL, print)
+    assert report == {"loss": 0.5, "best": [1, 2], "3": None}
 
 
 def test_a_number_that_is_none_is_told_as_such() -> None:
-    report, _ = result_of(Reports(lambda: {"loss": nan}), MODEL)
+    report = result_of(Reports(lambda: {"loss": nan}), MODEL, print)
     assert report is not None
     assert isnan(report["loss"])
 
 
-def test_a_task_need_not_report() -> None:
-    assert result_of(Reports(lambda: None), MODEL) == (None, None)
+def test_a_task_need_not_report(capsys: pytest.CaptureFixture[str]) -> None:
+    assert result_of(Reports(lambda: None), MODEL, print) is None
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
@@ -74,8 +75,26 @@ def test_a_task_need_not_report() -> None:
 def test_what_cannot_be_told_is_left_out_and_said_why(
     give: Callable[[], Any], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report, missing = result_of(Reports(give), MODEL)
-    assert report is None
-    assert missing is not None
-    assert why in missing
-    assert missing.splitlines()[0][:60] in capsys.readouterr().err
+    whys: list[str] = []
+    assert result_of(Reports(give), MODEL, whys.append) is None
+    assert [why.partition(": ")[0] for why in whys] == ["report() failed"]
+    assert why in capsys.readouterr().err
+
+
+def test_a_report_sees_the_model_in_evaluation_mode_and_moves_nothing() -> None:
+    """Neither the statistics of a BatchNorm, nor a generator, nor the mode of a layer that somebody froze."""
+
+    class Forwards(Task):
+        def report(self, model: nn.Module) -> dict[str, Any]:
+            scores = model(torch.randn(8, 2))
+            assert not scores.requires_grad
+            return {"training": [module.training for module in model.modules()]}
+
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.Dropout()).train()
+    model[0].eval()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    drawn = torch.get_rng_state()
+    assert result_of(Forwards(), model, print) == {"training": [False] * 4}
+    assert [module.training for module in model.modules()] == [True, False, True, True]
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), drawn)

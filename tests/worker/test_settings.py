@@ -43,6 +43,7 @@ def test_the_data_directory_may_begin_at_home(monkeypatch):
         ("WORKER", "no/slash"),
         ("WORKER", ""),
         ("LOG_LEVEL", "loud"),
+        ("DEVICE", "cuda"),
         ("COORDINATOR", "localhost:8788"),
         ("COORDINATOR", "tcp://nowhere"),
     ],

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from regroup.client.errors import NotRunning, RegroupError
+from regroup.client.errors import BadAddress, NotRunning
 from regroup.wire.places import Endpoint, Places, default_data_dir
 
 
@@ -32,12 +32,12 @@ class Address:
 def find(
     environ: Mapping[str, str], *, url: str | None = None, token: str | None = None, token_file: Path | None = None
 ) -> Address:
-    """The coordinator to talk to. Raises NotRunning if none is known, RegroupError if a token file cannot be read."""
+    """The coordinator to talk to. Raises NotRunning if none is known, BadAddress if what was given cannot be used."""
     places = Places(default_data_dir(environ))
     url = url or environ.get("REGROUP_URL") or _running(places)
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise RegroupError(f"{url} is no URL of a coordinator; it looks like http://127.0.0.1:8787")
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
+        raise BadAddress(f"{url} is no URL of a coordinator; it looks like http://127.0.0.1:8787")
     if token is None and token_file is not None:
         token = _read(token_file)
     token = token or environ.get("REGROUP_TOKEN")
@@ -60,7 +60,8 @@ def _read(path: Path) -> str:
     try:
         return path.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise RegroupError(f"cannot read the token from {path}: {error}") from None
+        why = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise BadAddress(f"cannot read the token from {path}: {why}") from None
 
 
 def _is_loopback(url: str) -> bool:

@@ -22,7 +22,8 @@ GROUP = "regroup.commands"
 _EXIT_CODES = """\b
 Exit codes:
   0    done
-  1    the job failed, or was stopped while `submit` waited for its completion, or the coordinator refused
+  1    the job failed, or was stopped while `submit` waited for its completion; the coordinator refused; the audit is
+       not exact; the answer could not be written
   2    wrong usage or bad input
   3    no such job or worker
   4    no coordinator was reached, or it cannot serve now
@@ -127,3 +128,6 @@ def main() -> None:
         sys.exit(terminal.report(error))
     except KeyboardInterrupt:
         sys.exit(terminal.INTERRUPTED)
+    except OSError as error:  # the disk that the answer is written to may be full
+        terminal.complain(f"cannot go on: {error.strerror or error}")
+        sys.exit(terminal.FAILED)

@@ -3,6 +3,7 @@
 RegroupError
 ├── Unreachable            nothing answers, or not in time
 │   └── NotRunning         no coordinator was found or listens there
+├── BadAddress             the URL or the token file that was given cannot be used
 ├── NoRegroup              something answers that is no coordinator
 ├── WaitedTooLong          `wait` reached its timeout; the job goes on
 └── ApiError               the coordinator said no
@@ -27,6 +28,10 @@ class Unreachable(RegroupError):
 
 class NotRunning(Unreachable):
     """No coordinator runs where one was looked for."""
+
+
+class BadAddress(RegroupError):
+    """What was given to find the coordinator by cannot be used."""
 
 
 class NoRegroup(RegroupError):

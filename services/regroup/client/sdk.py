@@ -11,7 +11,7 @@ Refuses to know: terminals. Does not guarantee: that an answer is still true whe
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -114,12 +114,15 @@ class Client:
     ) -> None:
         self.close()
 
-    def submit(self, spec: JobSpec | None = None, **fields: Any) -> JobView:
-        """Queue a job: a JobSpec, or its fields by name. Raises Invalid, which names each field that is wrong.
+    def submit(self, spec: JobSpec | Mapping[str, Any] | None = None, **fields: Any) -> JobView:
+        """Queue a job: a JobSpec, or its fields by name or in a mapping. Raises Invalid, which names what is wrong.
 
         Where the answer is lost on its way, it is asked for again, under the same key: one call makes one job at most.
         """
-        body = ({} if spec is None else asdict(spec)) | fields
+        given = asdict(spec) if isinstance(spec, JobSpec) else spec or {}
+        if not isinstance(given, Mapping):
+            raise TypeError(f"submit() takes the fields of a job by name, such as task={given!r}, or in a mapping")
+        body = {**given, **fields}
         key = {"Idempotency-Key": secrets.token_urlsafe(16)}
         patience = self._patience()
         while True:
@@ -195,6 +198,8 @@ class Client:
             return
         while found := self._transport.get(_EVENTS, path, {"after": after, "limit": _PAGE}).events:
             yield from found
+            if len(found) < _PAGE:
+                return  # what is written while this is read has no end
             after = found[-1].id
 
     def _follow(self, path: str, after: str | None) -> Iterator[EventView]:

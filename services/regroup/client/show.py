@@ -14,7 +14,7 @@ from rich.text import Text
 
 from regroup.client.printable import one_line
 from regroup.core.jobs import JobPhase
-from regroup.wire.rest import EventView, JobView, TelemetryView, WorkerView
+from regroup.wire.rest import GONE, EventView, JobView, TelemetryView, WorkerView
 
 _STYLES = {
     JobPhase.RUNNING: "green",
@@ -27,20 +27,21 @@ _STYLES = {
 
 
 def jobs_table(jobs: Sequence[JobView], now: float) -> RenderableType:
+    """One line a job; its sheet tells what is cut off."""
     if not jobs:
         return "no jobs; submit one with `regroup submit`"
     table = _table("job", "name", "task", "phase", "step", "workers", "steps/s", "age", "reason")
     for job in jobs:
         table.add_row(
             job.id,
-            job.name or "-",
-            job.task,
+            _cut(job.name or "-"),
+            _cut(job.task),
             phase_text(job.phase),
             steps(job),
             workers_text(job),
             rate_text(job.rate),
             duration(now - job.submitted),
-            Text(one_line(job.reason), no_wrap=True, overflow="ellipsis"),  # its sheet tells what is cut off
+            Text(one_line(job.reason), no_wrap=True, overflow="ellipsis"),
         )
     return table
 
@@ -62,7 +63,10 @@ def job_sheet(job: JobView, now: float) -> RenderableType:
         ("reason", job.reason),
         ("progress", ", ".join(pace)),
         ("samples", f"{job.samples:,}".replace(",", " ")),
-        ("generation", f"{job.generation}, restarts {job.restarts} of {job.spec.max_restarts}"),
+        (
+            "generation",
+            f"{job.history[-1].generation if job.history else '-'}, restarts {job.restarts} of {job.spec.max_restarts}",
+        ),
         ("batch", f"{job.spec.global_batch} samples in {job.shards} shards"),
         ("submitted", f"{clock(job.submitted)}, {duration(now - job.submitted)} ago"),
     ]
@@ -71,6 +75,8 @@ def job_sheet(job: JobView, now: float) -> RenderableType:
         rows.append(
             ("checkpoint", f"{size}, step {job.checkpoint.version.step}, sha256 {job.checkpoint.checksum[:16]}...")
         )
+    if job.error:
+        rows.append(("logs", f"logs/{job.id} in the data directory of its workers"))
     rows.extend((f"refused {name}", why) for name, why in job.refused.items())
     for name, value in rows:
         facts.add_row(name, value)
@@ -128,6 +134,7 @@ def worker_sheet(worker: WorkerView) -> RenderableType:
         ("health", health_text(worker)),
         ("heard", heard),
         ("job", f"{worker.job or 'none'}, {worker.doing}"),
+        ("trainer", "none" if worker.trainer is None else f"pid {worker.trainer}"),
         ("errors", str(worker.errors)),
         ("reason", worker.reason),
         ("memory", memory(worker.telemetry)),
@@ -146,7 +153,7 @@ def event_line(event: EventView) -> Text:
         "  ",
         (f"{event.worker or '':<4}", "cyan"),
         "  ",
-        (f"{event.kind:<17}", "bold"),
+        (f"{event.kind:<12}", "bold"),
         "  ",
         one_line(event.reason),
     )
@@ -159,6 +166,8 @@ def phase_text(phase: JobPhase) -> Text:
 def health_text(worker: WorkerView) -> Text:
     if worker.quarantined:
         return Text("quarantined", style="bold red")
+    if worker.doing == GONE:
+        return Text(GONE, style="dim")
     return Text("healthy", style="green") if worker.healthy else Text("unhealthy", style="red")
 
 
@@ -210,6 +219,10 @@ def ranges(numbers: Iterable[int]) -> str:
         else:
             runs.append([number])
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= 24 else name[:23] + "…"
 
 
 def _table(*columns: str) -> Table:

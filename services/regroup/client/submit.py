@@ -16,13 +16,14 @@ from regroup.client import terminal
 from regroup.client.terminal import AsJson
 from regroup.client.watch import exit_code, watch
 from regroup.client.yaml_values import BadYaml, read_yaml
-from regroup.core.jobs import JobPhase
+from regroup.core.jobs import JobPhase, JobSpec
 from regroup.wire.rest import SPEC_WORDS
 
 
 def _field(name: str, *short: str) -> Any:
-    words = SPEC_WORDS[name]
-    return typer.Option(f"--{name.replace('_', '-')}", *short, help=words[0].upper() + words[1:] + ".")
+    words, usual = SPEC_WORDS[name], JobSpec.__dataclass_fields__[name].default
+    default = f" Default: {usual:g}." if isinstance(usual, int | float) else ""
+    return typer.Option(f"--{name.replace('_', '-')}", *short, help=words[0].upper() + words[1:] + "." + default)
 
 
 class Submit(TyperCommand):

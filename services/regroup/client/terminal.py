@@ -16,7 +16,7 @@ import typer
 from pydantic_core import to_jsonable_python
 from rich.console import Console, RenderableType
 
-from regroup.client.errors import ApiError, Invalid, NotFound, RegroupError, Unavailable, Unreachable
+from regroup.client.errors import ApiError, BadAddress, Invalid, NotFound, RegroupError, Unavailable, Unreachable
 from regroup.client.printable import PlainConsole, one_line
 from regroup.client.sdk import Client
 
@@ -90,7 +90,7 @@ def report(error: RegroupError) -> int:
         case _:
             complain(str(error))
     match error:
-        case Invalid():
+        case Invalid() | BadAddress():
             return USAGE
         case NotFound():
             return NOT_FOUND

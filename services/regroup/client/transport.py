@@ -63,7 +63,10 @@ class Transport:
 
     @contextmanager
     def stream(self, path: str, headers: Mapping[str, str]) -> Iterator[Iterator[str]]:
-        """The lines of an answer, while it goes on. After SILENCE without a byte it raises Unreachable."""
+        """The lines of an answer, while it goes on; read them by `understood`, inside the block.
+
+        Raises Unreachable after SILENCE without a byte, and NoRegroup for lines that cannot be understood.
+        """
         timeout = httpx.Timeout(self._timeout, read=SILENCE)
         with (
             self._errors(),
@@ -74,7 +77,10 @@ class Transport:
                 self._refuse(response)
             if response.headers.get("content-type", "").partition(";")[0] not in _STREAMS:
                 raise self._foreign(response)
-            yield _lines(response)
+            try:
+                yield _lines(response)
+            except (ValidationError, UnicodeDecodeError):  # of whoever makes sense of the lines
+                raise self._foreign(response) from None
 
     def _read(self, shape: TypeAdapter[T], response: httpx.Response) -> T:
         if response.is_error:
@@ -100,7 +106,7 @@ class Transport:
         try:
             yield
         except httpx.ConnectError:
-            advice = "start one with `regroup up`, or name another with --url or REGROUP_URL"
+            advice = "if it is being started again, ask again; else `regroup up` starts one, and --url names another"
             raise NotRunning(f"no coordinator answers at {self.url}; {advice}") from None
         except httpx.TimeoutException:
             raise Unreachable(f"the coordinator at {self.url} did not answer in time") from None

@@ -25,7 +25,7 @@ def watch(client: Client, id: str, *, quiet: bool) -> JobView:
     if quiet:
         return client.wait(id)
     job = client.wait(id, on_change=Lines(out).show) if not out.is_terminal else _draw(client, id, out)
-    if job.error:
+    if job.error and "Traceback" in job.error:
         out.print(Text(f"`regroup job {job.id}` shows the error in full, with its traceback", style="dim"))
     return job
 

@@ -44,4 +44,11 @@ def read_yaml(text: str) -> Any:
     try:
         return yaml.load(text, _CoreLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadYaml(" ".join(str(error).split())) from None
+        raise BadYaml(_where(error)) from None
+
+
+def _where(error: Exception) -> str:
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    if mark is None or problem is None:
+        return " ".join(str(error).split())
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"

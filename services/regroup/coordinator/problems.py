@@ -64,7 +64,7 @@ class Refused(Exception):
 
 def invalid(errors: Iterable[Problem]) -> Refused:
     found = tuple(errors)
-    return Refused(INVALID, "; ".join(f"{each.field} {each.message}" for each in found), found)
+    return Refused(INVALID, "; ".join(f"{each.field}: {each.message}" for each in found), found)
 
 
 def documented(*kinds: Kind) -> dict[int | str, dict[str, Any]]:

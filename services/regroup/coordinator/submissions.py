@@ -14,7 +14,7 @@ from fastapi import Request
 from pydantic import TypeAdapter, ValidationError
 
 from regroup.coordinator.problems import MALFORMED, TOO_LARGE, Refused, field_problems, invalid
-from regroup.core.jobs import MAX_SHARDS, MAX_STEP_TIMEOUT, MAX_WORKERS, JobSpec, Problem
+from regroup.core.jobs import MAX_SHARDS, MAX_STEP_TIMEOUT, MAX_WORKERS, MIN_STEP_TIMEOUT, JobSpec, Problem
 from regroup.wire.rest import SPEC_WORDS
 
 BODY_LIMIT = 2**20  # bytes
@@ -34,7 +34,7 @@ _BOUNDS: dict[str, dict[str, Any]] = {
     "min_workers": {"minimum": 1, "maximum": MAX_WORKERS},
     "max_workers": {"minimum": 1, "maximum": MAX_WORKERS},
     "evaluate_every": {"minimum": 1},
-    "step_timeout": {"exclusiveMinimum": 0, "maximum": MAX_STEP_TIMEOUT},
+    "step_timeout": {"minimum": MIN_STEP_TIMEOUT, "maximum": MAX_STEP_TIMEOUT},
     "max_restarts": {"minimum": 0},
 }
 

@@ -15,8 +15,9 @@ from regroup.core.messages import StepPoint
 from regroup.core.notes import Event
 from regroup.core.rounds import Stage, stage
 from regroup.core.shards import owned, steps_per_epoch
-from regroup.core.workers import Sighting, Telemetry
+from regroup.core.workers import LEFT, Sighting, Telemetry, Worker
 from regroup.wire.rest import (
+    GONE,
     ClusterView,
     EventView,
     JobView,
@@ -52,7 +53,7 @@ def job_view(cluster: Cluster, job: Job, points: Sequence[StepPoint] = ()) -> Jo
         shards=job.spec.shard_count,
         members=_members(cluster, job),
         workers=tuple(
-            LentView(worker=worker.name, doing=_doing(cluster.sightings.get(worker.name), job.id))
+            LentView(worker=worker.name, doing=_doing(worker, cluster.sightings.get(worker.name)))
             for worker in cluster.workers.values()
             if worker.job == job.id
         ),
@@ -104,7 +105,8 @@ def worker_view(cluster: Cluster, name: str, policy: Policy, now: float) -> Work
         healthy=healthy(sighting, policy, now),
         heartbeat_age=None if sighting is None else max(0.0, now - sighting.seen),
         job=worker.job,
-        doing=_doing(sighting, worker.job),
+        doing=_doing(worker, sighting),
+        trainer=sighting.trainer.pid if sighting and sighting.trainer and sighting.trainer.pid else None,
         errors=worker.errors,
         quarantined=worker.quarantined,
         reason=worker.reason,
@@ -123,14 +125,14 @@ def healthy(sighting: Sighting | None, policy: Policy, now: float) -> bool:
     return sighting is not None and sighting.connected and now - sighting.seen <= 2 * policy.heartbeat_interval
 
 
-def cluster_view(cluster: Cluster, policy: Policy, now: float, *, ready: str | None, version: str) -> ClusterView:
+def cluster_view(cluster: Cluster, policy: Policy, now: float, *, trouble: str | None, version: str) -> ClusterView:
     workers = [worker_view(cluster, name, policy, now) for name in cluster.workers]
     fit = [worker for worker in workers if worker.healthy and not worker.quarantined]
     phases = Counter(job.phase for job in cluster.jobs.values())
     steps = {job.id: committed_step(cluster, job) for job in cluster.jobs.values()}
     return ClusterView(
         version=version,
-        ready=ready,
+        trouble=trouble,
         uptime=max(0.0, now - cluster.started),
         workers=len(workers),
         healthy=sum(worker.healthy for worker in workers),
@@ -206,11 +208,13 @@ def _members(cluster: Cluster, job: Job) -> tuple[MemberView, ...]:
     )
 
 
-def _doing(sighting: Sighting | None, job: str | None) -> str:
+def _doing(worker: Worker, sighting: Sighting | None) -> str:
+    if worker.boot == LEFT:
+        return GONE
     if sighting is None:
         return "not heard since the coordinator began"
     if not sighting.connected:
         return "disconnected"
     if sighting.trainer is not None:
         return sighting.trainer.phase.value
-    return "idle" if job is None else "starting"
+    return "idle" if worker.job is None else "starting"

@@ -46,7 +46,7 @@ async def clear(context: InContext, name: WorkerName) -> WorkerView:
 @router.get("/cluster", summary="The whole in a few numbers", responses=documented())
 async def cluster(context: InContext) -> ClusterView:
     desk = context.desk
-    return views.cluster_view(desk.cluster, desk.policy, context.clock(), ready=desk.ready, version=context.version)
+    return views.cluster_view(desk.cluster, desk.policy, context.clock(), trouble=desk.ready, version=context.version)
 
 
 def _view(context: ApiContext, name: str) -> WorkerView:

@@ -19,6 +19,7 @@ from regroup.core.reports import take_in
 from regroup.core.rounds import advance
 from regroup.core.schedule import lend, why_queued
 from regroup.core.turn import Turn
+from regroup.core.workers import LEFT
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ def decide(cluster: Cluster, event: m.Event, now: float, policy: Policy) -> Deci
             turn.note("cleared", f"{name} was cleared by its operator", worker=name)
         case m.Disconnected(worker=name):
             if name in turn.sightings:
-                turn.sightings[name] = replace(turn.sightings[name], connected=False)
+                _disconnected(turn, name)
         case m.Reported(worker=name, report=report):
             answers = take_in(turn, name, report)
         case m.Tick():
@@ -80,6 +81,13 @@ def _decided(before: Cluster, turn: Turn, event: m.Event, answers: tuple[m.Order
 def _evicted(before: Cluster, after: Cluster, job: str) -> bool:
     old, new = before.watches.get(job), after.watches.get(job)
     return new is not None and (old is None or old.evicted is not new.evicted)
+
+
+def _disconnected(turn: Turn, name: str) -> None:
+    sighting, worker = turn.sightings[name], turn.workers.get(name)
+    turn.sightings[name] = replace(sighting, connected=False)
+    if worker is not None and sighting.connected and worker.boot != LEFT:
+        turn.note("lost", f"the connection to {name} is lost: it died, or cannot be reached", worker.job, name)
 
 
 def _stop(turn: Turn, job: Job) -> None:

@@ -73,8 +73,8 @@ class JobSpec:
         message = f"must not be below min_workers ({self.min_workers})"
         expect(self.max_workers >= self.min_workers, "max_workers", message)
         expect(self.max_workers <= MAX_WORKERS, "max_workers", f"must be at most {MAX_WORKERS}")
-        message = f"must be a positive number of seconds, at most {MAX_STEP_TIMEOUT:g}"
-        expect(0 < self.step_timeout <= MAX_STEP_TIMEOUT, "step_timeout", message)
+        message = f"must be a number of seconds from {MIN_STEP_TIMEOUT:g} to {MAX_STEP_TIMEOUT:g}"
+        expect(MIN_STEP_TIMEOUT <= self.step_timeout <= MAX_STEP_TIMEOUT, "step_timeout", message)
         expect(self.max_restarts >= 0, "max_restarts", "must not be negative")
         return tuple(found)
 
@@ -85,6 +85,7 @@ class JobSpec:
 
 
 MAX_WORKERS = 256  # every worker has slots on the reduction's tail; beyond this they would no longer be a few floats
+MIN_STEP_TIMEOUT = 1.0  # less would suspect workers before a heartbeat could tell of their step
 MAX_STEP_TIMEOUT = 30 * 86400.0  # a month; whoever wants no limit at all is better told when nothing moves any more
 MAX_SHARDS = 4096  # every formation says who owns each; beyond this they would no longer be a short message
 

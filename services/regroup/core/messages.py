@@ -166,13 +166,15 @@ class ReplicasDiffered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateSaved:
-    """The state is durable. `generation` is the Halt under which it was ordered; `result` is the task's report."""
+    """The state is durable. `generation` is the Halt under which it was ordered; `result` is the task's report, and
+    `remark` why there is none although there should be."""
 
     job: str
     incarnation: str
     generation: int
     checkpoint: Checkpoint
     result: Mapping[str, Any] | None = None
+    remark: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,7 +98,8 @@ def _base(job: Job, answers: Mapping[Member, Answer], passed: Set[Member]) -> _B
     missing = tuple(member for member in listed if member not in answers and member not in passed)
     if missing:
         names = ", ".join(sorted(member.worker for member in missing))
-        reason = f"the state of generation {job.formation.generation} may live on {names}: waiting for an answer"
+        whose = f"the state of generation {job.formation.generation} may live on {names}"
+        reason = f"{whose}: waiting for it to answer, or for its lease to be over"
         return Wait(reason, missing)
     return _Base(best, rolled_back=True)
 

@@ -43,6 +43,7 @@ def take_in(turn: Turn, name: str, report: m.Report) -> tuple[m.Order, ...]:
                 return ()
             _exited(turn, name, ASKED)
             turn.sightings[name] = replace(turn.sightings[name], connected=False)
+            turn.note("left", f"{name} said goodbye: its agent was asked to end", worker.job, name)
             turn.unlend(name, "its agent left")
             turn.workers[name] = replace(turn.workers[name], boot=LEFT)
         case m.TrainerExited():
@@ -233,6 +234,7 @@ def _saved(turn: Turn, job: Job, member: Member, report: m.StateSaved) -> None:
     finished = job.steps is not None and version.step >= job.steps
     phase = JobPhase.COMPLETED if finished else JobPhase.STOPPED
     reason = f"{phase} at step {version.step}; its state is in {report.checkpoint.path}"
+    reason += f"; {report.remark}" if report.remark else ""
     turn.end(job, phase, reason, checkpoint=report.checkpoint, result=report.result, step=version.step)
 
 

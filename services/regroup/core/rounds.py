@@ -226,6 +226,7 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
 
 
 def _wait(turn: Turn, job: Job, reason: str) -> None:
+    reason = f"asked to stop; {reason}" if job.stopping else reason
     phase = JobPhase.PREPARING if job.formation is None else JobPhase.WAITING
     if job.phase is JobPhase.RUNNING and job.stopping:
         phase = job.phase

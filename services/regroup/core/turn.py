@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from regroup.core.cluster import Cluster, NoSuchJob, NoSuchWorker, Policy, Watch, reached
+from regroup.core.cluster import ASKED, Cluster, NoSuchJob, NoSuchWorker, Policy, Watch, reached
 from regroup.core.jobs import Job, JobPhase, Member
 from regroup.core.messages import StepPoint
 from regroup.core.notes import Note
 from regroup.core.phases import check_arrow
-from regroup.core.workers import Worker
+from regroup.core.workers import LEFT, Worker
 
 
 class Turn:
@@ -64,9 +64,18 @@ class Turn:
         """The job's watch; begun now if this coordinator had none, as after its restart."""
         if job not in self.watches:
             known = self.jobs[job]
-            formed = known.formation.members if known.formation and known.phase is JobPhase.RUNNING else ()
-            self.watches[job] = Watch(since=self.now, progressed=self.now, formed=frozenset(formed))
+            members = known.formation.members if known.formation else ()
+            self.watches[job] = Watch(
+                since=self.now,
+                progressed=self.now,
+                formed=frozenset(members if known.phase is JobPhase.RUNNING else ()),
+                dead={one: ASKED for one in members if self._left(one.worker)},
+            )
         return self.watches[job]
+
+    def _left(self, worker: str) -> bool:
+        """Whether it said goodbye, and has not come back: no trainer of it is alive."""
+        return worker in self.workers and self.workers[worker].boot == LEFT
 
     def change_watch(self, job: str, **changes: Any) -> None:
         self.watches[job] = replace(self.watch(job), **changes)

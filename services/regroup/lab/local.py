@@ -21,6 +21,7 @@ from typing import IO
 
 from regroup.client.errors import Unavailable, Unreachable
 from regroup.client.sdk import Client
+from regroup.wire.entry import not_installed
 from regroup.wire.places import Endpoint, Places
 
 START_LIMIT = 60.0  # seconds until the coordinator must answer
@@ -169,6 +170,8 @@ class LocalCluster:
 
     def start(self) -> None:
         """Start everything and wait until the coordinator answers. Raises ClusterFailed, RegroupError, OSError."""
+        if trouble := not_installed(("coordinator", "worker")):
+            raise ClusterFailed(trouble)
         Places(self.data_dir).make()
         (self.data_dir / "logs").mkdir(exist_ok=True)
         self._take_data_dir()

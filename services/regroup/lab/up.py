@@ -5,6 +5,7 @@ Owns: the command and what it tells. Refuses to know: how processes are kept ali
 
 import os
 import shlex
+import shutil
 import signal
 import sys
 import threading
@@ -52,8 +53,12 @@ def up(
 
     def tell_end(name: str, code: int) -> None:
         if started.is_set():  # before that, its last words are told
-            how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+            how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}: {last_words(name)}"
             tell(f"{time.strftime('%H:%M:%S')}  {name} ended ({how}); starting it again")
+
+    def last_words(name: str) -> str:
+        process = cluster.coordinator if name == "coordinator" else cluster.agents.get(name)
+        return "it said nothing" if process is None else process.last_words()
 
     cluster = LocalCluster(folder, workers, threads=threads, settings={"port": str(port)}, on_ended=tell_end)
     try:
@@ -64,7 +69,7 @@ def up(
             given = cluster.given_token is not None
             tell(f"token     {'that of REGROUP_TOKEN; set it wherever you ask' if given else Places(folder).token}")
             tell(f"workers   {', '.join(cluster.agents)}; logs in {folder / 'logs'}")
-            tell(f"try       {_leading_to(folder)}regroup submit digits --steps 200 --wait")
+            tell(f"try       {_leading_to(folder)}{_regroup()} submit digits --steps 200 --wait")
             tell("Ctrl-C stops everything; jobs under way go on at the next start, from step 0.")
             stopping.wait()
             tell("stopping ...")
@@ -73,6 +78,14 @@ def up(
     except (ClusterFailed, OSError, RegroupError) as error:
         tell(f"regroup up: {str(error).removeprefix('regroup-coordinator: ')}")
         sys.exit(1)
+
+
+def _regroup() -> str:
+    """This command, as another shell finds it."""
+    if shutil.which("regroup"):
+        return "regroup"
+    here = Path(sys.argv[0]).absolute()
+    return shlex.quote(str(here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here))
 
 
 def _leading_to(folder: Path) -> str:

@@ -120,17 +120,24 @@ class Task:
         return {"loss": (total.item(), weight)}
 
     def state(self) -> dict[str, Any]:
-        """What else changes from step to step: tensors, numbers, strings, in any nest of dict and list."""
+        """What else changes from step to step: tensors, numbers, strings, in any nest of dict and list.
+
+        Called while the trainer prepares, and whenever the state is sent or saved.
+        """
         return {}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Take what `state()` gave, perhaps in another process."""
+        """Take what `state()` gave, perhaps in another process.
+
+        Called while the trainer prepares, after the pass that nothing comes of, and whenever a state is taken over or
+        built from the seed.
+        """
 
     def report(self, model: nn.Module) -> dict[str, Any] | None:
         """What to tell the user of the final state: a dict of JSON values, of at most 1 MiB as JSON.
 
-        Leaves the model and the global generators as they were. If it raises or gives anything else (a tensor, a NumPy
-        number of 32 bits), the state is saved without it, and the trainer's log says why.
+        Called when the state is saved, without gradients, the model in evaluation mode: a read-only pass. If it raises
+        or gives anything else (a tensor, a NumPy number of 32 bits), nothing is told, and the trainer's log says why.
         """
         return None
 

@@ -104,10 +104,7 @@ class Gpt(Task):
 
     def report(self, model: nn.Module) -> dict[str, Any]:
         """A text that continues a prompt, drawn with a generator of its own: the same state writes the same text."""
-        was_training = model.training
-        model.eval()
         written = generate(model, PROMPT.encode(), SAMPLE_BYTES, self.options.sequence)
-        model.train(was_training)
         parameters = sum(p.numel() for p in model.parameters())
         return {"prompt": PROMPT, "sample": written.decode(errors="replace"), "parameters": parameters}
 

@@ -43,7 +43,10 @@ def _find(name: str) -> type[Task]:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise  # the module is there, but one that it imports is not
-        raise TaskNotFound(f"{name}: there is no module {error.name} on the workers' path") from error
+        if module_name.endswith(".py"):
+            raise TaskNotFound(f"{name}: write {module_name.removesuffix('.py')}:{class_name}, without .py") from error
+        path = "the workers' path: the folder where each was started, and PYTHONPATH"
+        raise TaskNotFound(f"{name}: there is no module {error.name} on {path}") from error
     found = getattr(module, class_name, None)
     if isinstance(found, type) and issubclass(found, Task):
         return found

@@ -15,6 +15,8 @@ from regroup.core.jobs import Checkpoint, JobPhase, JobSpec, Link, Problem, Step
 
 Epoch = Annotated[float, Field(description="seconds since the epoch")]
 
+GONE = "left"  # what a worker is doing that said goodbye
+
 # What each field of a job spec means, in words: the API's reference and the command line's help say the same.
 SPEC_WORDS: Mapping[str, str] = {
     "task": "a built-in task (gpt, digits), or module:Class on the workers' path",
@@ -108,6 +110,7 @@ class WorkerView:
     heartbeat_age: Annotated[float | None, Field(description="seconds; null if not heard since the coordinator began")]
     job: Annotated[str | None, Field(description="the job it is lent to")]
     doing: Annotated[str, Field(description="its trainer's phase, or why it has none")]
+    trainer: Annotated[int | None, Field(description="the process id of its trainer")]
     errors: Annotated[int, Field(description="trainers that died unasked since the last clear")]
     quarantined: bool
     reason: str
@@ -119,7 +122,7 @@ class ClusterView:
     """The whole in a few numbers."""
 
     version: str
-    ready: Annotated[str | None, Field(description="null when ready, else why not")]
+    trouble: Annotated[str | None, Field(description="why it is not ready; null when it is")]
     uptime: Annotated[float, Field(description="seconds since this coordinator began")]
     workers: int
     healthy: int

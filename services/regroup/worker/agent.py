@@ -7,7 +7,6 @@ Does not guarantee: that the coordinator is there; steps go on without it, for a
 """
 
 import asyncio
-import fcntl
 import logging
 import os
 import secrets
@@ -18,6 +17,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -50,7 +50,9 @@ from regroup.wire.link import Line
 from regroup.wire.places import Places
 from regroup.worker import archive
 from regroup.worker.control import REPORT, STATUS
-from regroup.worker.nursery import Nursery, Trainer
+from regroup.worker.inbox import Inbox
+from regroup.worker.locks import hold, outlive
+from regroup.worker.nursery import BirthFailed, Nursery, Trainer
 from regroup.worker.settings import AgentSettings
 
 log = logging.getLogger("regroup.agent")
@@ -76,35 +78,36 @@ class Agent:
         self._sent: dict[int, float] = {}  # heartbeat -> when it was sent, monotonic
         self._sequence = 0
         self._trainer: Trainer | None = None
+        self._inbox: Inbox | None = None  # of this trainer
         self._status: TrainerStatus | None = None
         self._asked = False  # the trainer's end was asked for
         self._births: set[asyncio.Task[None]] = set()  # one at most, while the fork server gives birth
         self._readings: set[asyncio.Task[None]] = set()  # of records
-        self._leaving = asyncio.Event()
+        self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
-        """Serve until `leave` is called."""
+        """Serve until `leave` is called. Raises BirthFailed: who can start no trainer must not look healthy."""
         warming = asyncio.create_task(asyncio.to_thread(self._nursery.keep_spare))
+        warming.add_done_callback(partial(self._born, ""))
         orders = asyncio.create_task(self._follow_orders())
         beats = asyncio.create_task(self._beat())
-        leaving: asyncio.Task[None] = asyncio.create_task(self._left())
-        done, _ = await asyncio.wait({orders, beats, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (orders, beats, leaving, *self._readings):
+        ends: set[asyncio.Future[None]] = {orders, beats, self._end}
+        done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for task in (orders, beats, *self._readings):
             task.cancel()
-        for task in done - {leaving}:
-            task.result()
         self._end_trainer()
-        await asyncio.gather(warming, *self._births)
+        await asyncio.gather(warming, *self._births, return_exceptions=True)
         self._end_trainer()
         self._nursery.close()
-        self._line.send(AgentLeft(boot=self._boot))
+        if all(end.exception() is None for end in done):
+            self._line.send(AgentLeft(boot=self._boot))
         await self._line.close(flush=1.0)
+        for end in done:
+            end.result()
 
     def leave(self) -> None:
-        self._leaving.set()
-
-    async def _left(self) -> None:
-        await self._leaving.wait()
+        if not self._end.done():
+            self._end.set_result(None)
 
     # --- The coordinator's side
 
@@ -169,7 +172,7 @@ class Agent:
                 if self._trainer is None and not self._births:
                     birth = asyncio.create_task(self._start(order))
                     self._births.add(birth)
-                    birth.add_done_callback(self._births.discard)
+                    birth.add_done_callback(partial(self._born, order.job))
             case Halt(job=job) | Form(job=job) | Save(job=job):
                 if self._status is not None and self._status.job == job:
                     self._tell(order)
@@ -196,16 +199,25 @@ class Agent:
         self._asked = False
         self._status = TrainerStatus(job=order.job, incarnation=trainer.incarnation, phase=TrainerPhase.PREPARING)
         loop = asyncio.get_running_loop()
-        loop.add_reader(trainer.pipe.fileno(), self._hear, trainer)
+        self._inbox = Inbox(trainer.pipe, partial(loop.call_soon_threadsafe, self._hear))
         loop.add_reader(trainer.process.sentinel, self._ended, trainer)
         log.info("job %s: trainer %s prepares", order.job, trainer.incarnation)
         self._tell(order)
         self._heartbeat()
         loop.call_later(1.0, self._renew_spare)  # not now: it would compete with the one that is needed
 
+    def _born(self, job: str, birth: asyncio.Task[None]) -> None:
+        """If no trainer was, the agent ends, and says why. `job` is whose it would have been; "": a spare."""
+        self._births.discard(birth)
+        error = birth.exception()
+        if error is not None and not self._end.done():
+            self._report(TrainerExited(job=job, incarnation="", cause=str(error), asked=False))
+            self._end.set_exception(error)
+
     def _renew_spare(self) -> None:
-        if not self._leaving.is_set():
-            asyncio.get_running_loop().run_in_executor(None, self._nursery.keep_spare)
+        if not self._end.done():
+            renewal = asyncio.get_running_loop().run_in_executor(None, self._nursery.keep_spare)
+            renewal.add_done_callback(_renewed)
 
     def _tell(self, order: Order) -> None:
         """A trainer that reads nothing, because it hangs or was stopped, must not make its agent wait: it may have to
@@ -218,20 +230,15 @@ class Agent:
             except OSError:
                 log.info("the trainer is gone; its end is about to be noticed")
 
-    def _hear(self, trainer: Trainer) -> None:
-        try:
-            while trainer.pipe.poll():
-                message = trainer.pipe.recv_bytes()
-                kind, body = message[:1], message[1:]
-                if kind == STATUS:
-                    before, self._status = self._status, decode_value(TrainerStatus, body)
-                    if before is None or self._status.phase is not before.phase:
-                        self._heartbeat()
-                elif kind == REPORT:
-                    report = decode_report(body)
-                    self._report(report)
-        except (EOFError, OSError):
-            asyncio.get_running_loop().remove_reader(trainer.pipe.fileno())
+    def _hear(self) -> None:
+        for message in self._inbox.take() if self._inbox is not None else ():
+            kind, body = message[:1], message[1:]
+            if kind == STATUS:
+                before, self._status = self._status, decode_value(TrainerStatus, body)
+                if before is None or self._status.phase is not before.phase:
+                    self._heartbeat()
+            elif kind == REPORT:
+                self._report(decode_report(body))
 
     def _end_trainer(self) -> None:
         if self._trainer is not None:
@@ -244,14 +251,14 @@ class Agent:
     def _ended(self, trainer: Trainer) -> None:
         if self._trainer is not trainer:
             return
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(trainer.process.sentinel)
-        self._hear(trainer)  # its last words
-        loop.remove_reader(trainer.pipe.fileno())
+        asyncio.get_running_loop().remove_reader(trainer.process.sentinel)
+        if self._inbox is not None:
+            self._inbox.finish()
+            self._hear()  # its last words
         job = self._status.job if self._status else ""
         cause, position = trainer.bury(), trainer.last_position()
         step, shard = position if position is not None else (None, None)
-        self._trainer, self._status = None, None
+        self._trainer, self._inbox, self._status = None, None, None
         log.info(
             "job %s: trainer %s ended: %s", job, trainer.incarnation, "as it was asked to" if self._asked else cause
         )
@@ -261,6 +268,12 @@ class Agent:
             )
         )
         self._heartbeat()
+
+
+def _renewed(renewal: asyncio.Future[None]) -> None:
+    """The trainer of now needs no spare. If its successor cannot be started either, that ends the agent."""
+    if (error := renewal.exception()) is not None:
+        log.warning("no spare: %s", error)
 
 
 def _resident(trainer: Trainer | None) -> int | None:
@@ -274,15 +287,8 @@ def _resident(trainer: Trainer | None) -> int | None:
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-def hold(path: Path) -> int:
-    """Lock a file for the life of this process. Raises BlockingIOError if another process holds it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return descriptor
-
-
 async def serve(settings: AgentSettings) -> None:
-    """Run an agent until SIGTERM or SIGINT. Raises WorkerTaken, KeysUnreadable, OSError, ValueError."""
+    """Run an agent until SIGTERM or SIGINT. Raises WorkerTaken, BirthFailed, KeysUnreadable, OSError, ValueError."""
     places = Places(settings.data_dir)
     places.make()
     run = settings.data_dir / "run"
@@ -293,7 +299,8 @@ async def serve(settings: AgentSettings) -> None:
         message = f"an agent named {settings.worker} runs already: stop it, or set REGROUP_WORKER to another name"
         raise WorkerTaken(message) from None
     nursery = Nursery(settings.worker, settings.data_host, settings.data_dir, settings.threads, TRAINER)
-    await _outlive_former_trainer(nursery.lock)
+    await outlive(nursery.lock)
+    nursery.position.unlink(missing_ok=True)  # that one's; who would have read it is dead, too
     keys = worker_keys(places.keys)
     server = server_public(places.keys)
     address = settings.coordinator or places.link_address()
@@ -318,16 +325,6 @@ async def serve(settings: AgentSettings) -> None:
     await agent.run()
 
 
-async def _outlive_former_trainer(lock: Path) -> None:
-    """To register anew says that everything of the old agent is dead; its trainer holds this lock while it lives."""
-    while True:
-        try:
-            os.close(hold(lock))
-            return
-        except BlockingIOError:
-            await asyncio.sleep(0.02)
-
-
 def main() -> None:
     """`regroup-agent`: one worker on this machine."""
     try:
@@ -335,7 +332,7 @@ def main() -> None:
         form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
         logging.basicConfig(level=settings.log_level.upper(), format=form)
         asyncio.run(serve(settings))
-    except (BadSettings, WorkerTaken, KeysUnreadable, OSError, ValueError) as error:
+    except (BadSettings, WorkerTaken, BirthFailed, KeysUnreadable, OSError, ValueError) as error:
         sys.exit(f"regroup-agent: {error}")
 
 

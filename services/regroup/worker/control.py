@@ -92,9 +92,6 @@ class Control:
     def saves(self, generation: int) -> bool:
         return self._session.phase is TrainerPhase.SAVING and self._session.promised == generation
 
-    def may_form(self, generation: int) -> bool:
-        return self._session.may_load(generation)
-
     def flag(self) -> int:
         """What to contribute to the boundary's flag: how far the Halt held is above this generation; 0 for none."""
         session = self._session
@@ -155,7 +152,7 @@ class Control:
         """What to break when the session says so. False if it was said already."""
         with self._lock:
             self._group = group
-            return self.may_form(generation) or self.trains_in(generation)
+            return self._session.may_load(generation) or self.trains_in(generation)
 
     def neighbour_lost(self, generation: int, reason: str) -> None:
         """From the group's own watch. Reported at once; a reduction that is complete already may still be applied."""

@@ -6,8 +6,7 @@ Refuses to know: who is in the group that sums are reduced over, which steps are
 Does not guarantee: metrics that are no weighted mean over samples (such as AUC).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +15,7 @@ from regroup.core.shards import slice_of
 from regroup.tasks.contract import SizedDataset, Task
 from regroup.worker.data import cuts, place
 from regroup.worker.group import Group
+from regroup.worker.read_only import device_of, read_only
 from regroup.worker.reduce import Interrupted
 
 Sums = dict[str, tuple[float, float]]  # by metric: (sum, weight)
@@ -62,7 +62,7 @@ class Evaluation:
     def metric_names(self, model: nn.Module) -> tuple[str, ...]:
         """In alphabetical order; found by measuring one sample, at the first call."""
         if self._names is None:
-            with _read_only(model):
+            with read_only(model):
                 self._names = tuple(sorted(self._measured(model, [0])))
         return self._names
 
@@ -78,7 +78,7 @@ class Evaluation:
         indices = [start + offset for part in slices for offset in part]
         names = self.metric_names(model)
         totals = dict.fromkeys(names, (0.0, 0.0))
-        with _read_only(model):
+        with read_only(model):
             for cut in cuts([len(part) for part in slices], micro_batch, joined=self._task.independent_samples):
                 measured = self._measured(model, indices[cut.start : cut.stop])
                 if tuple(sorted(measured)) != names:
@@ -106,7 +106,7 @@ class Evaluation:
     def _measured(self, model: nn.Module, indices: Sequence[int]) -> Mapping[str, tuple[float, float]]:
         torch.manual_seed(indices[0])  # whatever evaluate() draws depends on the samples, not on what ran before
         batch = self._task.collate([self._dataset[index] for index in indices])
-        return self._task.evaluate(model, place(batch, _device(model)))
+        return self._task.evaluate(model, place(batch, device_of(model)))
 
 
 def _least(group: Group, own: int) -> int:
@@ -125,22 +125,3 @@ def combine(sums: Sequence[Mapping[str, tuple[float, float]]]) -> dict[str, floa
             before = totals.get(name, (0.0, 0.0))
             totals[name] = (before[0] + total, before[1] + weight)
     return {name: total / weight for name, (total, weight) in totals.items() if weight}
-
-
-@contextmanager
-def _read_only(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode, no gradients; each module's mode and torch's generators are put back."""
-    modes = [(module, module.training) for module in model.modules()]
-    device = _device(model)
-    devices = [device] if device.type == "cuda" else []
-    with torch.no_grad(), torch.random.fork_rng(devices=devices):
-        model.eval()
-        try:
-            yield
-        finally:
-            for module, training in modes:
-                module.training = training
-
-
-def _device(model: nn.Module) -> torch.device:
-    return next((p.device for p in model.parameters()), torch.device("cpu"))

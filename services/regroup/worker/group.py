@@ -167,7 +167,7 @@ class Forming:
         except Exception as error:  # torch names no type for it; whatever it was, the group did not form
             with self._lock:
                 self._broken = self._broken or f"could not form: {_first_line(error)}"
-                self._cause = error
+                self._cause = error.with_traceback(None)  # its frames hold this object and what was built: a cycle
                 self._meeting = None
             self._settled.set()
 
@@ -309,22 +309,22 @@ class _Message:
     def __init__(self, work: Work, patience: timedelta) -> None:
         self._work, self._patience = work, patience
         self._ended = threading.Event()
-        self._error: RuntimeError | None = None
+        self._failure: str | None = None  # in words: the error's traceback would hold this message, a cycle
         threading.Thread(target=self._wait, name="message", daemon=True).start()
 
     def ended_within(self, seconds: float) -> bool:
         """Wait so long at most. Raises RuntimeError if it failed."""
         if not self._ended.wait(seconds):
             return False
-        if self._error is not None:
-            raise self._error
+        if self._failure is not None:
+            raise RuntimeError(self._failure)
         return True
 
     def _wait(self) -> None:
         try:
             self._work.wait(self._patience)
         except RuntimeError as error:
-            self._error = error
+            self._failure = str(error)
         self._ended.set()
 
 

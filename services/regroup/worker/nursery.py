@@ -2,20 +2,28 @@
 
 Owns: the fork server, one spare trainer that waits for a job, and how a trainer is killed and its end told.
 Refuses to know: what trainers are told to do, and torch (only the fork server imports it).
-Does not guarantee: that a spare is warm in the first seconds, while the fork server still imports.
+Does not guarantee: that a spare is warm in the first seconds, while the fork server still imports; nor the end of all
+that a trainer starts: what it forks by Python (`os.fork`, a `fork` process) ends with it; what it executes
+(`subprocess`, a `spawn` or `forkserver` process) outlives its SIGKILL.
 """
 
 import multiprocessing as mp
 import os
 import secrets
+import shutil
 import signal
 import threading
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from regroup.worker.position import last_position
+
+
+class BirthFailed(Exception):
+    """No trainer can be started on this machine, as it is now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +74,10 @@ class Trainer:
 
 
 class Nursery:
-    """Gives birth to trainers of one worker. `target` is "module:function", called in the child with (pipe, birth)."""
+    """Gives birth to trainers of one worker. `target` is "module:function", called in the child with (pipe, birth).
+
+    A data directory has one at a time of each worker's name: its agent's lock sees to that.
+    """
 
     def __init__(self, worker: str, host: str, data: Path, threads: int, target: str) -> None:
         self._worker, self._host, self._data, self._threads = worker, host, data, threads
@@ -79,18 +90,27 @@ class Nursery:
         self._lock = threading.Lock()  # births take seconds while the fork server imports: they run on other threads
         for folder in ("records", "checkpoints", "logs", "run"):
             (data / folder).mkdir(parents=True, exist_ok=True)
+        _listen_in(data / "run" / f"{worker}.sockets")
 
     @property
     def lock(self) -> Path:
         return self._data / "run" / f"{self._worker}.trainer.lock"
 
+    @property
+    def position(self) -> Path:
+        """Of whichever trainer holds the lock."""
+        return self._data / "run" / f"{self._worker}.position"
+
     def keep_spare(self) -> None:
-        """Have a trainer ready. Takes milliseconds once the fork server has imported, and waits for that."""
+        """Have a trainer ready. Takes milliseconds once the fork server has imported, and waits for that.
+
+        Raises BirthFailed.
+        """
         with self._lock:
             self._spare = self._living_spare() or self._bear()
 
     def take(self) -> Trainer:
-        """The spare, or a new trainer. Waits as `keep_spare` does."""
+        """The spare, or a new trainer. Waits as `keep_spare` does. Raises BirthFailed."""
         with self._lock:
             trainer, self._spare = self._living_spare() or self._bear(), None
             return trainer
@@ -118,22 +138,43 @@ class Nursery:
             records=self._data / "records",
             checkpoints=self._data / "checkpoints",
             logs=self._data / "logs",
-            position=self._data / "run" / f"{self._worker}-{incarnation}.position",
+            position=self.position,
             lock=self.lock,
             threads=self._threads,
         )
-        ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=_live, args=(self._target, theirs, birth), daemon=True)
-        process.start()
+        try:
+            ours, theirs = self._context.Pipe()
+            process = self._context.Process(target=_live, args=(self._target, theirs, birth), daemon=True)
+            process.start()
+        except (OSError, EOFError) as error:  # EOFError: the fork server ended in the middle of it
+            raise BirthFailed(f"cannot start a trainer: {type(error).__name__}: {error}") from error
         theirs.close()
         return Trainer(birth, process, ours)
 
 
+def _listen_in(place: Path) -> None:
+    """Have this process's fork server listen there, in place of a new folder in $TMPDIR, which a SIGKILL would leave.
+
+    The address of a socket has 107 bytes, and a data directory may have a longer one: through a descriptor it is short.
+    """
+    if place.exists():
+        shutil.rmtree(place)
+    place.mkdir(mode=0o700)
+    folder = os.open(place, os.O_PATH | os.O_DIRECTORY)  # for the life of this process, as the fork server
+    vars(mp.current_process())["_config"]["tempdir"] = f"/proc/self/fd/{folder}"
+
+
 def _live(target: str, pipe: Connection, birth: Birth) -> None:
-    """The first code of a trainer: die with the parent, then do what `target` says."""
+    """The first code of a trainer: depend on the parent, not the parent on it; then do what `target` says."""
     die_with_parent()
-    # To its agent it is a daemon, which nobody waits for; but a task may start processes, and they end with it. They
-    # inherit its lock and its sockets, so they must.
+    # The fork server ends when nobody holds this pipe any more. It gives it to its children; held by a trainer that is
+    # stopped, it would outlive the agent, and the trainer with it. If it is kept elsewhere in another Python, fail.
+    server = vars(forkserver._forkserver)
+    os.close(server["_forkserver_alive_fd"])
+    server["_forkserver_alive_fd"] = None
+    vars(mp.current_process())["_config"].pop("tempdir", None)  # it names a descriptor of the agent's
+    # To its agent it is a daemon, which nobody waits for; but a task may start processes. Those that are forked inherit
+    # its lock and its sockets, so they must end with it.
     mp.current_process().daemon = False
     os.register_at_fork(after_in_child=die_with_parent)
     module, _, function = target.partition(":")

@@ -1,10 +1,11 @@
 """What a task reports of its final state, as the JSON that travels to its user.
 
-Owns: what a report may be, and that whatever else the task gives or raises costs the report and never the state.
+Owns: what a report may be, how it sees the model, and that whatever else is given or raised costs the report alone.
 Refuses to know: how the state is written, and who is told.
-Does not guarantee: that `report()` ends. While it runs, the state is in memory only.
+Does not guarantee: that `report()` ends, or leaves its process alive. So it is asked when the state is on the disk.
 """
 
+from collections.abc import Callable
 from traceback import format_exc
 from typing import Any
 
@@ -14,24 +15,28 @@ from torch import nn
 from regroup.tasks.contract import Task
 from regroup.worker.log import log
 from regroup.worker.prepare import USERS
+from regroup.worker.read_only import read_only
 
 LIMIT = 1 << 20  # bytes of JSON; it is kept in the job's record, and shown with it
 NEST = 16  # levels of JSON around it, at most, on its way
 
 
-def result_of(task: Task, model: nn.Module) -> tuple[dict[str, Any] | None, str | None]:
-    """(the report, why there is none): the report in plain JSON values, or None; then the reason, or None."""
+def result_of(task: Task, model: nn.Module, say_why: Callable[[str], None]) -> dict[str, Any] | None:
+    """The report in plain JSON values; None if the task has none, or if it cannot be told: then `say_why` is told."""
     try:
-        report = task.report(model)
+        with read_only(model):
+            report = task.report(model)
         if report is None:
-            return None, None
+            return None
         if not isinstance(report, dict):
             raise TypeError(f"report() gave a {type(report).__name__}: it must give a dict, or None")
         text = to_json(report, inf_nan_mode="constants")
         if len(text) > LIMIT:
             raise ValueError(f"report() gave {len(text)} bytes of JSON: at most {LIMIT} are kept")
         from_json(b"[" * NEST + text + b"]" * NEST)  # too deep for a parser is found here, and not on the way
-        return from_json(text), None
+        told: dict[str, Any] = from_json(text)
+        return told
     except USERS as error:
-        log(format_exc())
-        return None, f"{type(error).__name__}: {error}"
+        log(f"the state is saved, and nothing is reported of it:\n{format_exc()}")
+        say_why(f"report() failed: {type(error).__name__}: {error}")
+        return None

@@ -7,7 +7,7 @@ Refuses to know: what a job may set (that comes with its orders) and what the se
 import socket
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from regroup.wire.environment import Host, ProcessSettings
 from regroup.wire.link import WORKER_NAME
@@ -16,11 +16,20 @@ Name = Annotated[str, Field(pattern=f"^{WORKER_NAME.pattern}$")]
 LinkAddress = Annotated[str, Field(pattern=r"^tcp://[^\s/]+:[0-9]{1,5}$")]
 
 
+def _trainable(device: str) -> str:
+    if device != "cpu":
+        raise ValueError(f"must be cpu: training on {device} is not there yet")
+    return device
+
+
+Device = Annotated[str, AfterValidator(_trainable)]
+
+
 class AgentSettings(ProcessSettings):
     """Everything that may be set for an agent, as REGROUP_<NAME>."""
 
     worker: Name = Field(default_factory=lambda: f"{socket.gethostname().split('.')[0]}-0")
-    device: str = "cpu"
+    device: Device = "cpu"
     coordinator: LinkAddress | None = None  # tcp://host:port of the link; None: as the data directory says
     data_host: Host = "127.0.0.1"  # the address of this machine that other trainers connect to
     threads: int = Field(default=1, ge=1)  # of torch, within one operation

@@ -288,10 +288,8 @@ class Trainer:
         who = {"job": self.job, "incarnation": self.birth.incarnation}
         self._finish_evaluation(task.generation)
         self.control.begin_telling(True, self.replica.step)
-        result, missing = result_of(self.task, self.replica.model)
         meta = {"task": self.spec.task, "options": dict(self.spec.options), "seed": self.spec.seed}
         meta |= {"order": ORDER_NAME, "global_batch": self.spec.global_batch, "shards": self.spec.shard_count}
-        meta |= {"report_failed": missing} if missing else {}
         try:
             checkpoint = write(self.birth.checkpoints, self.job, task.version, self._tree(), meta)
         except USERS as error:
@@ -299,7 +297,11 @@ class Trainer:
             failed = SaveFailed(**who, generation=task.generation, error=f"{type(error).__name__}: {error}")
             self.control.happened(SaveEnded(failed))
             return
-        saved = StateSaved(**who, generation=task.generation, checkpoint=checkpoint, result=result)
+        # from here on the state is on the disk, whatever the report does to this process
+        remarks: list[str] = []
+        result = result_of(self.task, self.replica.model, remarks.append)
+        remark = "; ".join(remarks) or None
+        saved = StateSaved(**who, generation=task.generation, checkpoint=checkpoint, result=result, remark=remark)
         self.control.happened(SaveEnded(saved))
 
     def _finish_evaluation(self, generation: int) -> None:

@@ -117,7 +117,7 @@ async def test_the_cluster_is_summed_up(api, desk):
     summary = (await api.get("/v1/cluster")).json()
     assert (summary["workers"], summary["healthy"], summary["failed"]) == (1, 1, 0)
     assert summary["jobs"]["preparing"] == 1
-    assert summary["ready"] is None
+    assert summary["trouble"] is None
 
 
 async def test_the_reference_describes_every_field_of_a_job(api):

@@ -17,7 +17,7 @@ from regroup.core.jobs import (
     Seat,
     Version,
 )
-from regroup.core.workers import Sighting, TrainerPhase, TrainerStatus, Worker
+from regroup.core.workers import LEFT, Sighting, TrainerPhase, TrainerStatus, Worker
 
 A, B = Member("a", "a1"), Member("b", "b1")
 
@@ -86,6 +86,19 @@ def test_a_worker_lent_to_a_job_shows_what_it_does_there():
     assert {lent.worker: lent.doing for lent in view(running()).workers}["c"] == "preparing"
 
 
+def test_a_worker_that_said_goodbye_has_left_and_one_that_trains_shows_its_process():
+    cluster = running()
+    trainer = replace(cluster.sightings["c"].trainer, pid=77)
+    cluster = replace(
+        cluster,
+        workers=cluster.workers | {"b": replace(cluster.workers["b"], boot=LEFT)},
+        sightings=cluster.sightings | {"c": replace(cluster.sightings["c"], trainer=trainer)},
+    )
+    gone = views.worker_view(cluster, "b", Policy(), 100.0)
+    assert (gone.doing, gone.trainer) == ("left", None)
+    assert views.worker_view(cluster, "c", Policy(), 100.0).trainer == 77
+
+
 def test_an_ended_job_has_no_members_and_keeps_its_step():
     shown = view(running(phase=JobPhase.COMPLETED, step=40))
     assert (shown.members, shown.step, shown.ended) == ((), 40, True)
@@ -115,10 +128,10 @@ def test_the_summary_counts_health_fallback_and_work():
         jobs={"j-1": replace(cluster.jobs["j-1"], formation=alone)},
         workers=cluster.workers | {"c": replace(cluster.workers["c"], quarantined=True)},
     )
-    summary = views.cluster_view(cluster, Policy(), 100.0, ready=None, version="0")
+    summary = views.cluster_view(cluster, Policy(), 100.0, trouble=None, version="0")
     assert (summary.workers, summary.healthy, summary.failed, summary.quarantined) == (3, 2, 2, 1)
     assert summary.fallback == ("j-1",)
     assert (summary.updates, summary.samples, summary.uptime) == (12, 96, 50.0)
     assert summary.throughput == pytest.approx(16.0)
-    two = views.cluster_view(running(), Policy(), 100.0, ready=None, version="0")
+    two = views.cluster_view(running(), Policy(), 100.0, trouble=None, version="0")
     assert two.fallback == ()

@@ -25,6 +25,7 @@ from regroup.lab.bench.failing import BenchFailed, expect_alive
 from regroup.lab.bench.figures import Spread, spread
 from regroup.lab.bench.following import Applied, Following, Found, newest, step_times
 from regroup.lab.local import LocalCluster
+from regroup.lab.trainers import trainer_of
 from regroup.wire.rest import EventView
 
 SETTLED = 3  # steps that all workers committed together before the next kill
@@ -158,8 +159,9 @@ class Run:
         self._records.forget()
         self._until(lambda: self._settled(workers), "all workers train together")
         victim = self._draw.choice(workers)
-        agent = self._cluster.agents[victim].process.pid
-        trainer = self._trainer(victim, agent)
+        trainer = trainer_of(self._cluster.data_dir, victim)
+        if trainer is None:
+            raise BenchFailed(f"no trainer of {victim} was found")
         time.sleep(self._draw.uniform(0, 2) * self._step_seconds(workers[0]))
         self._records.look()
         before = newest(self._records.seen)
@@ -216,14 +218,6 @@ class Run:
     def _step_seconds(self, worker: str) -> float:
         return median(step_times(self._records.seen, worker, newest(self._records.seen)) or [100.0]) / 1e3
 
-    def _trainer(self, worker: str, agent: int) -> int:
-        """The process that holds the worker's trainer lock, in its agent's process group. Raises BenchFailed."""
-        lock = str(self._cluster.data_dir / "run" / f"{worker}.trainer.lock")
-        for process in Path("/proc").iterdir():
-            if process.name.isdigit() and _in_group(int(process.name), agent) and lock in _open_files(process):
-                return int(process.name)
-        raise BenchFailed(f"no trainer of {worker} was found")
-
     def _timeline(self, wall: float, before: int, generation: int) -> dict[str, float]:
         """What the coordinator decided, by kind: ms since `wall` (seconds since the epoch)."""
         events = list(self._client.events(self._job, after=self._last_event))
@@ -251,20 +245,6 @@ def timeline(events: list[EventView], wall: float, before: int, generation: int)
         if (event.kind == "halt" and number > before) or (event.kind != "halt" and number == generation):
             told.setdefault(event.kind, (event.at - wall) * 1e3)
     return told
-
-
-def _in_group(process: int, leader: int) -> bool:
-    try:
-        return os.getpgid(process) == leader
-    except ProcessLookupError:
-        return False
-
-
-def _open_files(process: Path) -> set[str]:
-    try:
-        return {os.readlink(descriptor) for descriptor in (process / "fd").iterdir()}
-    except OSError:
-        return set()  # it ended meanwhile
 
 
 @contextmanager

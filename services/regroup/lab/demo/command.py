@@ -70,7 +70,7 @@ def _stage(known: Facts, interrupted: threading.Event, keep: bool) -> None:
     out = console()
     with Screen(out) as screen:
         screen.title(known.plan)
-        os.environ["TMPDIR"] = known.data  # what the killed process leaves behind goes with all else
+        os.environ["TMPDIR"] = known.data  # torch makes a folder for its compiler's cache there: it goes with all else
         cluster = LocalCluster(Path(known.data), known.plan.workers, isolated=True, restart=False)
         with cluster, cluster.client() as client:
             screen.say("cluster", f"coordinator with its embedded store, {', '.join(cluster.agents)}; {client.url}")

@@ -1,0 +1,14 @@
+"""`regroup-agent`, before anything is imported that the base install lacks."""
+
+from regroup.wire.entry import begin
+
+
+def main() -> None:
+    begin("regroup-agent", "One worker of a cluster, on this machine.", "worker")
+    from regroup.worker import agent  # not before it is known that it can be
+
+    agent.main()
+
+
+if __name__ == "__main__":
+    main()
