@@ -17,6 +17,8 @@ from regroup.coordinator.api import open_routes
 from regroup.coordinator.problems import KINDS
 from regroup.coordinator.settings import Settings
 from regroup.core.jobs import JobPhase, JobSpec
+from regroup.core.phases import JOB_ARROWS, TRAINER_ARROWS
+from regroup.lab.sim.diagram import diagram
 from regroup.tasks import Task
 from regroup.tasks.digits import DigitsOptions
 from regroup.tasks.gpt import GptOptions
@@ -152,3 +154,8 @@ def test_make_help_lists_the_targets_that_the_documents_use():
 def code(page: str) -> str:
     """What a page shows as code."""
     return "\n".join(re.findall(r"```.+?```|`[^`\n]+`", page, re.DOTALL))
+
+
+@pytest.mark.parametrize("arrows", [JOB_ARROWS, TRAINER_ARROWS], ids=["job", "trainer"])
+def test_the_diagrams_of_the_protocol_are_those_of_the_phase_tables(arrows):
+    assert f"```mermaid\n{diagram(arrows)}\n```" in text("protocol.md")

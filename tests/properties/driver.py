@@ -9,11 +9,10 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from rules import Rules
-from world import POLICY, World, spec
-
 from regroup.core import messages as m
 from regroup.core.workers import TrainerPhase
+from regroup.lab.sim.rules import Rules
+from regroup.lab.sim.world import POLICY, World, spec
 
 
 class Stuck(AssertionError):

@@ -62,7 +62,7 @@ class ApiContext:
     closing: asyncio.Event = field(default_factory=asyncio.Event)  # set: end the event streams
 
 
-def context_of(request: Request) -> ApiContext:
+async def context_of(request: Request) -> ApiContext:
     context = request.app.state.context
     assert isinstance(context, ApiContext)
     return context

@@ -1,23 +1,36 @@
 """What the protocol sees of a trainer: the real session, and around it a step loop reduced to its borders.
 
 Owns: where a step loop can stand, and what it could do next; `take` and the moves follow worker/control.py and
-worker/trainer.py event by event. A state is the tuple of the generations in which its steps were reduced.
+worker/trainer.py event by event. A state is the tuple of the generations in which its steps were reduced, a gradient
+is the samples that it was computed from. The reduction's tail is the real one.
 It does not model: bits of tensors, threads, user code. Nothing in it chooses.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from regroup.core import messages as m
-from regroup.core.jobs import Checkpoint, Fingerprint, Formation, Member
+from regroup.core.jobs import Checkpoint, Fingerprint, Formation, Job, JobSpec, Member
+from regroup.core.shards import owned, positions
 from regroup.core.workers import TrainerPhase, TrainerStatus
 from regroup.worker import session as s
+from regroup.worker.tail import Tail
 
 PRINT = Fingerprint("code", "data", 100)
 
 History = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """What a rank puts into the reduction of a step."""
+
+    history: History
+    tail: Tail
+    samples: tuple[tuple[int, int], ...]  # (epoch, position in its order) that its gradient was computed from
 
 
 @dataclass
@@ -61,12 +74,17 @@ class Silent:
 class StepLoops:
     """The trainers' side of a world."""
 
+    jobs: Mapping[str, Job]  # durable
+
     def __init__(self, rules: Any) -> None:
         self.rules = rules or Silent()
-        self.now = 1000.0
-        self.contributions: dict[tuple[str, int, int], dict[int, tuple[History, int]]] = {}
+        self.contributions: dict[tuple[str, int, int], dict[int, Contribution]] = {}
         self.gifts: dict[tuple[str, int], History] = {}  # what a leader gave in a generation
         self.arrived: dict[tuple[str, int], set[Member]] = {}
+
+    def clock(self, worker: str) -> float:
+        """A worker's monotonic clock, seconds."""
+        raise NotImplementedError
 
     def lives(self, member: Member) -> Trainer | None:
         """The trainer of this incarnation, unless it is gone."""
@@ -95,8 +113,13 @@ class StepLoops:
         if trainer.unsaid and version is not None:
             trainer.unsaid = False
             trainer.outbox.append(trainer.session.status)
-            who = {"job": trainer.job, "incarnation": trainer.member.incarnation}
-            trainer.outbox.append(m.StepsCommitted(**who, generation=version.generation, step=version.step))
+            report = m.StepsCommitted(
+                job=trainer.job,
+                incarnation=trainer.member.incarnation,
+                generation=version.generation,
+                step=version.step,
+            )
+            trainer.outbox.append(report)
 
     # --- its step loop, as worker/trainer.py goes
 
@@ -129,7 +152,11 @@ class StepLoops:
                 found = [lambda: self._held(trainer)]
             case "stepping" if self._trains(trainer):
                 found = [lambda: self._contribute(trainer)]
-            case "contributed" if self._reduced(trainer) and self._trains(trainer) and session.may_apply(self.now):
+            case "contributed" if (
+                self._reduced(trainer)
+                and self._trains(trainer)
+                and session.may_apply(self.clock(trainer.member.worker))
+            ):
                 found = [lambda: self._begin_apply(trainer)]
             case "applying":
                 found = [lambda: self._applied(trainer)]
@@ -149,6 +176,9 @@ class StepLoops:
     def _trains(self, trainer: Trainer) -> bool:
         formation = trainer.loop.formation
         return formation is not None and trainer.session.trains_in(formation.generation) and not trainer.loop.lost
+
+    def _may_apply(self, trainer: Trainer) -> bool:
+        return trainer.session.may_apply(self.clock(trainer.member.worker))
 
     def forsaken(self, trainer: Trainer) -> bool:
         """Whether a neighbour's socket is closed: it died, or went on to another generation."""
@@ -238,7 +268,10 @@ class StepLoops:
             return
         flag = 0 if session.boundary is None else session.boundary - session.generation
         slots = self.contributions.setdefault((trainer.job, formation.generation, step), {})
-        slots[formation.members.index(trainer.member)] = (trainer.history, flag)
+        rank, seats = formation.members.index(trainer.member), len(formation.seats)
+        samples = consumed(self.jobs[trainer.job].spec, step, owned(formation.owners, rank))
+        tail = Tail.of(rank, seats, weight=float(len(samples)), loss=0.0, flag=flag, digest=0)
+        slots[rank] = Contribution(trainer.history, tail, samples)
         loop.at = "contributed"
 
     def _reduced(self, trainer: Trainer) -> bool:
@@ -254,8 +287,8 @@ class StepLoops:
         assert trainer.history is not None
         slots = self.contributions[trainer.job, formation.generation, len(trainer.history)]
         self.rules.reduced(self, trainer, slots)
-        flags = {flag for _, flag in slots.values()}
-        agreed = flags.pop() if len(flags) == 1 and 0 not in flags else None
+        summed = [sum(column) for column in zip(*(one.tail.slots() for one in slots.values()), strict=True)]
+        agreed = Tail.read(summed, len(slots)).agreed(len(slots))
         last = len(trainer.history) + 1 >= trainer.loop.steps
         trainer.loop.agreed = None if agreed is None or last else formation.generation + agreed
         trainer.loop.at = "applying"
@@ -290,7 +323,8 @@ class StepLoops:
         task = trainer.loop.write
         assert task is not None
         trainer.loop.at = "idle"
-        who = {"job": trainer.job, "incarnation": trainer.member.incarnation, "generation": task.generation}
+        who: dict[str, Any] = {"job": trainer.job, "incarnation": trainer.member.incarnation}
+        who["generation"] = task.generation
         if not good:
             self.take(trainer, s.SaveEnded(m.SaveFailed(**who, error="OSError: disk full")))
             return
@@ -299,3 +333,17 @@ class StepLoops:
 
     def fail_to_write(self, trainer: Trainer) -> None:
         self._write(trainer, False)
+
+
+def consumed(spec: JobSpec, step: int, shards: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """(epoch, position) of every sample that these shards consume in a step of a job over PRINT's dataset."""
+    return _consumed(spec.global_batch, spec.shard_count, step, shards)
+
+
+@lru_cache(maxsize=4096)
+def _consumed(batch: int, count: int, step: int, shards: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    found: list[tuple[int, int]] = []
+    for shard in shards:
+        epoch, places = positions(step, shard, samples=PRINT.samples, global_batch=batch, shards=count)
+        found += [(epoch, place) for place in places]
+    return tuple(found)

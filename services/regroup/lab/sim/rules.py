@@ -4,6 +4,7 @@ Owns: the ghost state that no process of a real cluster has: every state that ev
 Refuses to know: how the world got there.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ from regroup.core.cluster import Cluster, reached
 from regroup.core.decide import Decision
 from regroup.core.jobs import ENDED, ORIGIN, Formation, Job, JobPhase, Link, Member, Version
 from regroup.core.phases import JOB_ARROWS
+from regroup.lab.sim.steps import PRINT, Contribution, consumed
+from regroup.worker import session as s
 
 History = tuple[int, ...]
 
@@ -91,14 +94,15 @@ class Rules:
             self.rolled_back.add((job.id, n))
             self._may_roll_back(world, old, n)
         else:
-            assert job.step <= max(base.step, old.step)
+            shown = reached(old, before.watches.get(job.id))
+            assert base.step >= shown, f"no roll-back was told, and step {shown} that all committed is gone"
 
     def _may_roll_back(self, world: Any, old: Job, n: int) -> None:
         assert old.formation is not None
         for member in old.formation.members:
             trainer = living(world, member)
             if trainer is not None:
-                gave_up = trainer.session.promised >= n or world.now >= trainer.session.lease
+                gave_up = trainer.session.promised >= n or world.clock(member.worker) >= trainer.session.lease
                 assert gave_up, f"rolled back past {member}, which may still commit"
 
     def _ended_job(self, world: Any, before: Cluster, old: Job, job: Job) -> None:
@@ -111,11 +115,12 @@ class Rules:
         if job.phase is JobPhase.COMPLETED:
             assert job.checkpoint is not None
             assert job.steps == job.checkpoint.version.step
+            self._each_sample_once(job)
         if job.phase is JobPhase.STOPPED and job.checkpoint is None:
             given_up = before.watches[job.id].evicted if job.id in before.watches else frozenset()
             for trainer in [one for one in holders(world, job.id) if one.member not in given_up]:
                 seen = before.sightings.get(trainer.member.worker)
-                away = world.now - (seen.seen if seen else before.started)
+                away = world.decided_at - (seen.seen if seen else before.started)
                 listed = old.formation is not None and trainer.member in old.formation.members
                 absent = away > world.policy.absent_limit or trainer.hung or not (listed or (seen and seen.connected))
                 assert absent, f"stopped without the state of {trainer.member}"
@@ -124,13 +129,30 @@ class Rules:
             assert prepares, "a job that trains does not fail because a newcomer cannot be prepared"
             assert len(job.failures) > 1 or job.restarts >= job.spec.max_restarts, f"failed for no reason: {job.reason}"
 
+    def _each_sample_once(self, job: Job) -> None:
+        """Over the whole of a completed job, by counting: every sample of every epoch, once."""
+        if job.spec.epochs is None or job.steps is None:
+            return
+        every = tuple(range(job.spec.shard_count))
+        trained = Counter(sample for step in range(job.steps) for sample in consumed(job.spec, step, every))
+        wanted = {(epoch, place) for epoch in range(job.spec.epochs) for place in range(PRINT.samples)}
+        assert set(trained) == wanted, "the epochs are not whole"
+        assert set(trained.values()) == {1}, "a sample is trained twice"
+
     # --- what trainers do
 
     def handled(self, world: Any, trainer: Any, before: Any, happening: Any) -> None:
         after = trainer.session
         assert after.promised >= before.promised
         assert after.generation >= before.generation
-        assert after.lease == before.lease or isinstance(happening, m.RenewLease), "an order never renews the lease"
+        asked = world.jobs[trainer.job].generation
+        if after.promised > before.promised:
+            assert after.promised <= asked, f"{after.promised} is promised, and nobody asked for more than {asked}"
+        if isinstance(happening, s.StepApplied) and happening.agreed is not None:
+            assert before.boundary == happening.agreed, "an agreement is on what this member held when it contributed"
+        if after.lease != before.lease:
+            assert isinstance(happening, m.RenewLease), "an order never renews the lease"
+            assert happening.generation == after.generation, "an answer that names another generation renewed the lease"
         if after.generation > before.generation:
             assert isinstance(happening, m.Form)
             assert before.promised == after.generation
@@ -148,9 +170,14 @@ class Rules:
         if mine is not None and (trainer.job, formation.generation) not in self.rolled_back:
             assert mine <= formation.base, f"{trainer.member} is put back from {mine} to {formation.base}"
 
-    def reduced(self, world: Any, trainer: Any, slots: Mapping[int, tuple[History, int]]) -> None:
-        states = {history for history, _ in slots.values()}
+    def reduced(self, world: Any, trainer: Any, slots: Mapping[int, Contribution]) -> None:
+        states = {one.history for one in slots.values()}
         assert states == {trainer.history}, f"replicas differ: {states}"
+        samples = [sample for one in slots.values() for sample in one.samples]
+        assert len(set(samples)) == len(samples), "a sample is trained twice in one step"
+        spec = world.jobs[trainer.job].spec
+        whole = consumed(spec, len(trainer.history), tuple(range(spec.shard_count)))
+        assert set(samples) == set(whole), "a sample of the step is trained by nobody"
 
     def committed(self, world: Any, trainer: Any, formation: Formation) -> None:
         g, step = formation.generation, len(trainer.history) - 1
@@ -182,7 +209,9 @@ class Rules:
         told -= {member, *watch.dead}  # as far as the coordinator can know
         others = [other.member for other in holders(world, job.id) if other is not trainer]
         enough = told or set(others) & set(job.formation.members)
-        assert enough or world.now - began > world.policy.detached_limit, f"{member} is evicted with the only state"
+        assert enough or world.decided_at - began > world.policy.detached_limit, (
+            f"{member} is evicted with the only state"
+        )
 
     def over(self, world: Any) -> None:
         """Nothing is left to happen: every job ended, and no worker is kept by one."""

@@ -1,0 +1,210 @@
+"""Bugs that are planted, one at a time, to see whether the simulator finds them: a text of the code and another one.
+
+Owns: what is planted, and how: the module is compiled from the changed text, in a process of its own.
+Refuses to know: how it is found. A bug whose text is not in the code exactly once is no bug any more: a test says so.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from types import CodeType, ModuleType
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    name: str
+    module: str
+    old: str
+    new: str
+
+
+def plant(bug: Bug) -> None:
+    """From now on, this process imports the module with the bug in it. It must not have been imported before."""
+    assert bug.module not in sys.modules, f"{bug.module} is imported already"
+    sys.meta_path.insert(0, _Planter(bug))
+
+
+class _Planter(MetaPathFinder):
+    def __init__(self, bug: Bug) -> None:
+        self._bug = bug
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self._bug.module:
+            return None
+        spec = PathFinder.find_spec(fullname, path)
+        assert spec is not None
+        assert spec.origin is not None
+        spec.loader = _Changed(fullname, spec.origin, self._bug)
+        return spec
+
+
+class _Changed(SourceFileLoader):
+    def __init__(self, name: str, path: str, bug: Bug) -> None:
+        super().__init__(name, path)
+        self._bug = bug
+
+    def get_code(self, fullname: str) -> CodeType:
+        source = self.get_data(self.path).decode()
+        assert source.count(self._bug.old) == 1, f"{self._bug.name}: its text is not in {fullname} once"
+        return compile(source.replace(self._bug.old, self._bug.new), self.path, "exec", dont_inherit=True)
+
+
+REGROUP, ROUNDS, REPORTS = "regroup.core.regroup", "regroup.core.rounds", "regroup.core.reports"
+JOBS, SHARDS, SESSION = "regroup.core.jobs", "regroup.core.shards", "regroup.worker.session"
+SHELL, TAIL = "regroup.coordinator.shell", "regroup.worker.tail"
+ORDERS = "regroup.core.orders"
+
+BUGS = (
+    # rule 1: a Halt is a promise, under a fresh number
+    Bug("a number is used again", ROUNDS, "generation = job.generation + 1", "generation = max(job.generation, 1)"),
+    Bug(
+        "a Halt below the promise is answered",
+        SESSION,
+        "if session.phase is TrainerPhase.PREPARING or n < session.promised:",
+        "if session.phase is TrainerPhase.PREPARING:",
+    ),
+    # rule 2: fresh answers only
+    Bug(
+        "a stale answer counts",
+        REPORTS,
+        "status.phase is TrainerPhase.HALTED and status.promised == job.round.generation:",
+        "status.phase is TrainerPhase.HALTED:",
+    ),
+    Bug(
+        "a formation is accepted under another promise",
+        SESSION,
+        "halted = session.phase is TrainerPhase.HALTED and session.promised == formation.generation",
+        "halted = session.phase is TrainerPhase.HALTED",
+    ),
+    # rule 3: a member is (worker, incarnation)
+    Bug(
+        "a restarted trainer is the same member",
+        JOBS,
+        "    worker: str\n    incarnation: str\n",
+        "    worker: str\n    incarnation: str = field(compare=False)\n",
+    ),
+    # rule 4: the highest (generation, step) leads, whoever differs is replaced
+    Bug(
+        "the highest step leads, whatever its generation",
+        REGROUP,
+        "best = max(stateful.values(), default=ORIGIN)",
+        "best = max(stateful.values(), default=ORIGIN, key=lambda version: version.step)",
+    ),
+    Bug(
+        "only who is behind is replaced",
+        JOBS,
+        "(fresh or seat.version != self.base)",
+        "(fresh or seat.version is None or seat.version.step < self.base.step)",
+    ),
+    Bug(
+        "a state takes its generation before it is held",
+        SESSION,
+        "session, TrainerPhase.FORMING, generation=formation.generation",
+        "session, TrainerPhase.FORMING, version=Version(formation.generation, formation.base.step),"
+        " generation=formation.generation",
+    ),
+    # rule 5: staged, and torn states are none
+    Bug("a torn state is answered", SESSION, "version=None if torn else session.version", "version=session.version"),
+    Bug("a Halt is answered in the middle of a change", SESSION, "    if session.applying:\n", "    if False:\n"),
+    # rule 6: an anchor
+    Bug(
+        "no anchor is needed",
+        REGROUP,
+        "if best >= job.formation.base and any(member in stateful for member in listed):",
+        "if stateful:",
+    ),
+    Bug(
+        "an anchor below the base will do",
+        REGROUP,
+        "if best >= job.formation.base and any(member in stateful for member in listed):",
+        "if any(member in stateful for member in listed):",
+    ),
+    # rule 7: the lease
+    Bug("the lease is not looked at", SESSION, "and self.owed is None and now < self.lease", "and self.owed is None"),
+    Bug(
+        "an order renews the lease",
+        SESSION,
+        "formation=formation, steps=steps, boundary=None\n",
+        "formation=formation, steps=steps, boundary=None, lease=1e18\n",
+    ),
+    Bug(
+        "any answer renews the lease",
+        SESSION,
+        "if session.formation is None or session.generation != answered.generation:",
+        "if session.formation is None:",
+    ),
+    Bug(
+        "silence is taken for death too soon",
+        ROUNDS,
+        "limit = policy.absent_limit if job.stopping else job.formation.detached_limit + policy.detached_margin",
+        "limit = 1.5",
+    ),
+    Bug(
+        "a restarted coordinator counts silence from before its start",
+        ROUNDS,
+        "heard = sighting.seen if sighting is not None else turn.started + turn.policy.leader_lease",
+        "heard = sighting.seen if sighting is not None else -1e18",
+    ),
+    Bug(
+        "an unconfirmed leader renews leases",
+        SHELL,
+        "if leading or not isinstance(order, Heard):",
+        "if True:",
+    ),
+    # persist first, fenced
+    Bug(
+        "orders leave before they are saved",
+        SHELL,
+        "            try:\n                await self._persist(",
+        "            self._send(decision)\n            try:\n                await self._persist(",
+    ),
+    Bug(
+        "a fence is forgotten",
+        SHELL,
+        "                except Fenced as fenced:\n                    raise LeadershipLost(OVERTAKEN) from fenced\n"
+        "                except StoreUnavailable as trouble:\n                    self._meet(trouble)",
+        "                except Fenced:\n                    break\n"
+        "                except StoreUnavailable as trouble:\n                    self._meet(trouble)",
+    ),
+    # going on
+    Bug("a shard has two owners", SHARDS, "if owner == rank)", "if owner == rank or v == 0)"),
+    Bug(
+        "a shard has no owner", SHARDS, "for v in range(shards))\n    return", "for v in range(shards - 1))\n    return"
+    ),
+    Bug(
+        "an epoch ends a batch too early",
+        SHARDS,
+        "return -(-samples // global_batch)",
+        "return samples // global_batch",
+    ),
+    Bug(
+        "one member's proposal is taken for agreement",
+        TAIL,
+        "return held.pop() if len(held) == 1 and 0 not in held else None",
+        "return max(held) or None",
+    ),
+    Bug(
+        "a stopped job is called completed",
+        REPORTS,
+        "finished = job.steps is not None and version.step >= job.steps",
+        "finished = True",
+    ),
+    Bug(
+        "a job is finished a step early",
+        REGROUP,
+        "base.version.step >= job.steps",
+        "base.version.step >= job.steps - 1",
+    ),
+    Bug(
+        "a job is completed before its state is durable",
+        ROUNDS,
+        "    elif isinstance(verdict, SaveState):\n",
+        "    elif isinstance(verdict, SaveState):\n        turn.end(job, JobPhase.COMPLETED, verdict.reason)\n"
+        "        return\n    elif isinstance(verdict, SaveState):\n",
+    ),
+    Bug("an order is sent once", ORDERS, "and trainer.promised < job.round.generation", "and trainer.promised < 1"),
+)

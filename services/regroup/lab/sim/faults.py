@@ -1,0 +1,206 @@
+"""How faults strike: those of the plan, at their times and borders, in a life.
+
+Owns: which faults are armed, which last at the moment, and what was met: each kind with each phase,
+and pairs that overlapped.
+Refuses to know: why these faults (`plan`), and what follows.
+"""
+
+from collections import Counter
+from random import Random
+from typing import TYPE_CHECKING
+
+from regroup.core import messages as m
+from regroup.core.workers import TrainerPhase
+from regroup.lab.sim.plan import LASTING, OF_ALL, Fault, Kind
+
+if TYPE_CHECKING:
+    from regroup.lab.sim.agents import Agent
+    from regroup.lab.sim.life import Life
+
+
+class Faults:
+    def __init__(self, life: "Life") -> None:
+        self._life = life
+        self._armed: list[Fault] = []  # they wait for their border
+        self._lasting: list[tuple[Fault, tuple[str, ...]]] = []  # and the workers that each strikes
+        self._dooms: set[Kind] = set()
+        self._over = False
+        self.met: Counter[tuple[Kind, str]] = Counter()  # (kind, a job's phase)
+        self.pairs: Counter[tuple[Kind, Kind]] = Counter()
+
+    def begin(self) -> None:
+        for fault in self._life.plan.faults:
+            self._life.loop.call_later(fault.at, self._arm, fault)
+
+    def end(self) -> None:
+        """All that lasts is over, and nothing strikes any more."""
+        self._over = True
+        self._armed.clear()
+        self._dooms.clear()
+        for fault, struck in list(self._lasting):
+            self._lift(fault, struck)
+        for agent in self._life.agents.values():
+            if agent.trainer is not None and agent.trainer.session.phase is TrainerPhase.PREPARING:
+                agent.trainer.hung = False  # nobody suspects a trainer while it prepares
+
+    def border(self, name: str, worker: str | None) -> None:
+        """Something reached a border: what waited for it strikes, mostly whoever stands there."""
+        for fault in [one for one in self._armed if one.border == name]:
+            self._armed.remove(fault)
+            struck = self._struck(fault)
+            if worker is not None and self._life.dice.random() < 0.7:
+                struck = (worker, *(one for one in struck[1:] if one != worker))
+            self._life.loop.call_soon(self._strike, fault, struck)
+
+    # --- what lasts
+
+    def lasts(self, kind: Kind, worker: str | None = None) -> bool:
+        return any(fault.kind is kind and (worker is None or worker in struck) for fault, struck in self._lasting)
+
+    def dooms(self, kind: Kind) -> bool:
+        """Whether the coordinator dies here; once."""
+        if kind in self._dooms:
+            self._dooms.remove(kind)
+            return True
+        return False
+
+    def loses(self, worker: str, up: bool) -> bool:
+        """Whether a message of this worker, or to it, is lost."""
+        one_way = Kind.SILENCE if up else Kind.DEAFEN
+        if self.lasts(Kind.ISOLATE, worker) or self.lasts(one_way, worker):
+            return True
+        return self.lasts(Kind.LOSSY) and self._life.dice.random() < 0.3
+
+    def isolates(self, worker: str) -> bool:
+        return self.lasts(Kind.ISOLATE, worker)
+
+    def stalls(self, worker: str) -> bool:
+        return self.lasts(Kind.STALL, worker)
+
+    def refuses_states(self, worker: str) -> bool:
+        return self.lasts(Kind.UNWRITABLE, worker)
+
+    def jumbles(self) -> bool:
+        return self.lasts(Kind.JUMBLED)
+
+    def doubles(self, dice: Random) -> bool:
+        return self.lasts(Kind.DOUBLING) and dice.random() < 0.3
+
+    def delay(self, dice: Random) -> float:
+        """Seconds that a message travels."""
+        most = 1.5 if self.lasts(Kind.SLOW) else 0.8 if self.lasts(Kind.JUMBLED) else 0.008
+        return dice.uniform(0.0005, most)
+
+    # --- striking
+
+    def _arm(self, fault: Fault) -> None:
+        if self._over:
+            return
+        if fault.border is not None:
+            self._armed.append(fault)
+        else:
+            self._strike(fault, self._struck(fault))
+
+    def _struck(self, fault: Fault) -> tuple[str, ...]:
+        return tuple("abcdefgh"[number] for number in fault.workers)
+
+    def _strike(self, fault: Fault, workers: tuple[str, ...]) -> None:
+        life = self._life
+        struck = tuple(worker for worker in workers if self._can(fault, worker))
+        if self._over or not struck:
+            return
+        who = "cluster" if fault.kind in OF_ALL else ", ".join(struck)
+        life.story.tell(life.now, "FAULT", f"{fault.kind}: {who}" + (f", {fault.seconds:g} s" if fault.seconds else ""))
+        for job in life.jobs.values():
+            self.met[fault.kind, str(job.phase)] += 1
+        for other, _ in self._lasting:
+            first, second = sorted((fault.kind, other.kind))
+            self.pairs[first, second] += 1
+        if fault.kind in LASTING:
+            self._lasting.append((fault, struck))
+            life.loop.call_later(fault.seconds, self._lift, fault, struck)
+        for worker in struck:
+            self._do(fault.kind, life.agents[worker])
+
+    def _can(self, fault: Fault, worker: str) -> bool:
+        """Whether there is anything to strike."""
+        agent = self._life.agents[worker]
+        trainer = agent.trainer
+        match fault.kind:
+            case Kind.KILL_TRAINER | Kind.CRASH_TRAINER | Kind.HANG | Kind.STALL:
+                return trainer is not None
+            case Kind.KILL_AGENT | Kind.LEAVE:
+                return bool(agent.alive)
+            case Kind.RAISE:
+                if trainer is None or trainer.hung or trainer.loop.at not in ("stepping", "applying"):
+                    return False
+                return bool(trainer.session.phase is TrainerPhase.TRAINING)
+            case Kind.BREAK:
+                if trainer is None or trainer.hung:
+                    return False
+                return trainer.loop.at in ("connecting", "connected", "contributed")
+            case Kind.CUT | Kind.DEAFEN | Kind.SILENCE:
+                return bool(agent.link)
+            case Kind.CRASH | Kind.FREEZE | Kind.STORE_CUT:
+                return self._life.leader is not None
+        return True
+
+    def _do(self, kind: Kind, agent: "Agent") -> None:
+        life, dice, trainer = self._life, self._life.dice, agent.trainer
+        match kind:
+            case Kind.KILL_TRAINER:
+                life.end_trainer(agent, last_words=dice.random() < 0.5)
+            case Kind.CRASH_TRAINER:
+                life.end_trainer(agent, cause="killed by SIGSEGV")
+            case Kind.KILL_AGENT:
+                life.lose_agent(agent, dice.uniform(0.2, 3.0))
+            case Kind.LEAVE:
+                boot = agent.boot
+                if trainer is not None:
+                    life.end_trainer(agent, asked=True)
+                if agent.link:
+                    life.send(agent, m.AgentLeft(boot=boot))
+                life.lose_agent(agent, dice.uniform(0.5, 4.0))
+            case Kind.HANG if trainer is not None:
+                trainer.hung = True
+            case Kind.RAISE if trainer is not None:
+                life.raise_in_step(trainer, dice.randrange(4))
+            case Kind.BREAK if trainer is not None:
+                if dice.random() < 0.5:
+                    life.lose_neighbour(trainer)
+                else:
+                    life.leave(trainer)
+            case Kind.CRASH if life.leader is not None:
+                life.leader.crash()
+            case Kind.CRASH_UNSAVED | Kind.CRASH_UNSENT:
+                self._dooms.add(kind)
+            case Kind.FREEZE if life.leader is not None:
+                life.leader.freeze()
+                if dice.random() < 0.7:
+                    life.start_rival()
+            case Kind.STORE_CUT if life.leader is not None:
+                life.leader.store.cut = True
+                life.loop.call_later(dice.uniform(0.1, 3.0), life.start_rival)
+            case Kind.CUT:
+                life.drop_line(agent.link)
+            case Kind.ISOLATE if agent.link and dice.random() < 0.5:
+                life.drop_line(agent.link)
+            case Kind.STOP if life.jobs:
+                life.stop_job(dice.choice(sorted(life.jobs)))
+
+    def _lift(self, fault: Fault, struck: tuple[str, ...]) -> None:
+        if (fault, struck) not in self._lasting:
+            return
+        self._lasting.remove((fault, struck))
+        self._life.story.tell(self._life.now, "FAULT", f"{fault.kind} is over")
+        if fault.kind is Kind.FREEZE:
+            for process in self._life.processes:
+                if process.alive and not process.thawed.is_set():
+                    process.thaw()
+        if fault.kind is Kind.STORE_CUT:
+            for process in self._life.processes:
+                process.store.cut = False
+        for agent in (self._life.agents[worker] for worker in struck if fault.kind is Kind.HANG):
+            if agent.trainer is not None and agent.trainer.hung:
+                agent.trainer.hung = False
+                self._life.read_orders(agent)

@@ -1,0 +1,80 @@
+"""Living one plan, and what came of it, as a value that travels between processes.
+
+Owns: turning every way in which a life can go wrong into one line, and cutting a plan down to the faults that matter.
+Refuses to know: how many plans there are, and how the outcome is shown.
+"""
+
+import logging
+from collections import Counter
+from dataclasses import dataclass, field
+
+from regroup.lab.sim.life import Life
+from regroup.lab.sim.plan import Fault, Kind, Plan
+from regroup.lab.sim.story import Story
+
+CUTS = 60  # lives spent on making a failing plan smaller
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    seed: int
+    events: int
+    seconds: float  # of virtual time
+    digest: str  # of the story: equal digests are equal lives
+    error: str | None  # None: every rule held, and every job ended
+    met: Counter[tuple[Kind, str]] = field(default_factory=Counter)  # faults, by the phase of a job that they met
+    pairs: Counter[tuple[Kind, Kind]] = field(default_factory=Counter)  # faults that overlapped
+    reasons: frozenset[str] = frozenset()  # why something was decided
+    lines: tuple[str, ...] = ()  # the story, if it was kept
+
+
+def live(plan: Plan, keep: bool = False) -> Outcome:
+    """One life, from its first event to its last."""
+    story = Story(keep)
+    life = Life(plan, story)
+    error = None
+    logging.disable(logging.CRITICAL)  # a record would ask the machine for the time
+    try:
+        life.run()
+    except Exception as wrong:
+        error = f"{type(wrong).__name__}: {wrong}"
+    finally:
+        logging.disable(logging.NOTSET)
+    return Outcome(
+        seed=plan.seed,
+        events=story.events,
+        seconds=life.seconds,
+        digest=story.digest,
+        error=error,
+        met=life.faults.met,
+        pairs=life.faults.pairs,
+        reasons=frozenset(life.reasons),
+        lines=tuple(story.lines),
+    )
+
+
+def cut(plan: Plan) -> Plan:
+    """The same failure, as its first words tell, from as few faults as a limited search finds (ddmin, simplified)."""
+    wanted = _kind(live(plan).error)
+    tries, size = 0, max(1, len(plan.faults) // 2)
+    while tries < CUTS:
+        for part in _parts(plan.faults, size):
+            tries += 1
+            smaller = plan.without(*part)
+            if _kind(live(smaller).error) == wanted:
+                plan = smaller
+                break
+        else:
+            if size == 1:
+                break
+            size = max(1, size // 2)
+    return plan
+
+
+def _parts(faults: tuple[Fault, ...], size: int) -> list[tuple[Fault, ...]]:
+    return [faults[start : start + size] for start in range(0, len(faults), size)]
+
+
+def _kind(error: str | None) -> str | None:
+    """What of an error stays when names and numbers change."""
+    return None if error is None else "".join(char for char in error[:60] if not char.isdigit())

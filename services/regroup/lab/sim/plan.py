@@ -1,0 +1,129 @@
+"""What will go wrong in one life, known before it begins: a value that can be read, cut and kept.
+
+Owns: the kinds of fault, when each may strike, and the limits that simulated clusters live by.
+Refuses to know: which faults a seed draws (`themes`), how one is done (`faults`), and what it leads to.
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from regroup.core.cluster import Policy
+from regroup.core.jobs import JobSpec
+
+POLICY = Policy(
+    heartbeat_interval=0.5,
+    detached_limit=5.0,
+    detached_margin=1.0,
+    leader_lease=1.0,
+    halt_limit=2.0,
+    form_limit=3.0,
+    absent_limit=5.0,
+    save_retry=0.5,
+    error_limit=1000,
+)
+SPEC = JobSpec(task="digits", steps=8, global_batch=8, shards=4, max_workers=3, step_timeout=4.0, max_restarts=1000)
+SECONDS = 18.0  # in which there are faults; then the world heals
+BEGIN = 12.0  # until when they begin
+
+
+class Kind(StrEnum):
+    """A fault. Those with a duration end by themselves; the others are done at once."""
+
+    KILL_TRAINER = "kill the trainer"
+    CRASH_TRAINER = "segfault in the trainer"
+    KILL_AGENT = "kill the agent"
+    LEAVE = "agent leaves in good order"
+    HANG = "trainer hangs"
+    STALL = "step loop stalls"
+    RAISE = "user code raises"
+    UNWRITABLE = "disk refuses the state"
+    BREAK = "collective breaks"
+    CRASH = "coordinator crashes"
+    CRASH_UNSAVED = "coordinator crashes before its save"
+    CRASH_UNSENT = "coordinator crashes between save and send"
+    FREEZE = "coordinator freezes"
+    STORE_AWAY = "store does not answer"
+    STORE_MUTE = "store saves and its answer is lost"
+    STORE_CUT = "coordinator is cut off from its store"
+    CUT = "connection is cut"
+    ISOLATE = "network partition"
+    DEAFEN = "orders are lost"
+    SILENCE = "reports are lost"
+    LOSSY = "messages are dropped"
+    DOUBLING = "messages are doubled"
+    JUMBLED = "messages are reordered"
+    SLOW = "messages are slow"
+    STOP = "user stops the job"
+
+
+LASTING = frozenset(
+    {
+        Kind.HANG,
+        Kind.STALL,
+        Kind.FREEZE,
+        Kind.STORE_AWAY,
+        Kind.STORE_MUTE,
+        Kind.STORE_CUT,
+        Kind.ISOLATE,
+        Kind.DEAFEN,
+        Kind.SILENCE,
+        Kind.LOSSY,
+        Kind.DOUBLING,
+        Kind.JUMBLED,
+        Kind.SLOW,
+        Kind.UNWRITABLE,
+    }
+)
+OF_ALL = frozenset(  # these strike the cluster, not workers
+    {
+        Kind.CRASH,
+        Kind.CRASH_UNSAVED,
+        Kind.CRASH_UNSENT,
+        Kind.FREEZE,
+        Kind.STORE_AWAY,
+        Kind.STORE_MUTE,
+        Kind.STORE_CUT,
+        Kind.LOSSY,
+        Kind.DOUBLING,
+        Kind.JUMBLED,
+        Kind.SLOW,
+        Kind.STOP,
+    }
+)
+# Where the protocol's holes would be: decisions, and where a step loop stands between two of its moves.
+BORDERS = (
+    *("halt", "form", "started", "regrouped", "saving", "waiting", "rolled_back"),
+    *("connecting", "connected", "loaded", "stepping", "contributed", "applying", "writing", "idle"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    kind: Kind
+    workers: tuple[int, ...]  # indexes; whom it strikes, where it does not strike the whole cluster
+    at: float  # seconds after the start; with a border, from then on
+    border: str | None = None  # strikes at the next of these
+    seconds: float = 0.0  # how long it lasts
+
+    def __str__(self) -> str:
+        where = f"at the next '{self.border}' after {self.at:.2f} s" if self.border else f"at {self.at:.2f} s"
+        lasts = f", for {self.seconds:.2f} s" if self.seconds else ""
+        who = "" if self.kind in OF_ALL else " of " + ", ".join("abcdefgh"[number] for number in self.workers)
+        return f"{self.kind}{who} {where}{lasts}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One life, up to what its own dice decide: delays, paces, and which of several moves comes first."""
+
+    seed: int
+    workers: int
+    jobs: tuple[JobSpec, ...]
+    policy: Policy
+    faults: tuple[Fault, ...]
+    skews: tuple[float, ...]  # of the workers' monotonic clocks, seconds; the last is the coordinator's
+    drifts: tuple[float, ...]  # seconds per second
+    pace: float  # seconds of a move of a step loop, in the mean
+
+    def without(self, *faults: Fault) -> "Plan":
+        return replace(self, faults=tuple(one for one in self.faults if one not in faults))

@@ -1,0 +1,230 @@
+"""A coordinator's process in a life: the real shell, over a store that fails and a link that is not there.
+
+Owns: its start (it waits for the leadership as the real one does), its freezing, and its death between any two awaits.
+Refuses to know: when it fails (`life` says so), and what the shell decides.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from regroup.coordinator.leadership import AnotherLeads, lead
+from regroup.coordinator.persistence import StoreUnavailable
+from regroup.coordinator.shell import Leadership, LeadershipLost, Shell
+from regroup.core import messages as m
+from regroup.core.cluster import Cluster
+from regroup.core.decide import Decision
+from regroup.core.jobs import Job
+from regroup.core.notes import Event, Note
+from regroup.core.workers import Worker
+from regroup.lab.sim.plan import Kind
+
+if TYPE_CHECKING:
+    from regroup.lab.sim.life import Life
+
+T = TypeVar("T")
+ENDS = (AnotherLeads, LeadershipLost, StoreUnavailable)  # how a coordinator ends by itself
+
+
+class Process:
+    def __init__(self, life: "Life", number: int) -> None:
+        self.life, self.name = life, f"coordinator {number}"
+        self.hub, self.store = SimHub(self), SimStore(self)
+        self.shell: Watched | None = None
+        self.thawed = asyncio.Event()
+        self.thawed.set()
+        self.late: list[Callable[[], None]] = []  # what arrived while it was frozen
+        self.pending: tuple[Cluster, Decision] | None = None  # decided, and not yet known to be durable
+        self.task = life.loop.create_task(self._run())
+        self.task.add_done_callback(self._ended)
+
+    @property
+    def alive(self) -> bool:
+        return not self.task.done() and not self.task.cancelling()
+
+    @property
+    def leads(self) -> bool:
+        return self.alive and self.hub.on_report is not None
+
+    def clock(self) -> float:
+        return self.life.clock("")
+
+    def crash(self) -> None:
+        self.task.cancel()
+        self.life.died(self)
+
+    def freeze(self) -> None:
+        self.thawed.clear()
+
+    def thaw(self) -> None:
+        self.thawed.set()
+        late, self.late = self.late, []
+        for arrive in late:
+            arrive()
+
+    async def _run(self) -> None:
+        life, lease = self.life, self.life.policy.leader_lease
+        fence = await lead(self.store, self.name, lease, asyncio.sleep)
+        saved = await self.store.load()
+        self.shell = Watched(self, Leadership(self.name, fence, lease), saved)
+        life.story.tell(life.now, self.name, f"leads, fence {fence}")
+        await self.shell.run()
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if task.cancelled():
+            return
+        error: BaseException | None = task.exception()
+        while isinstance(error, BaseExceptionGroup):
+            error = next((one for one in error.exceptions if not isinstance(one, ENDS)), error.exceptions[0])
+        if not isinstance(error, ENDS):
+            self.life.fail(error or AssertionError(f"{self.name} ended"))
+            return
+        self.life.story.tell(self.life.now, self.name, f"ends: {error}")
+        self.life.died(self)
+
+
+class Watched(Shell):
+    """The real shell, whose decisions are shown to the rules once they are durable."""
+
+    def __init__(self, process: Process, leadership: Leadership, saved: Any) -> None:
+        life = process.life
+        super().__init__(
+            process.store,
+            process.hub,  # type: ignore[arg-type]  # its twin
+            life.policy,
+            leadership,
+            saved,
+            clock=process.clock,
+            wall=lambda: life.now,
+        )
+        self._process = process
+        self._events = _Frozen(process)
+
+    async def _persist(self, decision: Decision, done: Any, patient: bool) -> None:
+        self._process.pending = (self.cluster, decision)
+        await super()._persist(decision, done, patient)
+        self._process.life.durable(self._process, saved=False)
+        self._process.life.adopted(decision)
+
+
+class _Frozen(asyncio.Queue[Any]):
+    """A queue from which a frozen process takes nothing."""
+
+    def __init__(self, process: Process) -> None:
+        super().__init__()
+        self._process = process
+
+    async def get(self) -> Any:
+        found = await super().get()
+        await self._process.thawed.wait()
+        return found
+
+
+class SimHub:
+    """The link's twin: `send` puts an order on whatever connection the worker registered last."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self.links: dict[str, int] = {}
+        self.on_report: Callable[[str, m.Report], None] | None = None
+        self.on_closed: Callable[[str], None] | None = None
+
+    async def run(self, on_report: Callable[[str, m.Report], None], on_closed: Callable[[str], None]) -> None:
+        self.on_report, self.on_closed = on_report, on_closed
+        await asyncio.Event().wait()
+
+    def send(self, worker: str, order: m.Order) -> bool:
+        if isinstance(order, m.Heard):
+            since = self._process.clock() - self._process.store.confirmed
+            assert since < self._process.life.policy.leader_lease, (
+                "an answer of a leader that its store did not confirm"
+            )
+        link = self.links.get(worker)
+        if link is not None and self._process.alive:
+            self._process.life.carry(worker, link, order)
+        return link is not None
+
+    def send_many(self, workers: Iterable[str], order: m.Order) -> int:
+        return sum(self.send(worker, order) for worker in workers)
+
+
+class SimStore:
+    """One process's connection to the store that all share: slow, sometimes away, and sometimes silent afterwards."""
+
+    def __init__(self, process: Process) -> None:
+        self._process, self._life = process, process.life
+        self.cut = False
+        self.confirmed = 0.0  # when the store was last asked about the leadership, and said yes
+
+    async def _ask(self, question: Callable[[], Awaitable[T]], saves: bool = False) -> T:
+        life, process = self._life, self._process
+        await self._travel()
+        if saves and life.dooms(Kind.CRASH_UNSAVED):
+            process.crash()
+        await asyncio.sleep(0)  # where a process that crashed ends
+        if self.cut or life.strikes(Kind.STORE_AWAY):
+            raise StoreUnavailable("the store does not answer")
+        answer = await question()
+        if saves:
+            life.durable(process, saved=True)
+            if life.dooms(Kind.CRASH_UNSENT):
+                process.crash()
+        await self._travel()
+        if life.strikes(Kind.STORE_MUTE):
+            raise StoreUnavailable("the store's answer was lost")
+        return answer
+
+    async def _travel(self) -> None:
+        await asyncio.sleep(self._life.dice.uniform(0.0005, 0.004))
+        await self._process.thawed.wait()
+
+    async def acquire(self, holder: str, lease: float) -> int | None:
+        asked = self._process.clock()
+        fence = await self._ask(lambda: self._life.store.acquire(holder, lease))
+        self.confirmed = asked if fence is not None else self.confirmed
+        return fence
+
+    async def lease(self) -> Any:
+        return await self._ask(self._life.store.lease)
+
+    async def renew(self, holder: str, fence: int, lease: float) -> bool:
+        asked = self._process.clock()
+        renewed = await self._ask(lambda: self._life.store.renew(holder, fence, lease))
+        self.confirmed = asked if renewed else self.confirmed
+        return renewed
+
+    async def release(self, holder: str, fence: int) -> None:
+        await self._ask(lambda: self._life.store.release(holder, fence))
+
+    async def weakness(self) -> str | None:
+        return None
+
+    async def load(self) -> Any:
+        return await self._ask(self._life.store.load)
+
+    async def save(
+        self,
+        fence: int,
+        jobs: Sequence[Job] = (),
+        workers: Sequence[Worker] = (),
+        gone_workers: Sequence[str] = (),
+        notes: Sequence[Note] = (),
+        at: float = 0.0,
+        void_points: Sequence[tuple[str, int]] = (),
+    ) -> tuple[Event, ...]:
+        store = self._life.store
+        return await self._ask(
+            lambda: store.save(fence, jobs, workers, gone_workers, notes, at, void_points), saves=True
+        )
+
+    async def events(self, after: str = "", job: str | None = None, limit: int = 1000) -> list[Event]:
+        return await self._ask(lambda: self._life.store.events(after, job, limit))
+
+    async def append_points(self, fence: int, job: str, points: Sequence[m.StepPoint]) -> None:
+        await self._ask(lambda: self._life.store.append_points(fence, job, points))
+
+    async def points(self, job: str, after_step: int = -1, limit: int = 10_000) -> list[m.StepPoint]:
+        return await self._ask(lambda: self._life.store.points(job, after_step, limit))
+
+    async def close(self) -> None:
+        return

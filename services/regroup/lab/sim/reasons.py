@@ -1,0 +1,67 @@
+"""Every reason that a decision can have, found in the source of `core`, and which of them a simulation reached.
+
+Owns: how a sentence in the code becomes a pattern. A reason is any string with a blank in it that is no docstring, no
+annotation and no exception's text.
+Refuses to know: what is decided for which reason.
+"""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import regroup.core
+
+MODULES = ("absence", "blame", "decide", "regroup", "reports", "rounds", "schedule", "suspicion", "turn")
+
+# Reached by none of the simulator's worlds, and why.
+EXPLAINED: Mapping[str, str] = {}
+
+
+def sentences() -> dict[str, re.Pattern[str]]:
+    """module:line -> the pattern of a reason."""
+    folder = Path(regroup.core.__file__).parent
+    found: dict[str, re.Pattern[str]] = {}
+    for module in MODULES:
+        tree = ast.parse((folder / f"{module}.py").read_text())
+        for node in _reasons(tree):
+            found[f"core/{module}.py:{node.lineno}  {_shown(node)}"] = re.compile(_pattern(node))
+    return found
+
+
+def unreached(reasons: Iterable[str]) -> list[str]:
+    told = "\n".join(reasons)
+    return [name for name, pattern in sentences().items() if not pattern.search(told)]
+
+
+def _reasons(tree: ast.AST) -> Iterator[ast.JoinedStr | ast.Constant]:
+    skipped: set[int] = set()
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
+            skipped.update(id(each) for each in ast.walk(body[0]))
+        if isinstance(node, ast.Raise | ast.Assert):
+            skipped.update(id(each) for each in ast.walk(node))
+        if isinstance(node, ast.JoinedStr):
+            skipped.update(id(each) for each in node.values)
+    for node in ast.walk(tree):
+        if id(node) not in skipped and isinstance(node, ast.JoinedStr | ast.Constant) and " " in _words(node):
+            yield node
+
+
+def _words(node: ast.expr) -> str:
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_words(part) for part in node.values if isinstance(part, ast.Constant))
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _pattern(node: ast.expr) -> str:
+    if isinstance(node, ast.JoinedStr):
+        return "".join(re.escape(_words(part)) if isinstance(part, ast.Constant) else ".*?" for part in node.values)
+    return re.escape(_words(node))
+
+
+def _shown(node: ast.expr) -> str:
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_words(part) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+    return _words(node)

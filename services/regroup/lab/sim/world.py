@@ -1,0 +1,158 @@
+"""A cluster in one process: the real `decide`, the real `session.handle`, and all around them a world that misbehaves.
+
+Owns: the network (it delays, drops, doubles and reorders), the agents, the coordinator's crashes, the clock; the
+trainers are in `steps`. What must hold is in `rules`, which is told of everything that happens here.
+It does not model: sockets, processes, a network that doubles or reorders the first words of connections (ZeroMQ's own
+does neither). Nothing in it chooses; whoever drives it does.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from regroup.core import messages as m
+from regroup.core.cluster import Cluster, JobEnded, Policy
+from regroup.core.decide import decide
+from regroup.core.jobs import Job, JobSpec, Version
+from regroup.core.workers import Worker
+from regroup.lab.sim.agents import Agent, Agents
+from regroup.lab.sim.steps import Trainer
+
+POLICY = Policy(
+    heartbeat_interval=0.5,
+    detached_limit=20.0,
+    detached_margin=2.0,
+    leader_lease=1.0,
+    halt_limit=2.0,
+    form_limit=3.0,
+    absent_limit=6.0,
+    save_retry=0.5,
+    error_limit=1000,
+)
+SPEC = JobSpec(task="digits", steps=4, global_batch=8, shards=4, max_workers=3, step_timeout=5.0, max_restarts=1000)
+CROWD = 12  # messages under way on one link; beyond it the network loses the oldest heartbeat or its answer
+BEATS = (m.Heartbeat, m.Heard)
+
+
+@dataclass
+class Connected(Agent):
+    """An agent and what is under way between it and the coordinator."""
+
+    reports: list[tuple[int, m.Report]] = field(default_factory=list)  # to the coordinator
+    orders: list[m.Order] = field(default_factory=list)  # to the agent
+    heard: int = 0  # the connection whose first words the coordinator heard; 0: none, or it noticed its end
+
+
+class World(Agents):
+    def __init__(self, workers: int, rules: Any = None, policy: Policy = POLICY) -> None:
+        self.now = 1000.0
+        super().__init__("abcdefgh"[:workers], rules)
+        self.policy = policy
+        self.cluster: Cluster | None = None  # None: the coordinator is down
+        self.jobs: dict[str, Job] = {}  # durable
+        self.workers: dict[str, Worker] = {}  # durable
+        self.doom: str | None = None  # the next decision dies "unsaved" or "unsent"
+        self.start_coordinator()
+
+    def agent(self, name: str) -> Connected:
+        return Connected(name)
+
+    def clock(self, worker: str) -> float:
+        return self.now
+
+    @property
+    def decided_at(self) -> float:
+        """The coordinator's clock at its last decision."""
+        return self.now
+
+    # --- the coordinator
+
+    def start_coordinator(self) -> None:
+        self.cluster = Cluster(started=self.now, jobs=dict(self.jobs), workers=dict(self.workers))
+        for agent in self.agents.values():
+            agent.heard = 0
+
+    def crash_coordinator(self) -> None:
+        self.cluster, self.doom = None, None
+        for agent in self.agents.values():
+            agent.link = 0
+            agent.reports.clear()
+
+    def decide(self, event: m.Event) -> None:
+        if self.cluster is None:
+            return
+        decision = decide(self.cluster, event, self.now, self.policy)
+        doom, self.doom = self.doom, None
+        if doom == "unsaved":
+            self.crash_coordinator()
+            return
+        self.rules.decided(self, self.cluster, decision)
+        self.cluster = decision.cluster
+        self.jobs, self.workers = dict(decision.cluster.jobs), dict(decision.cluster.workers)
+        if doom == "unsent":
+            self.crash_coordinator()
+            return
+        for name, order in decision.orders:
+            if self.agents[name].heard and self.agents[name].heard == self.agents[name].link:
+                self.post(self.agents[name].orders, order)
+
+    def command(self, command: m.Command) -> None:
+        try:
+            self.decide(command)
+        except JobEnded:
+            assert isinstance(command, m.StopJob)
+            assert self.jobs[command.job].ended
+
+    def tick(self, seconds: float) -> None:
+        self.now += seconds
+        self.decide(m.Tick())
+
+    # --- the network
+
+    def post(self, queue: list[Any], message: Any) -> None:
+        queue.append(message)
+        if len(queue) > CROWD:
+            bare = [one[1] if isinstance(one, tuple) else one for one in queue]
+            del queue[next((i for i, one in enumerate(bare) if isinstance(one, BEATS)), 1)]
+
+    def send(self, agent: Connected, report: m.Report) -> None:
+        if isinstance(report, m.AgentRegistered):
+            agent.reports.insert(0, (agent.link, report))
+        else:
+            self.post(agent.reports, (agent.link, report))
+
+    def deliver_report(self, agent: Connected, index: int, again: bool = False) -> None:
+        """First words come first on their connection; nothing else keeps its place."""
+        index %= len(agent.reports)
+        link, report = agent.reports[index]
+        if link > agent.heard and not isinstance(report, m.AgentRegistered):
+            words = [i for i, (n, r) in enumerate(agent.reports) if n == link and isinstance(r, m.AgentRegistered)]
+            index = words[0] if words else index
+            report = agent.reports[index][1]
+        registers = isinstance(report, m.AgentRegistered)
+        if not again or registers:
+            del agent.reports[index]
+        stale = link < agent.heard if registers else link > agent.heard
+        if stale:
+            return
+        if registers:
+            agent.heard = link
+        self.decide(m.Reported(agent.name, report))
+
+    def notice_closed(self, agent: Connected) -> None:
+        """The coordinator's end of a connection that is gone; what it had sent was read before, or is lost."""
+        agent.reports = [(link, report) for link, report in agent.reports if link != agent.heard]
+        agent.heard = 0
+        self.decide(m.Disconnected(agent.name))
+
+    def deliver_order(self, agent: Connected, index: int, again: bool = False) -> None:
+        index %= len(agent.orders)
+        order = agent.orders[index] if again else agent.orders.pop(index)
+        if agent.alive:
+            self.obey(agent, order)
+
+
+def spec(**changes: Any) -> JobSpec:
+    return replace(SPEC, **changes)
+
+
+__all__ = ["POLICY", "Agent", "Trainer", "Version", "World", "spec"]

@@ -1,0 +1,25 @@
+"""The test of the simulator: bugs that are planted are found."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from regroup.lab.sim.bugs import BUGS
+from regroup.lab.sim.runs import find
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_the_text_that_a_bug_changes_stands_in_the_code_once(bug):
+    spec = find_spec(bug.module)
+    assert spec is not None
+    assert spec.origin is not None
+    source = Path(spec.origin).read_text()
+    assert source.count(bug.old) == 1
+    compile(source.replace(bug.old, bug.new), spec.origin, "exec")
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_found_within_500_seeds(bug):
+    assert find(bug, 500).seed is not None
