@@ -52,13 +52,13 @@ class Agents(StepLoops):
         trainer = self.agents[member.worker].trainer
         return trainer if trainer is not None and trainer.member == member else None
 
-    def number(self, of: str = "") -> int:
-        """A fresh number: no two of the same agent are equal."""
+    def number(self) -> int:
+        """A fresh number."""
         self.numbers += 1
         return self.numbers
 
     def start_agent(self, agent: Any) -> None:
-        agent.boot = f"boot{self.number(agent.name)}"
+        agent.boot = f"boot{self.number()}"
         agent.sequence, agent.sent, agent.unsent = 0, {}, []
 
     def kill_agent(self, agent: Any) -> None:
@@ -67,7 +67,7 @@ class Agents(StepLoops):
 
     def connect(self, agent: Any) -> None:
         """The first words, a heartbeat, and all that waited for a connection."""
-        agent.link = self.number(agent.name)
+        agent.link = self.number()
         self.send(agent, m.AgentRegistered(boot=agent.boot, device="cpu", host="h", pid=1, version="1"))
         self.heartbeat(agent)
         waiting, agent.unsent = agent.unsent, []
@@ -93,7 +93,7 @@ class Agents(StepLoops):
                 if sent is not None and generation:
                     self.tell(agent, m.RenewLease(generation, sent))
             case m.Prepare(job=job) if trainer is None:
-                member = Member(agent.name, f"i{self.number(agent.name)}")
+                member = Member(agent.name, f"i{self.number()}")
                 agent.trainer = Trainer(job, s.Session(job=job, member=member, address=f"{agent.name}:1"))
                 agent.status = agent.trainer.session.status
                 self.heartbeat(agent)

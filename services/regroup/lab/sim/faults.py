@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from regroup.core import messages as m
 from regroup.core.workers import TrainerPhase
-from regroup.lab.sim.plan import LASTING, OF_ALL, Fault, Kind
+from regroup.lab.sim.plan import LASTING, NAMES, OF_ALL, Fault, Kind
 
 if TYPE_CHECKING:
     from regroup.lab.sim.agents import Agent
@@ -47,7 +47,7 @@ class Faults:
         """Something reached a border: what waited for it strikes, mostly whoever stands there."""
         for fault in [one for one in self._armed if one.border == name]:
             self._armed.remove(fault)
-            struck = self._struck(fault)
+            struck = _struck(fault)
             if worker is not None and self._life.dice.random() < 0.7:
                 struck = (worker, *(one for one in struck[1:] if one != worker))
             self._life.loop.call_soon(self._strike, fault, struck)
@@ -71,18 +71,6 @@ class Faults:
             return True
         return self.lasts(Kind.LOSSY) and self._life.dice.random() < 0.3
 
-    def isolates(self, worker: str) -> bool:
-        return self.lasts(Kind.ISOLATE, worker)
-
-    def stalls(self, worker: str) -> bool:
-        return self.lasts(Kind.STALL, worker)
-
-    def refuses_states(self, worker: str) -> bool:
-        return self.lasts(Kind.UNWRITABLE, worker)
-
-    def jumbles(self) -> bool:
-        return self.lasts(Kind.JUMBLED)
-
     def doubles(self, dice: Random) -> bool:
         return self.lasts(Kind.DOUBLING) and dice.random() < 0.3
 
@@ -99,10 +87,7 @@ class Faults:
         if fault.border is not None:
             self._armed.append(fault)
         else:
-            self._strike(fault, self._struck(fault))
-
-    def _struck(self, fault: Fault) -> tuple[str, ...]:
-        return tuple("abcdefgh"[number] for number in fault.workers)
+            self._strike(fault, _struck(fault))
 
     def _strike(self, fault: Fault, workers: tuple[str, ...]) -> None:
         life = self._life
@@ -177,10 +162,10 @@ class Faults:
             case Kind.FREEZE if life.leader is not None:
                 life.leader.freeze()
                 if dice.random() < 0.7:
-                    life.start_rival()
+                    life.start_coordinator(most=2)
             case Kind.STORE_CUT if life.leader is not None:
                 life.leader.store.cut = True
-                life.loop.call_later(dice.uniform(0.1, 3.0), life.start_rival)
+                life.loop.call_later(dice.uniform(0.1, 3.0), life.start_coordinator, 2)
             case Kind.CUT:
                 life.drop_line(agent.link)
             case Kind.ISOLATE if agent.link and dice.random() < 0.5:
@@ -204,3 +189,7 @@ class Faults:
             if agent.trainer is not None and agent.trainer.hung:
                 agent.trainer.hung = False
                 self._life.read_orders(agent)
+
+
+def _struck(fault: Fault) -> tuple[str, ...]:
+    return tuple(NAMES[number] for number in fault.workers)

@@ -20,7 +20,7 @@ from regroup.core.jobs import Job
 from regroup.core.workers import Worker
 from regroup.lab.sim.agents import Agent, Agents
 from regroup.lab.sim.faults import Faults
-from regroup.lab.sim.plan import SECONDS, Kind, Plan
+from regroup.lab.sim.plan import NAMES, SECONDS, Kind, Plan
 from regroup.lab.sim.process import Process
 from regroup.lab.sim.rules import Rules
 from regroup.lab.sim.steps import Trainer
@@ -51,7 +51,7 @@ class Life(Agents):
         self.plan, self.policy, self.story = plan, plan.policy, story
         self.loop = VirtualLoop(START)
         self.dice = Random(~plan.seed)
-        super().__init__("abcdefgh"[: plan.workers], Rules())
+        super().__init__(NAMES[: plan.workers], Rules())
         self.store = MemoryStore(clock=self.loop.time)
         self.jobs: dict[str, Job] = {}  # durable
         self.workers: dict[str, Worker] = {}  # durable
@@ -78,7 +78,7 @@ class Life(Agents):
 
     def clock(self, worker: str) -> float:
         """The clock of a worker's machine; "": of the coordinators'."""
-        index = "abcdefgh".index(worker) if worker else -1
+        index = NAMES.index(worker) if worker else -1
         return self.now * (1 + self.plan.drifts[index]) + self.plan.skews[index]
 
     # --- one life
@@ -93,7 +93,7 @@ class Life(Agents):
                 self._end()
 
     async def _live(self) -> None:
-        self._start_coordinator()
+        self.start_coordinator()
         for number, agent in enumerate(self.agents.values()):
             self._later(self.dice.uniform(0.0, 0.3) if number else 0.0, self.begin_agent, agent)
         users = [self.loop.create_task(self._submit(f"j{number}", spec)) for number, spec in enumerate(self.plan.jobs)]
@@ -124,11 +124,10 @@ class Life(Agents):
     def _watch(self, deadline: float) -> None:
         if self.over.done():
             return
-        process = self.leader
-        if process is not None and process.shell is not None:
+        if self.leader is not None:
             for name, worker in self.workers.items():
                 if worker.quarantined:
-                    self.loop.create_task(self._command(process, m.ClearWorker(name)))
+                    self.loop.create_task(self._command(self.leader, m.ClearWorker(name)))
         submitted = len(self.jobs) == len(self.plan.jobs)
         if submitted and all(job.ended for job in self.jobs.values()):
             self.rules.over(self)
@@ -168,13 +167,9 @@ class Life(Agents):
     def leader(self) -> Process | None:
         return next((one for one in reversed(self.processes) if one.leads), None)
 
-    def _start_coordinator(self) -> None:
-        if not any(one.alive for one in self.processes):
-            self.processes.append(Process(self, len(self.processes) + 1))
-
-    def start_rival(self) -> None:
-        """A second one, while the first is thought dead."""
-        if len([one for one in self.processes if one.alive]) < 2:
+    def start_coordinator(self, most: int = 1) -> None:
+        """One more, unless `most` live: 2 where the first is only thought dead."""
+        if sum(one.alive for one in self.processes) < most:
             self.processes.append(Process(self, len(self.processes) + 1))
 
     def died(self, process: Process) -> None:
@@ -182,7 +177,7 @@ class Life(Agents):
         for number in [line.number for line in self.lines.values() if line.process is process]:
             self._later(self.dice.uniform(0.0, 0.3), self.drop_line, number)
         if not self.over.done():
-            self._later(self.dice.uniform(*RESTART), self._start_coordinator)
+            self._later(self.dice.uniform(*RESTART), self.start_coordinator)
 
     def durable(self, process: Process, saved: bool) -> None:
         """What it decided is in the store, or need not be: the rules look at it, once."""
@@ -211,7 +206,7 @@ class Life(Agents):
         if self.faults.loses(worker, up) and not first:
             return
         arrival = self.now + self.faults.delay(self.dice)
-        if not self.faults.jumbles():
+        if not self.faults.lasts(Kind.JUMBLED):
             arrival = max(arrival, self.arrivals.get((number, up), 0.0))
             self.arrivals[number, up] = arrival
         arrive = self._arrive_up if up else self._arrive_down
@@ -292,7 +287,7 @@ class Life(Agents):
         leader = self.leader
         if agent.link:
             self.heartbeat(agent)
-        elif leader is not None and leader.thawed.is_set() and not self.faults.isolates(agent.name):
+        elif leader is not None and leader.thawed.is_set() and not self.faults.lasts(Kind.ISOLATE, agent.name):
             number = self.numbers + 1  # what `connect` will call it
             self.lines[number] = Line(number, agent.name, leader)
             self.connect(agent)
@@ -323,7 +318,7 @@ class Life(Agents):
         if agent.trainer is not trainer or self.over.done():
             return
         before, moved = trainer.loop.at, False
-        if not self.faults.stalls(agent.name):
+        if not self.faults.lasts(Kind.STALL, agent.name):
             moved = self._move(agent, trainer)
         self._later(self.dice.uniform(0.5, 1.5) * (self.plan.pace if moved else 0.05), self._turn, trainer)
         if not trainer.hung and self.now - self.flushed.get(trainer.member.incarnation, 0.0) > FLUSH:
@@ -335,7 +330,7 @@ class Life(Agents):
             self.faults.border(trainer.loop.at, agent.name)
 
     def _move(self, agent: Agent, trainer: Trainer) -> bool:
-        if trainer.loop.at == "writing" and self.faults.refuses_states(agent.name):
+        if trainer.loop.at == "writing" and self.faults.lasts(Kind.UNWRITABLE, agent.name):
             self.fail_to_write(trainer)
             return True
         moves = self.moves(trainer)
@@ -347,14 +342,6 @@ class Life(Agents):
             self.leave(trainer, "a neighbour is gone")
             return True
         return False
-
-    # --- what faults ask
-
-    def strikes(self, kind: Kind) -> bool:
-        return self.faults.lasts(kind)
-
-    def dooms(self, kind: Kind) -> bool:
-        return self.faults.dooms(kind)
 
 
 def _brief(message: Any) -> str:

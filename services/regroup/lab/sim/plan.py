@@ -22,6 +22,7 @@ POLICY = Policy(
     error_limit=1000,
 )
 SPEC = JobSpec(task="digits", steps=8, global_batch=8, shards=4, max_workers=3, step_timeout=4.0, max_restarts=1000)
+NAMES = "abcdefgh"  # of workers, by their index in a plan
 SECONDS = 18.0  # in which there are faults; then the world heals
 BEGIN = 12.0  # until when they begin
 
@@ -108,7 +109,7 @@ class Fault:
     def __str__(self) -> str:
         where = f"at the next '{self.border}' after {self.at:.2f} s" if self.border else f"at {self.at:.2f} s"
         lasts = f", for {self.seconds:.2f} s" if self.seconds else ""
-        who = "" if self.kind in OF_ALL else " of " + ", ".join("abcdefgh"[number] for number in self.workers)
+        who = "" if self.kind in OF_ALL else " of " + ", ".join(NAMES[number] for number in self.workers)
         return f"{self.kind}{who} {where}{lasts}"
 
 

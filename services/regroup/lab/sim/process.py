@@ -14,9 +14,7 @@ from regroup.coordinator.shell import Leadership, LeadershipLost, Shell
 from regroup.core import messages as m
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
-from regroup.core.jobs import Job
-from regroup.core.notes import Event, Note
-from regroup.core.workers import Worker
+from regroup.core.notes import Event
 from regroup.lab.sim.plan import Kind
 
 if TYPE_CHECKING:
@@ -159,18 +157,18 @@ class SimStore:
     async def _ask(self, question: Callable[[], Awaitable[T]], saves: bool = False) -> T:
         life, process = self._life, self._process
         await self._travel()
-        if saves and life.dooms(Kind.CRASH_UNSAVED):
+        if saves and life.faults.dooms(Kind.CRASH_UNSAVED):
             process.crash()
         await asyncio.sleep(0)  # where a process that crashed ends
-        if self.cut or life.strikes(Kind.STORE_AWAY):
+        if self.cut or life.faults.lasts(Kind.STORE_AWAY):
             raise StoreUnavailable("the store does not answer")
         answer = await question()
         if saves:
             life.durable(process, saved=True)
-            if life.dooms(Kind.CRASH_UNSENT):
+            if life.faults.dooms(Kind.CRASH_UNSENT):
                 process.crash()
         await self._travel()
-        if life.strikes(Kind.STORE_MUTE):
+        if life.faults.lasts(Kind.STORE_MUTE):
             raise StoreUnavailable("the store's answer was lost")
         return answer
 
@@ -202,20 +200,8 @@ class SimStore:
     async def load(self) -> Any:
         return await self._ask(self._life.store.load)
 
-    async def save(
-        self,
-        fence: int,
-        jobs: Sequence[Job] = (),
-        workers: Sequence[Worker] = (),
-        gone_workers: Sequence[str] = (),
-        notes: Sequence[Note] = (),
-        at: float = 0.0,
-        void_points: Sequence[tuple[str, int]] = (),
-    ) -> tuple[Event, ...]:
-        store = self._life.store
-        return await self._ask(
-            lambda: store.save(fence, jobs, workers, gone_workers, notes, at, void_points), saves=True
-        )
+    async def save(self, *given: Any, **more: Any) -> tuple[Event, ...]:
+        return await self._ask(lambda: self._life.store.save(*given, **more), saves=True)
 
     async def events(self, after: str = "", job: str | None = None, limit: int = 1000) -> list[Event]:
         return await self._ask(lambda: self._life.store.events(after, job, limit))

@@ -5,6 +5,7 @@ Refuses to know: how a fault is done, and which theme finds what.
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 
 from regroup.core.jobs import JobSpec
@@ -63,6 +64,7 @@ class Theme:
     steps: tuple[int, ...] = (1, 6, 25, 60)
 
 
+_long = partial(Theme, jobs=(1,), paces=(0.1, 0.2), steps=(30, 50))  # a job that outlasts its faults
 _DEATHS = (Kind.KILL_TRAINER, Kind.KILL_AGENT, Kind.LEAVE, Kind.CRASH_TRAINER)
 _CUTS = (Kind.ISOLATE, Kind.DEAFEN, Kind.SILENCE, Kind.CUT, Kind.STALL)
 _LEADERS = (Kind.CRASH, Kind.CRASH_UNSAVED, Kind.CRASH_UNSENT, Kind.FREEZE)
@@ -79,36 +81,30 @@ THEMES = (
     *[Theme((Some((*_DEATHS, Kind.BREAK), (2, 4, 8), borders=_FORMING, waits=0.9),))] * 6,
     # the members are cut off for longer than their lease, and others could take their place
     *[
-        Theme(
+        _long(
             (
                 Some((Kind.ISOLATE,), (1,), (2.5, 4.0, 10.0, 18.0), crowds=(2, 3), since=2.5, until=5.0),
                 Some((*_LEADERS, Kind.KILL_AGENT), (0, 1, 2), borders=_FORMING, waits=0.3, until=7.0),
             ),
             workers=(3, 4),
             spares=(1, 2),
-            jobs=(1,),
-            paces=(0.1, 0.2),
-            steps=(30, 50),
         )
     ]
     * 12,
     # one falls out, the others go on; it comes back, and they fall out
     *[
-        Theme(
+        _long(
             (
                 Some(_CUTS, (1, 2), (3.0, 5.0, 7.0), crowds=(1,), borders=_STEPPING, waits=0.9, since=2.0, until=4.0),
                 Some((*_DEATHS, Kind.ISOLATE), (1, 2), (3.0, 7.0), crowds=(1, 2), borders=_FORMING, since=3.0),
             ),
             workers=(2, 3, 3, 4),
-            jobs=(1,),
-            paces=(0.1, 0.2),
-            steps=(30, 50),
         )
     ]
     * 12,
     # most are cut off while a round is under way, and the coordinator begins anew
     *[
-        Theme(
+        _long(
             (
                 Some(
                     (Kind.ISOLATE,),
@@ -125,15 +121,12 @@ THEMES = (
             ),
             workers=(2, 3, 3),
             spares=(0,),
-            jobs=(1,),
-            paces=(0.1, 0.2),
-            steps=(30, 50),
         )
     ]
     * 8,
     # one falls out and comes back, and whoever would give it the state dies before
     *[
-        Theme(
+        _long(
             (
                 Some((Kind.ISOLATE,), (1,), (2.0, 3.0, 4.0), crowds=(1,), borders=_STEPPING, since=2.5, until=3.5),
                 Some((Kind.BREAK,), (1,), crowds=(1,), borders=_STEPPING, since=4.0, until=5.0),
@@ -141,15 +134,12 @@ THEMES = (
             ),
             workers=(2, 2, 3),
             spares=(0,),
-            jobs=(1,),
-            paces=(0.1, 0.2),
-            steps=(30, 50),
         )
     ]
     * 16,
     # one falls out and comes back while all the others are cut off
     *[
-        Theme(
+        _long(
             (
                 Some((Kind.ISOLATE,), (1,), (4.0, 5.0, 6.0), crowds=(1,), borders=_STEPPING, since=2.5, until=3.5),
                 Some((Kind.KILL_AGENT, Kind.BREAK), (1,), crowds=(1,), borders=_STEPPING, since=4.0, until=5.0),
@@ -158,9 +148,6 @@ THEMES = (
             ),
             workers=(3, 3, 4),
             spares=(0,),
-            jobs=(1,),
-            paces=(0.1, 0.2),
-            steps=(30, 50),
         )
     ]
     * 12,
@@ -195,16 +182,13 @@ THEMES = (
     * 12,
     # two coordinators at once
     *[
-        Theme(
+        _long(
             (
                 Some((Kind.STORE_CUT, Kind.FREEZE), (1,), seconds=(2.0, 10.0, 18.0), until=3.0),
                 Some((Kind.KILL_AGENT, Kind.CUT, Kind.KILL_TRAINER), (1, 2, 3), until=9.0),
             ),
             workers=(2, 3, 4),
             spares=(0, 1),
-            jobs=(1,),
-            paces=(0.1, 0.2),
-            steps=(30, 50),
         )
     ]
     * 8,

@@ -12,23 +12,12 @@ from typing import Any
 from regroup.core import messages as m
 from regroup.core.cluster import Cluster, JobEnded, Policy
 from regroup.core.decide import decide
-from regroup.core.jobs import Job, JobSpec, Version
+from regroup.core.jobs import Job, JobSpec
 from regroup.core.workers import Worker
+from regroup.lab.sim import plan
 from regroup.lab.sim.agents import Agent, Agents
-from regroup.lab.sim.steps import Trainer
 
-POLICY = Policy(
-    heartbeat_interval=0.5,
-    detached_limit=20.0,
-    detached_margin=2.0,
-    leader_lease=1.0,
-    halt_limit=2.0,
-    form_limit=3.0,
-    absent_limit=6.0,
-    save_retry=0.5,
-    error_limit=1000,
-)
-SPEC = JobSpec(task="digits", steps=4, global_batch=8, shards=4, max_workers=3, step_timeout=5.0, max_restarts=1000)
+POLICY = replace(plan.POLICY, detached_limit=20.0, detached_margin=2.0, absent_limit=6.0)
 CROWD = 12  # messages under way on one link; beyond it the network loses the oldest heartbeat or its answer
 BEATS = (m.Heartbeat, m.Heard)
 
@@ -45,7 +34,7 @@ class Connected(Agent):
 class World(Agents):
     def __init__(self, workers: int, rules: Any = None, policy: Policy = POLICY) -> None:
         self.now = 1000.0
-        super().__init__("abcdefgh"[:workers], rules)
+        super().__init__(plan.NAMES[:workers], rules)
         self.policy = policy
         self.cluster: Cluster | None = None  # None: the coordinator is down
         self.jobs: dict[str, Job] = {}  # durable
@@ -152,7 +141,4 @@ class World(Agents):
 
 
 def spec(**changes: Any) -> JobSpec:
-    return replace(SPEC, **changes)
-
-
-__all__ = ["POLICY", "Agent", "Trainer", "Version", "World", "spec"]
+    return replace(plan.SPEC, **{"steps": 4, "step_timeout": 5.0} | changes)
