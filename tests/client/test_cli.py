@@ -235,7 +235,7 @@ def test_a_job_is_stopped_and_stopping_it_again_says_its_state(run, submitted):
     assert "stopped" in err
 
 
-def test_waiting_watches_the_job_to_its_end_in_lines(run, served, monkeypatch):
+def test_waiting_watches_the_job_to_its_end_in_lines(run, served):
     def stop_it():
         while not served.desk.cluster.jobs:
             pass

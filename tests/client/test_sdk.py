@@ -2,6 +2,7 @@
 
 import json
 import threading
+from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -147,59 +148,54 @@ def test_without_a_coordinator_it_is_not_running(places, served):
         Client()
 
 
-@pytest.mark.parametrize("status", [200, 404, 500])
-def test_something_else_at_the_address_is_no_coordinator(status):
+@contextmanager
+def something_else(kind, body, status=200):
+    """A client of a server that answers so, whatever it is asked; once."""
+
     class Else(BaseHTTPRequestHandler):
         def do_GET(self):
             self.send_response(status)
+            self.send_header("Content-Type", kind)
             self.end_headers()
-            self.wfile.write(b"<html>hello</html>")
-
-        def log_message(self, *_):
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Else) as server:
-        threading.Thread(target=server.handle_request).start()
-        with Client(f"http://127.0.0.1:{server.server_port}", "x") as client, pytest.raises(NoRegroup):
-            client.jobs()
-
-
-def test_a_stream_of_something_else_is_no_coordinators():
-    class Else(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html; charset=utf-8")
-            self.end_headers()
-            self.wfile.write(b"<html>hello</html>")
+            self.wfile.write(body)
 
         def log_message(self, *_):
             pass
 
     with HTTPServer(("127.0.0.1", 0), Else) as server, Client(f"http://127.0.0.1:{server.server_port}", "x") as client:
-        for stream in (client.events(follow=True), client.records("j-1")):
-            threading.Thread(target=server.handle_request).start()
-            with pytest.raises(NoRegroup, match="no coordinator"):
-                next(stream)
+        threading.Thread(target=server.handle_request).start()
+        yield client
+
+
+def followed(client):
+    return client.events(follow=True)
+
+
+def records(client):
+    return client.records("j-1")
+
+
+@pytest.mark.parametrize("status", [200, 404, 500])
+def test_something_else_at_the_address_is_no_coordinator(status):
+    with something_else("text/html", b"<html>hello</html>", status) as client, pytest.raises(NoRegroup):
+        client.jobs()
+
+
+@pytest.mark.parametrize("ask", [followed, records])
+def test_a_stream_of_something_else_is_no_coordinators(ask):
+    page = something_else("text/html; charset=utf-8", b"<html>hello</html>")
+    with page as client, pytest.raises(NoRegroup, match="no coordinator"):
+        next(ask(client))
 
 
 @pytest.mark.parametrize("foreign", [b'{"id": 1}', b'{"fi', b"\xff"], ids=["other", "half", "bytes"])
 def test_lines_that_no_coordinator_writes_are_no_coordinators(foreign):
-    class Else(BaseHTTPRequestHandler):
-        def do_GET(self):
-            events = "events" in self.path
-            self.send_response(200)
-            self.send_header("Content-Type", "text/event-stream" if events else "application/x-ndjson")
-            self.end_headers()
-            self.wfile.write(b"data: " + foreign + b"\n\n" if events else foreign)
-
-        def log_message(self, *_):
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Else) as server, Client(f"http://127.0.0.1:{server.server_port}", "x") as client:
-        for stream in (client.events(follow=True), client.records("j-1")):
-            threading.Thread(target=server.handle_request).start()
-            with pytest.raises(NoRegroup, match="no coordinator"):
-                next(stream)
+    for ask, kind, body in (
+        (followed, "text/event-stream", b"data: " + foreign + b"\n\n"),
+        (records, "application/x-ndjson", foreign),
+    ):
+        with something_else(kind, body) as client, pytest.raises(NoRegroup, match="no coordinator"):
+            next(ask(client))
 
 
 def test_a_coordinator_that_falls_silent_in_its_records_is_not_waited_for_for_ever(monkeypatch):

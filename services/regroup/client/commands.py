@@ -49,7 +49,7 @@ def events(
         out = terminal.console()
         past = list(client.events(id)) if last is not None else []
         coming = client.events(id, after=past[-1].id if past else None, follow=follow)
-        for event in chain(past[len(past) - (last or 0) :], coming):
+        for event in chain(past[-last:] if last else (), coming):
             terminal.write_json_line(event) if as_json else out.print(show.event_line(event), soft_wrap=True)
 
 

@@ -57,24 +57,20 @@ def job_sheet(job: JobView, now: float) -> RenderableType:
         pace.append(f"{rate_text(job.rate)} steps/s")
     if job.loss is not None:
         pace.append(f"loss {job.loss:.4g}")
+    generation = job.history[-1].generation if job.history else "-"
     rows: list[tuple[str, str | Text]] = [
         ("task", job.task),
         ("phase", phase_text(job.phase)),
         ("reason", job.reason),
         ("progress", ", ".join(pace)),
         ("samples", f"{job.samples:,}".replace(",", " ")),
-        (
-            "generation",
-            f"{job.history[-1].generation if job.history else '-'}, restarts {job.restarts} of {job.spec.max_restarts}",
-        ),
+        ("generation", f"{generation}, restarts {job.restarts} of {job.spec.max_restarts}"),
         ("batch", f"{job.spec.global_batch} samples in {job.shards} shards"),
         ("submitted", f"{clock(job.submitted)}, {duration(now - job.submitted)} ago"),
     ]
-    if job.checkpoint is not None:
-        size = f"{job.checkpoint.bytes / 1e6:.1f} MB"
-        rows.append(
-            ("checkpoint", f"{size}, step {job.checkpoint.version.step}, sha256 {job.checkpoint.checksum[:16]}...")
-        )
+    if (kept := job.checkpoint) is not None:
+        told = f"{kept.bytes / 1e6:.1f} MB, step {kept.version.step}, sha256 {kept.checksum[:16]}..."
+        rows.append(("checkpoint", told))
     if job.error:
         rows.append(("logs", f"logs/{job.id} in the data directory of its workers"))
     rows.extend((f"refused {name}", why) for name, why in job.refused.items())

@@ -55,9 +55,9 @@ class Supervised:
         environ: Mapping[str, str],
         log: Path,
         restart: bool,
-        on_ended: Callable[[str, int], None] = lambda name, code: None,
+        on_ended: Callable[["Supervised", int], None],
     ) -> None:
-        """`on_ended` is called with the name and the exit code, negative for a signal, before it is started again."""
+        """`on_ended` is called with this and the exit code, negative for a signal, before it is started again."""
         self.name, self.restart = name, restart
         self._command = [sys.executable, "-I", "-S", "-c", _LEAVE_WITH_PARENT, str(os.getpid()), *command]
         self._environ, self._log, self._on_ended = dict(environ), log, on_ended
@@ -114,7 +114,7 @@ class Supervised:
             code = self.process.wait()
             if self._stopping.is_set() or not self.restart:
                 return
-            self._on_ended(self.name, code)
+            self._on_ended(self, code)
             pause = PAUSE[0] if time.monotonic() - began > HEALTHY else min(pause * 2, PAUSE[1])
             if self._stopping.wait(pause):
                 return
@@ -140,7 +140,7 @@ class LocalCluster:
         threads: int | None = None,
         settings: Mapping[str, str] | None = None,
         on_started: Callable[[str], None] = lambda name: None,
-        on_ended: Callable[[str, int], None] = lambda name, code: None,
+        on_ended: Callable[[Supervised, int], None] = lambda process, code: None,
     ) -> None:
         self.data_dir = data_dir
         self._restart = restart

@@ -7,10 +7,12 @@ Does not guarantee: that it still lives when you act on the answer. A starting a
 
 from pathlib import Path
 
+from regroup.worker.locks import trainer_lock
+
 
 def trainer_of(data_dir: Path, worker: str) -> int | None:
     """The process that took the worker's trainer lock, not its forks, which share it; None: nobody holds it."""
-    lock = data_dir / "run" / f"{worker}.trainer.lock"
+    lock = trainer_lock(data_dir, worker)
     if not lock.exists():
         return None
     inode = lock.stat().st_ino

@@ -18,7 +18,7 @@ import typer
 
 from regroup.client.errors import RegroupError
 from regroup.client.printable import PlainConsole
-from regroup.lab.local import ClusterFailed, LocalCluster
+from regroup.lab.local import ClusterFailed, LocalCluster, Supervised
 from regroup.wire.places import Places, default_data_dir
 
 
@@ -51,14 +51,12 @@ def up(
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, leave)
 
-    def tell_end(name: str, code: int) -> None:
+    def tell_end(process: Supervised, code: int) -> None:
         if started.is_set():  # before that, its last words are told
-            how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}: {last_words(name)}"
-            tell(f"{time.strftime('%H:%M:%S')}  {name} ended ({how}); starting it again")
-
-    def last_words(name: str) -> str:
-        process = cluster.coordinator if name == "coordinator" else cluster.agents.get(name)
-        return "it said nothing" if process is None else process.last_words()
+            how = (
+                f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}: {process.last_words()}"
+            )
+            tell(f"{time.strftime('%H:%M:%S')}  {process.name} ended ({how}); starting it again")
 
     cluster = LocalCluster(folder, workers, threads=threads, settings={"port": str(port)}, on_ended=tell_end)
     try:

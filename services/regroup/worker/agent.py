@@ -51,7 +51,7 @@ from regroup.wire.places import Places
 from regroup.worker import archive
 from regroup.worker.control import REPORT, STATUS
 from regroup.worker.inbox import Inbox
-from regroup.worker.locks import hold, outlive
+from regroup.worker.locks import hold, outlive, trainer_lock
 from regroup.worker.nursery import BirthFailed, Nursery, Trainer
 from regroup.worker.settings import AgentSettings
 
@@ -299,7 +299,7 @@ async def serve(settings: AgentSettings) -> None:
         message = f"an agent named {settings.worker} runs already: stop it, or set REGROUP_WORKER to another name"
         raise WorkerTaken(message) from None
     nursery = Nursery(settings.worker, settings.data_host, settings.data_dir, settings.threads, TRAINER)
-    await outlive(nursery.lock)
+    await outlive(trainer_lock(settings.data_dir, settings.worker))
     nursery.position.unlink(missing_ok=True)  # that one's; who would have read it is dead, too
     keys = worker_keys(places.keys)
     server = server_public(places.keys)

@@ -1,7 +1,7 @@
 """Who may be there once: the locks of a worker's name, on files that processes hold for as long as they live.
 
-Owns: taking one, and waiting for the end of whoever has one.
-Refuses to know: where the files are, and who holds them.
+Owns: where a trainer's lock is, taking a lock, and waiting for the end of whoever has one.
+Refuses to know: who holds them.
 Does not guarantee: that a lock is free once its process is dead: what it forked has inherited it.
 """
 
@@ -16,6 +16,11 @@ log = logging.getLogger("regroup.agent")
 
 PATIENCE = 1.0  # seconds to wait without a word
 PAUSE = 0.02  # seconds between two looks
+
+
+def trainer_lock(data_dir: Path, worker: str) -> Path:
+    """The file that a worker's trainer holds while it lives."""
+    return data_dir / "run" / f"{worker}.trainer.lock"
 
 
 def hold(path: Path) -> int:

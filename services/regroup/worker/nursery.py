@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
+from regroup.worker.locks import trainer_lock
 from regroup.worker.position import last_position
 
 
@@ -93,10 +94,6 @@ class Nursery:
         _listen_in(data / "run" / f"{worker}.sockets")
 
     @property
-    def lock(self) -> Path:
-        return self._data / "run" / f"{self._worker}.trainer.lock"
-
-    @property
     def position(self) -> Path:
         """Of whichever trainer holds the lock."""
         return self._data / "run" / f"{self._worker}.position"
@@ -130,16 +127,15 @@ class Nursery:
         return self._spare
 
     def _bear(self) -> Trainer:
-        incarnation = secrets.token_hex(6)
         birth = Birth(
             worker=self._worker,
-            incarnation=incarnation,
+            incarnation=secrets.token_hex(6),
             host=self._host,
             records=self._data / "records",
             checkpoints=self._data / "checkpoints",
             logs=self._data / "logs",
             position=self.position,
-            lock=self.lock,
+            lock=trainer_lock(self._data, self._worker),
             threads=self._threads,
         )
         try:

@@ -183,7 +183,7 @@ def _warm_up(spec: JobSpec, task: Task, dataset: SizedDataset, replica: Replica)
 def _kind(value: Any) -> str:
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)}{'' if value.requires_grad else ' that needs no gradient'}"
-    return f"{type(value).__name__} of {len(value)}" if isinstance(value, tuple) else f"{type(value).__name__}"
+    return f"{type(value).__name__} of {len(value)}" if isinstance(value, tuple) else type(value).__name__
 
 
 def _code(spec: JobSpec, model: nn.Module) -> str:

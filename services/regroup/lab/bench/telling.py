@@ -6,7 +6,7 @@ Owns: the names of the figures, their units, and what is said to be left out. Re
 from dataclasses import asdict
 from typing import Any
 
-from rich.table import Table
+from rich.table import Column, Table
 
 from regroup.lab.bench.figures import Interval, Spread
 from regroup.lab.bench.machine import Machine
@@ -81,35 +81,37 @@ def recovery_json(outcomes: list[Outcome], machine: Machine, interrupted: bool) 
 
 
 def recovery_tables(outcomes: list[Outcome]) -> list[Table]:
-    table = Table(title=f"From a kill to the next committed step, ms ({MODEL})", title_justify="left")
-    for name in ("workers", "killed", "kills", "step", "p50", "p95", "max", "p50 - step", "p95 - step"):
-        table.add_column(name, justify="right")
-    rest = Table(title="What it cost, and until the killed worker was back, ms", title_justify="left")
-    for name in ("workers", "killed", "lost", "doubled", "undone", "rejoin p50", "p95", "max"):
-        rest.add_column(name, justify="right")
-    where = Table(title="Where the time goes: ms since the kill, p50 / p95", title_justify="left")
-    for name in ("workers", "killed", "noticed", "formation issued", "all formed", "step committed", "tried again"):
-        where.add_column(name, justify="right")
+    times = _by_scenario(
+        f"From a kill to the next committed step, ms ({MODEL})",
+        ("kills", "step", "p50", "p95", "max", "p50 - step", "p95 - step"),
+    )
+    costs = _by_scenario(
+        "What it cost, and until the killed worker was back, ms",
+        ("lost", "doubled", "undone", "rejoin p50", "p95", "max"),
+    )
+    where = _by_scenario(
+        "Where the time goes: ms since the kill, p50 / p95",
+        ("noticed", "formation issued", "all formed", "step committed", "tried again"),
+    )
     for outcome in outcomes:
         scenario, step, audit = outcome.scenario, outcome.step_ms, outcome.audit
         commit, rejoin = outcome.times(lambda kill: kill.committed), outcome.times(lambda kill: kill.rejoined)
         who = "trainer alone" if scenario.whom is Whom.TRAINER else "agent + trainer"
         row = [f"{scenario.workers} to {scenario.workers - 1}", who]
-        over = [_ms(value - step) if commit and step else "-" for value in ((commit.p50, commit.p95) if commit else ())]
-        table.add_row(
-            *row,
-            str(len(outcome.kills)),
-            _ms(step),
-            *_three(commit),
-            *(over or ["-", "-"]),
-        )
-        counts = (str(audit.lost), str(audit.doubled)) if audit else ("-", "-")
-        rest.add_row(*row, *counts, str(outcome.lost_steps), *_three(rejoin))
+        over = [_ms(value - step) for value in (commit.p50, commit.p95)] if commit and step else ["-", "-"]
+        times.add_row(*row, str(len(outcome.kills)), _ms(step), *_three(commit), *over)
+        counts = [str(audit.lost), str(audit.doubled)] if audit else ["-", "-"]
+        costs.add_row(*row, *counts, str(outcome.lost_steps), *_three(rejoin))
         parts = (lambda kill: kill.noticed, lambda kill: kill.formed, lambda kill: kill.regrouped)
         spreads = [*(outcome.times(part) for part in parts), commit]
         again = sum(kill.generations > 1 for kill in outcome.kills)
         where.add_row(*row, *(f"{_ms(s.p50)} / {_ms(s.p95)}" if s else "-" for s in spreads), str(again))
-    return [table, rest, where]
+    return [times, costs, where]
+
+
+def _by_scenario(title: str, names: tuple[str, ...]) -> Table:
+    columns = (Column(name, justify="right") for name in ("workers", "killed", *names))
+    return Table(*columns, title=title, title_justify="left")
 
 
 # --- overhead
