@@ -109,6 +109,31 @@ def test_a_state_that_nobody_told_of_yet_is_asked_for_before_a_job_ends_without_
     assert scene.job.saver.worker == "b"
 
 
+def test_a_stop_that_saves_an_older_state_says_that_it_goes_back(scene):
+    """a went on alone to step 7, and died before b had taken that."""
+    scene.running("a", "b", min_workers=1)
+    for name in "ab":
+        scene.train(name, 3)
+    scene.does(m.Disconnected("b"))
+    scene.breaks("a", 1)
+    scene.halt("a", (1, 3))
+    scene.train("a", 7)
+    scene.register("b")
+    scene.halt("b", (1, 3))
+    scene.after(0.2)
+    scene.halt("a", (2, 7))
+    scene.halt("b", (1, 3))
+    assert (scene.members, scene.job.formation.base, scene.job.step) == (["a", "b"], Version(2, 7), 7)
+    scene.exits("a")
+    scene.does(m.StopJob("j"))
+    scene.halt("b", (1, 3))
+    assert (scene.job.saver.worker, scene.job.step) == ("b", 3)
+    assert scene.job.reason == "the last generation is lost: b saves the state of step 3, to stop"
+    assert [(note.reason, note.data["base_step"]) for note in scene.noted("rolled_back")] == [(scene.job.reason, 3)]
+    scene.saved("b", (1, 3))
+    assert (scene.job.phase, scene.job.step) == (JobPhase.STOPPED, 3)
+
+
 def test_a_cluster_that_was_stopped_in_good_order_costs_its_jobs_no_restart(scene):
     scene.running("a", "b", max_restarts=0)
     for name in "ab":

@@ -3,13 +3,15 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from regroup.core.jobs import JobPhase
 from regroup.lab.sim.life import Life
 from regroup.lab.sim.outcome import cut, live
-from regroup.lab.sim.plan import Kind
+from regroup.lab.sim.pace import IDLE
+from regroup.lab.sim.plan import SPEC, Fault, Kind
 from regroup.lab.sim.story import Story
 from regroup.lab.sim.themes import draw
 
@@ -25,6 +27,53 @@ def test_a_life_without_faults_ends_after_one_formation():
     life.run()
     assert {job.phase for job in life.jobs.values()} == {JobPhase.COMPLETED}
     assert all(job.restarts == 0 for job in life.jobs.values())
+
+
+def test_a_job_that_can_never_start_is_stopped_once_all_is_well():
+    plan = draw(0)
+    spec = replace(SPEC, min_workers=plan.workers + 1, max_workers=plan.workers + 1)
+    life = Life(replace(plan, jobs=(spec,), faults=()), Story())
+    life.run()
+    assert [job.phase for job in life.jobs.values()] == [JobPhase.STOPPED]
+
+
+def test_a_step_loop_that_waits_is_woken_by_what_it_waits_for():
+    plan = replace(draw(0), jobs=(SPEC,), faults=(), workers=1, pace=0.02)
+    story = Story(kept=True)
+    Life(replace(plan, skews=plan.skews[:2], drifts=plan.drifts[:2]), story).run()
+    told = next(float(line.split()[0]) for line in story.lines if "hears" in line and "Form" in line)
+    begun = next(float(line.split()[0]) for line in story.lines if "is connecting" in line)
+    assert 0 < begun - told < IDLE / 10
+
+
+@pytest.mark.parametrize("kind", [Kind.MISMATCH, Kind.UNPREPARED, Kind.BAD_SPEC, Kind.POISON, Kind.FLIP, Kind.DIVERGE])
+def test_what_users_do_wrong_is_told(kind):
+    """From the start on, or at the first step; on the last of two workers, where it is not everybody's."""
+    border = "preparing" if kind in (Kind.MISMATCH, Kind.UNPREPARED) else "stepping"
+    at = 2.0 if kind in (Kind.FLIP, Kind.DIVERGE) else 0.0
+    fault = Fault(kind, (1,), at=at, border=None if kind is Kind.BAD_SPEC else border, seconds=7.0)
+    plan = replace(draw(0), workers=2, jobs=(replace(SPEC, steps=40, max_workers=2),), faults=(fault,), pace=0.06)
+    story = Story(kept=True)
+    Life(replace(plan, skews=(1.0, 2.0, 3.0), drifts=(0.0, 0.0, 0.0)), story).run()
+    told = {
+        Kind.MISMATCH: "its code differ from the other workers'",
+        Kind.UNPREPARED: "may not take part: worker: it will not do",
+        Kind.BAD_SPEC: "failed: options.lr: it will not do",
+        Kind.POISON: "failed: the task failed in step",
+        Kind.FLIP: "replicas differed at step",
+        Kind.DIVERGE: "is nan: look at the learning rate",
+    }
+    assert any(told[kind] in line for line in story.lines)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_store_that_crashes_keeps_what_it_confirmed(seed):
+    """The rules compare what was promised with what is durable, so a decision that was lost would be seen."""
+    crashes = tuple(Fault(Kind.STORE_CRASH, (0,), at=at, seconds=0.5 + seed % 3) for at in (0.6, 2.0, 5.0))
+    plan = replace(draw(seed), faults=crashes, jobs=(replace(SPEC, steps=40),), pace=0.1)
+    outcome = live(plan)
+    assert outcome.error is None
+    assert sum(times for (kind, _), times in outcome.during.items() if kind is Kind.STORE_CRASH) >= 1
 
 
 @pytest.mark.parametrize("seed", range(0, 200, 10))
@@ -64,7 +113,7 @@ def test_a_story_that_is_kept_hashes_like_one_that_is_not():
 
 
 def test_every_kind_of_fault_is_drawn():
-    drawn = {fault.kind for seed in range(300) for fault in draw(seed).faults}
+    drawn = {fault.kind for seed in range(500) for fault in draw(seed).faults}
     assert drawn == set(Kind)
 
 

@@ -54,6 +54,55 @@ def test_a_circle_in_which_no_time_passes_is_an_error_and_no_hang():
         run(spin)
 
 
+def test_of_two_timers_for_one_instant_the_first_that_was_set_comes_first():
+    order = []
+
+    async def both(loop):
+        loop.call_later(1.0, order.append, "asyncio's")
+        loop.at(loop.now + 1.0, order.append, "ours")
+        loop.call_later(1.0, order.append, "asyncio's again")
+        await loop.sleep(2.0)
+
+    run(both)
+    assert order == ["asyncio's", "ours", "asyncio's again"]
+
+
+def test_a_timer_that_was_cancelled_does_nothing():
+    order = []
+
+    async def cancel(loop):
+        loop.call_later(1.0, order.append, "cancelled").cancel()
+        await asyncio.sleep(2.0)
+
+    run(cancel)
+    assert order == []
+
+
+def test_what_fails_in_a_timer_is_told():
+    told = []
+
+    async def fail(loop):
+        loop.set_exception_handler(lambda loop, context: told.append(context["exception"]))
+        loop.at(loop.now + 1.0, lambda: 1 // 0)
+        await loop.sleep(2.0)
+
+    run(fail)
+    assert [type(error) for error in told] == [ZeroDivisionError]
+
+
+def test_a_sleep_that_is_cancelled_ends_at_once():
+    async def cancel(loop):
+        sleeper = loop.create_task(asyncio.wait_for(loop.sleep(100.0), 200.0))
+        await asyncio.sleep(1.0)
+        sleeper.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sleeper
+        assert loop.now == 101.0
+        await asyncio.sleep(200.0)  # its timer finds it gone
+
+    run(cancel)
+
+
 @pytest.mark.parametrize(
     "ask",
     [

@@ -25,10 +25,11 @@ class Train:
 
 @dataclass(frozen=True, slots=True)
 class SaveState:
-    """Ask this member to write its state, the job's most advanced, which ends the job."""
+    """Ask this member to write its state, the job's most advanced, which ends the job. `rolled_back`: as in Train."""
 
     saver: Member
     version: Version
+    rolled_back: bool
     reason: str
 
 
@@ -77,7 +78,8 @@ def conclude(
         last_try = {member: number for number, member in enumerate(tried)}
         saver = min(holders, key=lambda member: (last_try.get(member, -1), member))
         what = "the final state" if finished else f"the state of step {base.version.step}, to stop"
-        return SaveState(saver, base.version, f"{saver.worker} saves {what}")
+        back = "the last generation is lost: " if base.rolled_back else ""
+        return SaveState(saver, base.version, base.rolled_back, f"{back}{saver.worker} saves {what}")
     if len(answers) < job.spec.min_workers:
         kept = f"; step {base.version.step} is kept in memory" if holders else ""
         return Wait(f"waits for workers: {len(answers)} of {job.spec.min_workers} are ready{kept}")

@@ -176,7 +176,11 @@ def _settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
     if isinstance(verdict, Train):
         _issue(turn, job, verdict)
     elif isinstance(verdict, SaveState):
-        turn.change_job(job, round=None, saver=verdict.saver, step=reached(job, watch), reason=verdict.reason)
+        step = verdict.version.step if verdict.rolled_back else reached(job, watch)
+        if step < reached(job, watch):
+            turn.change_watch(job.id, committed={})
+            turn.note("rolled_back", verdict.reason, job=job.id, generation=job.generation, base_step=step)
+        turn.change_job(job, round=None, saver=verdict.saver, step=step, reason=verdict.reason)
         turn.change_watch(job.id, since=turn.now)
         turn.note("saving", verdict.reason, job=job.id, worker=verdict.saver.worker, generation=job.generation)
     elif isinstance(verdict, EndUnsaved):

@@ -14,7 +14,7 @@ from regroup.lab.sim.steps import StepLoops, Trainer
 from regroup.worker import session as s
 
 
-@dataclass
+@dataclass(slots=True)
 class Agent:
     name: str
     boot: str = ""
@@ -48,17 +48,21 @@ class Agents(StepLoops):
     def born(self, trainer: Trainer) -> None:
         """A trainer begins to prepare."""
 
+    def position(self, trainer: Trainer) -> tuple[int | None, int | None]:
+        """The step and the shard in whose passes it is; None, None: in none."""
+        return None, None
+
     def lives(self, member: Member) -> Trainer | None:
         trainer = self.agents[member.worker].trainer
         return trainer if trainer is not None and trainer.member == member else None
 
-    def number(self) -> int:
-        """A fresh number."""
+    def number(self, agent: Any) -> int:
+        """A number that nothing else of this agent has."""
         self.numbers += 1
         return self.numbers
 
     def start_agent(self, agent: Any) -> None:
-        agent.boot = f"boot{self.number()}"
+        agent.boot = f"boot{self.number(agent)}"
         agent.sequence, agent.sent, agent.unsent = 0, {}, []
 
     def kill_agent(self, agent: Any) -> None:
@@ -67,7 +71,7 @@ class Agents(StepLoops):
 
     def connect(self, agent: Any) -> None:
         """The first words, a heartbeat, and all that waited for a connection."""
-        agent.link = self.number()
+        agent.link = self.number(agent)
         self.send(agent, m.AgentRegistered(boot=agent.boot, device="cpu", host="h", pid=1, version="1"))
         self.heartbeat(agent)
         waiting, agent.unsent = agent.unsent, []
@@ -93,7 +97,7 @@ class Agents(StepLoops):
                 if sent is not None and generation:
                     self.tell(agent, m.RenewLease(generation, sent))
             case m.Prepare(job=job) if trainer is None:
-                member = Member(agent.name, f"i{self.number()}")
+                member = Member(agent.name, f"i{self.number(agent)}")
                 agent.trainer = Trainer(job, s.Session(job=job, member=member, address=f"{agent.name}:1"))
                 agent.status = agent.trainer.session.status
                 self.heartbeat(agent)
@@ -133,6 +137,7 @@ class Agents(StepLoops):
         while last_words and trainer.outbox:
             self.hear(agent)
         agent.trainer, agent.status = None, None
-        exited = m.TrainerExited(job=trainer.job, incarnation=trainer.member.incarnation, cause=cause, asked=asked)
-        self.report(agent, exited)
+        step, shard = self.position(trainer)
+        who: dict[str, Any] = {"job": trainer.job, "incarnation": trainer.member.incarnation}
+        self.report(agent, m.TrainerExited(**who, cause=cause, asked=asked, step=step, shard=shard))
         self.heartbeat(agent)

@@ -56,7 +56,7 @@ class _Changed(SourceFileLoader):
 REGROUP, ROUNDS, REPORTS = "regroup.core.regroup", "regroup.core.rounds", "regroup.core.reports"
 JOBS, SHARDS, SESSION = "regroup.core.jobs", "regroup.core.shards", "regroup.worker.session"
 SHELL, TAIL = "regroup.coordinator.shell", "regroup.worker.tail"
-ORDERS = "regroup.core.orders"
+ORDERS, BLAME = "regroup.core.orders", "regroup.core.blame"
 
 BUGS = (
     # rule 1: a Halt is a promise, under a fresh number
@@ -169,6 +169,28 @@ BUGS = (
         "                except StoreUnavailable as trouble:\n                    self._meet(trouble)",
         "                except Fenced:\n                    break\n"
         "                except StoreUnavailable as trouble:\n                    self._meet(trouble)",
+    ),
+    Bug(
+        "what the store did not confirm is taken for saved",
+        SHELL,
+        "                    if not patient:\n                        raise\n",
+        "                    break\n",
+    ),
+    # what overtook it makes a report history
+    Bug("an overtaken heartbeat is believed", REPORTS, "if report.sequence > sighting.sequence:", "if True:"),
+    Bug(
+        "an evicted saver moves the checkpoint",
+        REPORTS,
+        "if job.saver is None or not (asked or version == wanted):",
+        "if False:",
+    ),
+    # who may take part, and whose state is nobody's
+    Bug("whoever has other code takes part", BLAME, "if theirs == job.fingerprint:", "if True:"),
+    Bug(
+        "a replica that differs stays as it is",
+        SESSION,
+        "return _broke(replace(session, version=None), generation, reason)",
+        "return _broke(session, generation, reason)",
     ),
     # going on
     Bug("a shard has two owners", SHARDS, "if owner == rank)", "if owner == rank or v == 0)"),

@@ -1,7 +1,7 @@
 """How faults strike: those of the plan, at their times and borders, in a life.
 
-Owns: which faults are armed, which last at the moment, and what was met: each kind with each phase,
-and pairs that overlapped.
+Owns: which faults are armed, which last at the moment, and what was met: each kind with each phase of a job and with
+what was under way, and pairs that overlapped.
 Refuses to know: why these faults (`plan`), and what follows.
 """
 
@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING
 from regroup.core import messages as m
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.plan import LASTING, NAMES, OF_ALL, Fault, Kind
+from regroup.lab.sim.underway import Activity, under_way
 
 if TYPE_CHECKING:
     from regroup.lab.sim.agents import Agent
     from regroup.lab.sim.life import Life
+
+
+DOOMS = frozenset({Kind.CRASH_UNSAVED, Kind.CRASH_UNSENT, Kind.STORE_CRASH})  # they wait for a save
 
 
 class Faults:
@@ -23,10 +27,12 @@ class Faults:
         self._life = life
         self._armed: list[Fault] = []  # they wait for their border
         self._lasting: list[tuple[Fault, tuple[str, ...]]] = []  # and the workers that each strikes
-        self._dooms: set[Kind] = set()
+        self._dooms: dict[Kind, Fault] = {}
         self._over = False
+        self._to_come = len(life.plan.faults)
         self.met: Counter[tuple[Kind, str]] = Counter()  # (kind, a job's phase)
-        self.pairs: Counter[tuple[Kind, Kind]] = Counter()
+        self.during: Counter[tuple[Kind, frozenset[Activity]]] = Counter()
+        self.pairs: Counter[tuple[Kind, Kind]] = Counter()  # (kind, another that lasts), in the order of their names
 
     def begin(self) -> None:
         for fault in self._life.plan.faults:
@@ -42,30 +48,42 @@ class Faults:
         for agent in self._life.agents.values():
             if agent.trainer is not None and agent.trainer.session.phase is TrainerPhase.PREPARING:
                 agent.trainer.hung = False  # nobody suspects a trainer while it prepares
+        self._life.stir()
 
     def border(self, name: str, worker: str | None) -> None:
         """Something reached a border: what waited for it strikes, mostly whoever stands there."""
         for fault in [one for one in self._armed if one.border == name]:
             self._armed.remove(fault)
             struck = _struck(fault)
-            if worker is not None and self._life.dice.random() < 0.7:
+            if worker is not None and self._can(fault, worker) and self._life.dice.random() < 0.7:
                 struck = (worker, *(one for one in struck[1:] if one != worker))
             self._life.loop.call_soon(self._strike, fault, struck)
 
     # --- what lasts
 
+    @property
+    def pending(self) -> bool:
+        """Whether anything goes wrong at the moment, or will."""
+        return not self._over and bool(self._to_come or self._armed or self._lasting)
+
     def lasts(self, kind: Kind, worker: str | None = None) -> bool:
+        if not self._lasting:
+            return False
         return any(fault.kind is kind and (worker is None or worker in struck) for fault, struck in self._lasting)
 
     def dooms(self, kind: Kind) -> bool:
-        """Whether the coordinator dies here; once."""
-        if kind in self._dooms:
-            self._dooms.remove(kind)
-            return True
-        return False
+        """Whether the coordinator, or the store, dies here; once."""
+        fault = self._dooms.pop(kind, None)
+        if fault is not None:
+            self._count(kind)
+            if kind in LASTING:
+                self._begin(fault, ())
+        return fault is not None
 
     def loses(self, worker: str, up: bool) -> bool:
         """Whether a message of this worker, or to it, is lost."""
+        if not self._lasting:
+            return False
         one_way = Kind.SILENCE if up else Kind.DEAFEN
         if self.lasts(Kind.ISOLATE, worker) or self.lasts(one_way, worker):
             return True
@@ -82,6 +100,7 @@ class Faults:
     # --- striking
 
     def _arm(self, fault: Fault) -> None:
+        self._to_come -= 1
         if self._over:
             return
         if fault.border is not None:
@@ -96,16 +115,29 @@ class Faults:
             return
         who = "cluster" if fault.kind in OF_ALL else ", ".join(struck)
         life.story.tell(life.now, "FAULT", f"{fault.kind}: {who}" + (f", {fault.seconds:g} s" if fault.seconds else ""))
-        for job in life.jobs.values():
-            self.met[fault.kind, str(job.phase)] += 1
-        for other, _ in self._lasting:
-            first, second = sorted((fault.kind, other.kind))
-            self.pairs[first, second] += 1
+        if fault.kind in DOOMS:
+            self._dooms[fault.kind] = fault
+            return
+        self._count(fault.kind)
         if fault.kind in LASTING:
-            self._lasting.append((fault, struck))
-            life.loop.call_later(fault.seconds, self._lift, fault, struck)
+            self._begin(fault, struck)
         for worker in struck:
             self._do(fault.kind, life.agents[worker])
+            life.drain(life.agents[worker])
+        life.stir()
+
+    def _count(self, kind: Kind) -> None:
+        """What it meets; before anything is done, because that changes it."""
+        for job in self._life.jobs.values():
+            self.met[kind, str(job.phase)] += 1
+        self.during[kind, under_way(self._life)] += 1
+        for other, _ in self._lasting:
+            first, second = sorted((kind, other.kind))
+            self.pairs[first, second] += 1
+
+    def _begin(self, fault: Fault, struck: tuple[str, ...]) -> None:
+        self._lasting.append((fault, struck))
+        self._life.loop.call_later(fault.seconds, self._lift, fault, struck)
 
     def _can(self, fault: Fault, worker: str) -> bool:
         """Whether there is anything to strike."""
@@ -124,6 +156,8 @@ class Faults:
                 if trainer is None or trainer.hung:
                     return False
                 return trainer.loop.at in ("connecting", "connected", "contributed")
+            case Kind.FLIP | Kind.DIVERGE:
+                return trainer is not None and trainer.session.phase is TrainerPhase.TRAINING and not trainer.hung
             case Kind.CUT | Kind.DEAFEN | Kind.SILENCE:
                 return bool(agent.link)
             case Kind.CRASH | Kind.FREEZE | Kind.STORE_CUT:
@@ -145,6 +179,7 @@ class Faults:
                     life.end_trainer(agent, asked=True)
                 if agent.link:
                     life.send(agent, m.AgentLeft(boot=boot))
+                life.draining.add(agent.name)
                 life.lose_agent(agent, dice.uniform(0.5, 4.0))
             case Kind.HANG if trainer is not None:
                 trainer.hung = True
@@ -157,8 +192,6 @@ class Faults:
                     life.leave(trainer)
             case Kind.CRASH if life.leader is not None:
                 life.leader.crash()
-            case Kind.CRASH_UNSAVED | Kind.CRASH_UNSENT:
-                self._dooms.add(kind)
             case Kind.FREEZE if life.leader is not None:
                 life.leader.freeze()
                 if dice.random() < 0.7:
@@ -166,10 +199,14 @@ class Faults:
             case Kind.STORE_CUT if life.leader is not None:
                 life.leader.store.cut = True
                 life.loop.call_later(dice.uniform(0.1, 3.0), life.start_coordinator, 2)
+            case Kind.FLIP if trainer is not None:
+                life.flip(trainer)
+            case Kind.DIVERGE if trainer is not None:
+                life.diverge(trainer)
             case Kind.CUT:
-                life.drop_line(agent.link)
+                life.network.drop(agent.link)
             case Kind.ISOLATE if agent.link and dice.random() < 0.5:
-                life.drop_line(agent.link)
+                life.network.drop(agent.link)
             case Kind.STOP if life.jobs:
                 life.stop_job(dice.choice(sorted(life.jobs)))
 
@@ -189,6 +226,7 @@ class Faults:
             if agent.trainer is not None and agent.trainer.hung:
                 agent.trainer.hung = False
                 self._life.read_orders(agent)
+        self._life.stir()
 
 
 def _struck(fault: Fault) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from regroup.lab.sim.life import Life
 from regroup.lab.sim.plan import Fault, Kind, Plan
 from regroup.lab.sim.story import Story
+from regroup.lab.sim.underway import Activity
 
 CUTS = 60  # lives spent on making a failing plan smaller
 
@@ -23,6 +24,7 @@ class Outcome:
     digest: str  # of the story: equal digests are equal lives
     error: str | None  # None: every rule held, and every job ended
     met: Counter[tuple[Kind, str]] = field(default_factory=Counter)  # faults, by the phase of a job that they met
+    during: Counter[tuple[Kind, frozenset[Activity]]] = field(default_factory=Counter)  # and by what was under way
     pairs: Counter[tuple[Kind, Kind]] = field(default_factory=Counter)  # faults that overlapped
     reasons: frozenset[str] = frozenset()  # why something was decided
     lines: tuple[str, ...] = ()  # the story, if it was kept
@@ -47,6 +49,7 @@ def live(plan: Plan, keep: bool = False) -> Outcome:
         digest=story.digest,
         error=error,
         met=life.faults.met,
+        during=life.faults.during,
         pairs=life.faults.pairs,
         reasons=frozenset(life.reasons),
         lines=tuple(story.lines),

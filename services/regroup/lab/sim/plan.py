@@ -54,7 +54,18 @@ class Kind(StrEnum):
     DOUBLING = "messages are doubled"
     JUMBLED = "messages are reordered"
     SLOW = "messages are slow"
+    STORE_CRASH = "store crashes"
     STOP = "user stops the job"
+    MISMATCH = "code differs from the others'"
+    UNPREPARED = "worker cannot prepare"
+    BAD_SPEC = "task cannot be built"
+    POISON = "a shard's pass segfaults"
+    FLIP = "bits of a replica flip"
+    DIVERGE = "loss is no number"
+
+    def __repr__(self) -> str:
+        """As code, so that a plan can be printed and pasted."""
+        return f"Kind.{self.name}"
 
 
 LASTING = frozenset(
@@ -73,6 +84,11 @@ LASTING = frozenset(
         Kind.JUMBLED,
         Kind.SLOW,
         Kind.UNWRITABLE,
+        Kind.STORE_CRASH,
+        Kind.MISMATCH,
+        Kind.UNPREPARED,
+        Kind.BAD_SPEC,
+        Kind.POISON,
     }
 )
 OF_ALL = frozenset(  # these strike the cluster, not workers
@@ -88,13 +104,16 @@ OF_ALL = frozenset(  # these strike the cluster, not workers
         Kind.DOUBLING,
         Kind.JUMBLED,
         Kind.SLOW,
+        Kind.STORE_CRASH,
         Kind.STOP,
+        Kind.BAD_SPEC,
+        Kind.POISON,
     }
 )
 # Where the protocol's holes would be: decisions, and where a step loop stands between two of its moves.
 BORDERS = (
     *("halt", "form", "started", "regrouped", "saving", "waiting", "rolled_back"),
-    *("connecting", "connected", "loaded", "stepping", "contributed", "applying", "writing", "idle"),
+    *("preparing", "connecting", "connected", "loaded", "stepping", "contributed", "applying", "writing", "idle"),
 )
 
 

@@ -139,7 +139,7 @@ class SimHub:
             )
         link = self.links.get(worker)
         if link is not None and self._process.alive:
-            self._process.life.carry(worker, link, order)
+            self._process.life.network.carry(worker, link, order)
         return link is not None
 
     def send_many(self, workers: Iterable[str], order: m.Order) -> int:
@@ -159,8 +159,10 @@ class SimStore:
         await self._travel()
         if saves and life.faults.dooms(Kind.CRASH_UNSAVED):
             process.crash()
-        await asyncio.sleep(0)  # where a process that crashed ends
-        if self.cut or life.faults.lasts(Kind.STORE_AWAY):
+            await asyncio.sleep(0)  # where it ends
+        # What the store did not confirm when it died, it may have kept or not; what it confirmed, it kept.
+        dies = saves and life.faults.dooms(Kind.STORE_CRASH)
+        if self._away or (dies and life.dice.random() < 0.5):
             raise StoreUnavailable("the store does not answer")
         answer = await question()
         if saves:
@@ -168,12 +170,17 @@ class SimStore:
             if life.faults.dooms(Kind.CRASH_UNSENT):
                 process.crash()
         await self._travel()
-        if life.faults.lasts(Kind.STORE_MUTE):
+        if dies or life.faults.lasts(Kind.STORE_MUTE):
             raise StoreUnavailable("the store's answer was lost")
         return answer
 
+    @property
+    def _away(self) -> bool:
+        faults = self._life.faults
+        return self.cut or faults.lasts(Kind.STORE_AWAY) or faults.lasts(Kind.STORE_CRASH)
+
     async def _travel(self) -> None:
-        await asyncio.sleep(self._life.dice.uniform(0.0005, 0.004))
+        await self._life.loop.sleep(self._life.dice.uniform(0.0005, 0.004))
         await self._process.thawed.wait()
 
     async def acquire(self, holder: str, lease: float) -> int | None:

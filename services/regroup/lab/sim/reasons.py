@@ -8,16 +8,41 @@ Refuses to know: what is decided for which reason.
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import regroup.core
+from regroup.core.cluster import Cluster
 
 MODULES = ("absence", "blame", "decide", "regroup", "reports", "rounds", "schedule", "suspicion", "turn")
 
 # Reached by none of the simulator's worlds, and why.
-EXPLAINED: Mapping[str, str] = {}
+EXPLAINED: Mapping[str, str] = {
+    "without a word": "every report of a failure has a traceback or a cause; this is for one that has neither",
+    "{} knows generation {}, above the coordinator's": (
+        "a number is asked for only once it is durable; this is for a store that loses what it confirmed"
+    ),
+}
 
 
+def told(before: Cluster, after: Cluster) -> Iterator[str]:
+    """What a decision gives as reasons beside its notes: of jobs, of workers, of those that are dead or refused."""
+    for id, job in after.jobs.items():
+        old = before.jobs.get(id)
+        if job is not old:
+            yield job.reason
+            if old is None or job.failures is not old.failures:
+                yield from (failure.error for failure in job.failures)
+    for name, worker in after.workers.items():
+        if worker is not before.workers.get(name):
+            yield worker.reason
+    for id, watch in after.watches.items():
+        known = before.watches.get(id)
+        if known is None or watch.dead is not known.dead:
+            yield from watch.dead.values()
+
+
+@cache
 def sentences() -> dict[str, re.Pattern[str]]:
     """module:line -> the pattern of a reason."""
     folder = Path(regroup.core.__file__).parent

@@ -6,6 +6,8 @@ Refuses to know: how the world got there.
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from regroup.core import messages as m
@@ -33,14 +35,29 @@ def surviving(history: tuple[Link, ...], version: Version) -> History:
     return tuple(found)
 
 
+@dataclass(slots=True)
 class Rules:
-    def __init__(self) -> None:
-        self.states: dict[tuple[str, Version], History] = {}
-        self.formations: dict[tuple[str, int], Formation] = {}
-        self.rolled_back: set[tuple[str, int]] = set()
-        self.commits: dict[str, dict[int, set[int]]] = {}  # job -> generation -> steps
-        self.late: dict[tuple[str, int], set[int]] = {}
-        self.written: set[tuple[str, Version]] = set()
+    states: dict[tuple[str, Version], History] = field(default_factory=dict)
+    formations: dict[tuple[str, int], Formation] = field(default_factory=dict)
+    rolled_back: set[tuple[str, int]] = field(default_factory=set)
+    commits: dict[str, dict[int, set[int]]] = field(default_factory=dict)  # job -> generation -> steps
+    late: dict[tuple[str, int], set[int]] = field(default_factory=dict)
+    written: set[tuple[str, Version]] = field(default_factory=set)
+    writers: set[tuple[Member, Version]] = field(default_factory=set)
+    unpreparable: set[str] = field(default_factory=set)  # jobs of which a trainer said that they are wrong
+
+    def copy(self) -> "Rules":
+        """For another future."""
+        return Rules(
+            dict(self.states),
+            dict(self.formations),
+            set(self.rolled_back),
+            {job: {n: set(steps) for n, steps in each.items()} for job, each in self.commits.items()},
+            {which: set(steps) for which, steps in self.late.items()},
+            set(self.written),
+            set(self.writers),
+            set(self.unpreparable),
+        )
 
     # --- what the coordinator decides
 
@@ -49,7 +66,8 @@ class Rules:
             old = before.jobs.get(id)
             if old is not None and old is not job:
                 self._changed(world, before, decision, old, job)
-            if old is not None and not _rolled_back(decision, id):
+            same = old is job and before.watches.get(id) is decision.cluster.watches.get(id)
+            if old is not None and not same and not _rolled_back(decision, id):
                 was, now = reached(old, before.watches.get(id)), reached(job, decision.cluster.watches.get(id))
                 assert now >= was, f"the step shown goes back from {was} to {now}"
         for id, watch in decision.cluster.watches.items():
@@ -83,6 +101,10 @@ class Rules:
         assert len({member.worker for member in formation.members}) == len(formation.members)
         assert job.spec.min_workers <= len(ranks) <= job.spec.max_workers
         assert job.history[-1] == Link(n, base.generation, base.step)
+        members = [trainer for trainer in map(partial(living, world), formation.members) if trainer is not None]
+        assert all(trainer.session.promised >= n for trainer in members), "a member did not promise the formation"
+        prints = {trainer.session.fingerprint for trainer in members}
+        assert prints <= {job.fingerprint}, f"members have different code or data: {prints}"
         expected = surviving(job.history, Version(n, base.step))
         assert len(expected) == base.step, "each step of the surviving history is committed exactly once"
         if base != ORIGIN:
@@ -109,11 +131,15 @@ class Rules:
         if job.checkpoint is not None:
             version = job.checkpoint.version
             assert (job.id, version) in self.written, "called ended before its state was durable"
+            assert old.saver is not None, "the checkpoint moves while nobody is asked to save"
+            saver = living(world, old.saver)
+            asked = (old.saver, version) in self.writers or (saver is not None and saver.session.version == version)
+            assert asked or saver is None, "the checkpoint is not what the saver was asked for"
             expected = surviving(job.history, version)
             assert self.states[job.id, version] == expected
             assert len(expected) == version.step, "each step of the final state is committed exactly once"
         if job.phase is JobPhase.COMPLETED:
-            assert job.checkpoint is not None
+            assert job.checkpoint is not None, "called completed before its state was durable"
             assert job.steps == job.checkpoint.version.step
             self._each_sample_once(job)
         if job.phase is JobPhase.STOPPED and job.checkpoint is None:
@@ -127,7 +153,9 @@ class Rules:
         if job.phase is JobPhase.FAILED:
             prepares = job.formation is None or job.failures[-1:] == () or job.failures[-1].step >= 0
             assert prepares, "a job that trains does not fail because a newcomer cannot be prepared"
-            assert len(job.failures) > 1 or job.restarts >= job.spec.max_restarts, f"failed for no reason: {job.reason}"
+            said = job.formation is None and job.id in self.unpreparable
+            often = len(job.failures) > 1 or job.restarts >= job.spec.max_restarts
+            assert said or often, f"failed for no reason: {job.reason}"
 
     def _each_sample_once(self, job: Job) -> None:
         """Over the whole of a completed job, by counting: every sample of every epoch, once."""
@@ -153,6 +181,8 @@ class Rules:
         if after.lease != before.lease:
             assert isinstance(happening, m.RenewLease), "an order never renews the lease"
             assert happening.generation == after.generation, "an answer that names another generation renewed the lease"
+        if isinstance(happening, s.StateDiscarded) and after.phase is not before.phase:
+            assert after.version is None, "a state that differs from the leader's is kept"
         if after.generation > before.generation:
             assert isinstance(happening, m.Form)
             assert before.promised == after.generation
@@ -194,6 +224,12 @@ class Rules:
     def wrote(self, world: Any, trainer: Any, version: Version) -> None:
         assert self.states[trainer.job, version] == trainer.history, "wrote another state than was ordered"
         self.written.add((trainer.job, version))
+        self.writers.add((trainer.member, version))
+
+    def given_up(self, trainer: Any, field: str) -> None:
+        """A trainer says that it cannot prepare, and whose fault that is."""
+        if field != m.WORKER:
+            self.unpreparable.add(trainer.job)
 
     def evicts(self, world: Any, before: Cluster, decision: Decision, job: Job, member: Member) -> None:
         """A trainer in good health that holds the last copy of the state is given up for a long silence alone."""
@@ -207,8 +243,10 @@ class Rules:
         told = {seat.member for seat in job.formation.seats if seat.version is not None} | set(watch.formed)
         told |= {other for other, answer in watch.answers.items() if answer.version is not None}
         told -= {member, *watch.dead}  # as far as the coordinator can know
-        others = [other.member for other in holders(world, job.id) if other is not trainer]
-        enough = told or set(others) & set(job.formation.members)
+        if job.formation.base == ORIGIN and not watch.formed:
+            return  # nobody has said yet that there is a state
+        listed = [living(world, other) for other in job.formation.members if other != member]
+        enough = told or any(other is not None and other.session.version is not None for other in listed)
         assert enough or world.decided_at - began > world.policy.detached_limit, (
             f"{member} is evicted with the only state"
         )

@@ -33,7 +33,7 @@ class Contribution:
     samples: tuple[tuple[int, int], ...]  # (epoch, position in its order) that its gradient was computed from
 
 
-@dataclass
+@dataclass(slots=True)
 class Loop:
     """Where the step loop stands, between two events of it."""
 
@@ -44,11 +44,10 @@ class Loop:
     write: s.Write | None = None
     broken: bool = False  # its group was broken from its own side
     lost: bool = False  # it noticed that a neighbour is gone
-    taken: History | None = None  # the leader's state, beside its own
     agreed: int | None = None
 
 
-@dataclass
+@dataclass(slots=True)
 class Trainer:
     job: str
     session: s.Session
@@ -89,6 +88,14 @@ class StepLoops:
     def lives(self, member: Member) -> Trainer | None:
         """The trainer of this incarnation, unless it is gone."""
         raise NotImplementedError
+
+    def fingerprint(self, trainer: Trainer) -> Fingerprint:
+        """Of the code and the data that it found."""
+        return PRINT
+
+    def digest(self, trainer: Trainer) -> int:
+        """Of its replica, as it is compared in each step; 0 is what it should be."""
+        return 0
 
     # --- a trainer's session, as worker/control.py keeps it
 
@@ -177,9 +184,6 @@ class StepLoops:
         formation = trainer.loop.formation
         return formation is not None and trainer.session.trains_in(formation.generation) and not trainer.loop.lost
 
-    def _may_apply(self, trainer: Trainer) -> bool:
-        return trainer.session.may_apply(self.clock(trainer.member.worker))
-
     def forsaken(self, trainer: Trainer) -> bool:
         """Whether a neighbour's socket is closed: it died, or went on to another generation."""
         formation = trainer.loop.formation
@@ -196,12 +200,12 @@ class StepLoops:
 
     def _prepared(self, trainer: Trainer) -> None:
         trainer.loop.at = "idle"
-        self.take(trainer, s.TaskPrepared(PRINT))
+        self.take(trainer, s.TaskPrepared(self.fingerprint(trainer)))
 
     def _begin(self, trainer: Trainer) -> None:
         loop = trainer.loop
         task, loop.task = loop.task, None
-        loop.formation, loop.broken, loop.lost, loop.taken = None, False, False, None
+        loop.formation, loop.broken, loop.lost = None, False, False
         if isinstance(task, s.Write):
             loop.at, loop.write = "writing", task
             return
@@ -270,7 +274,7 @@ class StepLoops:
         slots = self.contributions.setdefault((trainer.job, formation.generation, step), {})
         rank, seats = formation.members.index(trainer.member), len(formation.seats)
         samples = consumed(self.jobs[trainer.job].spec, step, owned(formation.owners, rank))
-        tail = Tail.of(rank, seats, weight=float(len(samples)), loss=0.0, flag=flag, digest=0)
+        tail = Tail.of(rank, seats, weight=float(len(samples)), loss=0.0, flag=flag, digest=self.digest(trainer))
         slots[rank] = Contribution(trainer.history, tail, samples)
         loop.at = "contributed"
 
@@ -288,11 +292,32 @@ class StepLoops:
         slots = self.contributions[trainer.job, formation.generation, len(trainer.history)]
         self.rules.reduced(self, trainer, slots)
         summed = [sum(column) for column in zip(*(one.tail.slots() for one in slots.values()), strict=True)]
-        agreed = Tail.read(summed, len(slots)).agreed(len(slots))
+        total = Tail.read(summed, len(slots))
+        if total.differing(len(slots), formation.leader):
+            self._differ(trainer, formation, total.digests)
+            return
+        agreed = total.agreed(len(slots))
         last = len(trainer.history) + 1 >= trainer.loop.steps
         trainer.loop.agreed = None if agreed is None or last else formation.generation + agreed
         trainer.loop.at = "applying"
         trainer.session = s.begin_apply(trainer.session)
+
+    def _differ(self, trainer: Trainer, formation: Formation, digests: tuple[int, ...]) -> None:
+        """Whoever differs from the leader gives its state up; the leader tells."""
+        rank, leader, generation = formation.members.index(trainer.member), formation.leader, formation.generation
+        trainer.loop.at = "idle"
+        if rank == leader:
+            assert trainer.history is not None
+            who: dict[str, Any] = {"job": trainer.job, "incarnation": trainer.member.incarnation}
+            told = tuple(f"{digest:012x}" for digest in digests)
+            step = len(trainer.history)
+            trainer.outbox.append(m.ReplicasDiffered(**who, generation=generation, step=step, digests=told))
+        if digests[rank] == digests[leader]:
+            self.take(trainer, s.CollectiveBroke(generation, "replicas differed"))
+            return
+        self.take(trainer, s.StateDiscarded(generation, "its digest differs from the leader's"))
+        if trainer.session.version is None:
+            trainer.history = None
 
     def _applied(self, trainer: Trainer) -> None:
         formation = trainer.loop.formation

@@ -15,27 +15,36 @@ from regroup.lab.sim.plan import BEGIN, BORDERS, LASTING, OF_ALL, POLICY, SPEC, 
 def draw(seed: int) -> Plan:
     random = Random(seed)
     choice = random.choice
-    theme = choice(THEMES)
+    theme = random.choices(THEMES, _WEIGHTS)[0]
     workers = choice(theme.workers)
     spares = choice(theme.spares)
     pace = choice(theme.paces)
-    jobs = tuple(_spec(random, theme, max(1, workers - spares)) for _ in range(choice(theme.jobs)))
-    faults = [fault for drawn in theme.faults for fault in _some(random, drawn, workers)]
-    if random.random() < 0.35:  # weather: the network is bad all the time
+    jobs = tuple(_spec(random, theme, workers, max(1, workers - spares)) for _ in range(choice(theme.jobs)))
+    faults: list[Fault] = []
+    for some in theme.faults:
+        faults += _some(random, some, workers, faults[0] if faults else None)
+    if random.random() < 0.3:  # weather: the network is bad all the time
         kind = choice([Kind.LOSSY, Kind.DOUBLING, Kind.JUMBLED, Kind.SLOW])
         faults.append(Fault(kind, (0,), at=random.uniform(0.1, 3.0), seconds=BEGIN))
     if random.random() < 0.1:
-        faults.append(_fault(random, Kind.STOP, workers))
+        faults += _some(random, Some((Kind.STOP,), (1,)), workers)
     return Plan(
         seed=seed,
         workers=workers,
         jobs=jobs,
-        policy=replace(POLICY, error_limit=choice([2, 1000, 1000, 1000])),
+        policy=replace(
+            POLICY,
+            error_limit=choice([0, 2, 1000, 1000, 1000, 1000]),
+            forget_limit=choice([1.5, POLICY.forget_limit, POLICY.forget_limit]),
+        ),
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
         skews=tuple(random.uniform(0.0, 1e6) for _ in range(workers + 1)),
         drifts=tuple(random.uniform(-0.01, 0.01) for _ in range(workers + 1)),
         pace=pace,
     )
+
+
+SAME, OTHERS = "the same", "the others"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +59,8 @@ class Some:
     waits: float = 0.6  # how many of them wait for a border
     since: float = 0.5  # seconds after the start
     until: float = BEGIN
+    after: tuple[float, float] | None = None  # so many seconds after the theme's first fault
+    whom: str | None = None  # SAME or OTHERS: strikes those that the first fault strikes, or all but those
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +68,7 @@ class Theme:
     """A class of lives, in which certain faults meet: uniform draws would hardly ever bring them together."""
 
     faults: tuple[Some, ...]
+    weight: int = 1
     workers: tuple[int, ...] = (1, 2, 2, 3, 3, 3, 4)
     spares: tuple[int, ...] = (0, 0, 1)  # workers that the job does not want
     jobs: tuple[int, ...] = (1, 1, 1, 2)
@@ -67,160 +79,319 @@ class Theme:
 _long = partial(Theme, jobs=(1,), paces=(0.1, 0.2), steps=(30, 50))  # a job that outlasts its faults
 _DEATHS = (Kind.KILL_TRAINER, Kind.KILL_AGENT, Kind.LEAVE, Kind.CRASH_TRAINER)
 _CUTS = (Kind.ISOLATE, Kind.DEAFEN, Kind.SILENCE, Kind.CUT, Kind.STALL)
-_LEADERS = (Kind.CRASH, Kind.CRASH_UNSAVED, Kind.CRASH_UNSENT, Kind.FREEZE)
+_LEADERS = (Kind.CRASH, Kind.CRASH_UNSAVED, Kind.CRASH_UNSENT, Kind.FREEZE, Kind.STORE_CRASH)
 _CRASHES = (Kind.CRASH, Kind.CRASH_UNSENT)
 _FORMING = ("halt", "form", "connecting", "connected", "loaded", "started", "regrouped", "rolled_back")
 _MEETING = ("form", "connecting", "connected")
 _BREAKS = (Kind.BREAK, Kind.RAISE, Kind.HANG)
 _STEPPING = ("stepping", "contributed", "applying")
-_ANYTHING = tuple(kind for kind in Kind if kind is not Kind.STOP)
+_TASKS = (Kind.MISMATCH, Kind.UNPREPARED, Kind.BAD_SPEC, Kind.POISON, Kind.DIVERGE, Kind.FLIP)  # the users' own doing
+_ANYTHING = tuple(kind for kind in Kind if kind not in (Kind.STOP, *_TASKS))
 THEMES = (
-    *(Theme((Some((kind,), (1, 2, 4, 8)),)) for kind in _ANYTHING),  # one kind alone
-    *[Theme((Some(_ANYTHING, (2, 4, 8, 16)),))] * 12,  # anything
+    *(Theme((Some((kind,), (1, 2, 4, 8)),)) for kind in (*_ANYTHING, Kind.FLIP)),  # one kind alone
+    # anything
+    Theme((Some(_ANYTHING, (2, 4, 8, 16)),), weight=12),
+    # anything, also the users' own doing, while several jobs share the workers
+    Theme((Some(tuple(Kind), (8, 16)),), weight=6, workers=(3, 4), spares=(1, 2), jobs=(2, 3)),
+    # one worker has other code than the others
+    Theme(
+        (
+            Some((Kind.MISMATCH,), (1,), (1.0, 3.0, 18.0), crowds=(1,), borders=("preparing",), since=0.0, until=0.1),
+            Some(_DEATHS, (0, 1, 4), borders=_STEPPING),
+        ),
+        weight=4,
+        workers=(2, 3),
+        spares=(0,),
+    ),
+    # workers that cannot take part, or that agree with nobody
+    Theme(
+        (
+            Some(
+                (Kind.MISMATCH, Kind.UNPREPARED, Kind.HANG, Kind.CRASH_TRAINER),
+                (1, 2, 4),
+                seconds=(1.0, 3.0, 7.0),
+                borders=("preparing",),
+                waits=1.0,
+                since=0.0,
+                until=0.4,
+            ),
+            Some(_DEATHS, (1, 2, 4), borders=_STEPPING),
+            Some((Kind.MISMATCH, Kind.UNPREPARED), (0, 1, 2), seconds=(3.0, 7.0), waits=0.5),
+        ),
+        weight=3,
+        workers=(2, 3, 3),
+    ),
+    # the task's own errors
+    Theme(
+        (
+            Some(
+                (Kind.POISON, Kind.RAISE, Kind.DIVERGE, Kind.FLIP, Kind.BAD_SPEC),
+                (1, 2, 4),
+                seconds=(3.0, 7.0),
+                borders=_STEPPING,
+                since=0.2,
+            ),
+            Some((*_DEATHS, Kind.HANG), (0, 1, 4), (7.0, 18.0), borders=("stepping",), waits=1.0),
+        ),
+        weight=4,
+        paces=(0.06, 0.15),
+    ),
+    # replicas that differ, and the loss of those that do not
+    Theme(
+        (
+            Some((Kind.FLIP,), (2, 4), crowds=(1,), borders=("stepping",), waits=1.0, since=1.0, until=8.0),
+            Some((Kind.KILL_TRAINER, Kind.KILL_AGENT, Kind.BREAK), (1, 2), borders=("halt", "form", "connected")),
+        ),
+        weight=4,
+        workers=(2, 3, 3, 4),
+        paces=(0.06, 0.15),
+        steps=(25, 40),
+    ),
     # deaths and broken groups while a formation is made, again and again
-    *[Theme((Some((*_DEATHS, Kind.BREAK), (2, 4, 8), borders=_FORMING, waits=0.9),))] * 6,
+    Theme((Some((*_DEATHS, Kind.BREAK), (2, 4, 8), borders=_FORMING, waits=0.9),), weight=6),
     # the members are cut off for longer than their lease, and others could take their place
-    *[
-        _long(
-            (
-                Some((Kind.ISOLATE,), (1,), (2.5, 4.0, 10.0, 18.0), crowds=(2, 3), since=2.5, until=5.0),
-                Some((*_LEADERS, Kind.KILL_AGENT), (0, 1, 2), borders=_FORMING, waits=0.3, until=7.0),
-            ),
-            workers=(3, 4),
-            spares=(1, 2),
-        )
-    ]
-    * 12,
+    _long(
+        (
+            Some((Kind.ISOLATE,), (1,), (2.5, 4.0, 10.0, 18.0), crowds=(2, 3), since=2.5, until=5.0),
+            Some((*_LEADERS, Kind.KILL_AGENT), (0, 1, 2), borders=_FORMING, waits=0.3, until=7.0),
+        ),
+        weight=10,
+        workers=(3, 4),
+        spares=(1, 2),
+    ),
+    # the only member is cut off for longer than its lease, and another one takes its place
+    _long(
+        (Some((Kind.ISOLATE,), (1,), (10.0, 18.0), (1,), _STEPPING, waits=1.0, since=2.0, until=4.0),),
+        weight=8,
+        workers=(2, 3),
+        spares=(1, 2),
+    ),
+    # one is cut off but may still commit, all the others die; and perhaps nobody remembers when it was heard
+    _long(
+        (
+            Some((Kind.ISOLATE, Kind.SILENCE), (1,), (7.0, 10.0), crowds=(1,), waits=0.0, since=2.5, until=4.0),
+            Some((Kind.KILL_TRAINER,), (1,), waits=0.0, after=(0.0, 1.0), whom=OTHERS),
+            Some(_CRASHES, (0, 1), waits=0.0, after=(0.0, 1.5)),
+        ),
+        weight=10,
+        workers=(2, 2, 3),
+        spares=(0,),
+    ),
+    # the same; then its user stops the job, and the coordinator begins anew
+    _long(
+        (
+            Some((Kind.ISOLATE, Kind.SILENCE), (1,), (10.0, 18.0), crowds=(1,), waits=0.0, since=2.5, until=4.0),
+            Some((Kind.KILL_TRAINER,), (1,), waits=0.0, after=(0.0, 1.0), whom=OTHERS),
+            Some((Kind.STOP,), (1,), waits=0.0, after=(0.5, 2.0)),
+            Some(_CRASHES, (1,), waits=0.0, after=(1.0, 3.0)),
+        ),
+        weight=5,
+        workers=(2, 2, 3),
+        spares=(0,),
+    ),
     # one falls out, the others go on; it comes back, and they fall out
-    *[
-        _long(
-            (
-                Some(_CUTS, (1, 2), (3.0, 5.0, 7.0), crowds=(1,), borders=_STEPPING, waits=0.9, since=2.0, until=4.0),
-                Some((*_DEATHS, Kind.ISOLATE), (1, 2), (3.0, 7.0), crowds=(1, 2), borders=_FORMING, since=3.0),
-            ),
-            workers=(2, 3, 3, 4),
-        )
-    ]
-    * 12,
+    _long(
+        (
+            Some(_CUTS, (1, 2), (3.0, 5.0, 7.0), crowds=(1,), borders=_STEPPING, waits=0.9, since=2.0, until=4.0),
+            Some((*_DEATHS, Kind.ISOLATE), (1, 2), (3.0, 7.0), crowds=(1, 2), borders=_FORMING, since=3.0),
+        ),
+        weight=12,
+        workers=(2, 3, 3, 4),
+    ),
     # most are cut off while a round is under way, and the coordinator begins anew
-    *[
-        _long(
-            (
-                Some(
-                    (Kind.ISOLATE,),
-                    (1,),
-                    (10.0, 18.0),
-                    crowds=(1, 2, 2),
-                    borders=("halt",),
-                    waits=1.0,
-                    since=2.5,
-                    until=4.0,
-                ),
-                Some(_CRASHES, (1,), borders=("halt",), waits=1.0, since=2.5, until=4.0),
-                Some((Kind.KILL_TRAINER, Kind.BREAK), (1, 2), crowds=(1,), waits=0.0, since=4.2, until=6.0),
+    _long(
+        (
+            Some(
+                (Kind.ISOLATE,),
+                (1,),
+                (10.0, 18.0),
+                crowds=(1, 2, 2),
+                borders=("halt",),
+                waits=1.0,
+                since=2.5,
+                until=4.0,
             ),
-            workers=(2, 3, 3),
-            spares=(0,),
-        )
-    ]
-    * 8,
+            Some(_CRASHES, (1,), borders=("halt",), waits=1.0, since=2.5, until=4.0),
+            Some((Kind.KILL_TRAINER, Kind.BREAK), (1, 2), crowds=(1,), waits=0.0, since=4.2, until=6.0),
+        ),
+        weight=8,
+        workers=(2, 3, 3),
+        spares=(0,),
+    ),
     # one falls out and comes back, and whoever would give it the state dies before
-    *[
-        _long(
-            (
-                Some((Kind.ISOLATE,), (1,), (2.0, 3.0, 4.0), crowds=(1,), borders=_STEPPING, since=2.5, until=3.5),
-                Some((Kind.BREAK,), (1,), crowds=(1,), borders=_STEPPING, since=4.0, until=5.0),
-                Some((Kind.KILL_AGENT,), (1, 2, 3), crowds=(1,), borders=_MEETING, waits=1.0, since=5.0, until=9.0),
-            ),
-            workers=(2, 2, 3),
-            spares=(0,),
-        )
-    ]
-    * 16,
+    _long(
+        (
+            Some((Kind.ISOLATE,), (1,), (2.0, 3.0, 4.0), crowds=(1,), borders=_STEPPING, since=2.5, until=3.5),
+            Some((Kind.BREAK,), (1,), crowds=(1,), borders=_STEPPING, since=4.0, until=5.0),
+            Some((Kind.KILL_AGENT,), (1, 2, 3), crowds=(1,), borders=_MEETING, waits=1.0, since=5.0, until=9.0),
+        ),
+        weight=10,
+        workers=(2, 2, 3),
+        spares=(0,),
+    ),
+    # the same, more closely: the others die the moment that they are to give it the state
+    _long(
+        (
+            Some((Kind.ISOLATE,), (1,), (2.5, 3.0, 3.5), (1,), waits=0.0, since=3.0, until=4.0),
+            Some((Kind.CUT,), (1,), waits=0.0, after=(0.0, 0.0), whom=SAME),
+            Some((Kind.BREAK,), (1,), borders=("contributed",), waits=1.0, after=(0.05, 0.4), whom=OTHERS),
+            Some((Kind.KILL_AGENT,), (1,), borders=("form",), waits=1.0, after=(1.5, 2.4), whom=OTHERS),
+        ),
+        weight=8,
+        workers=(2, 2, 3),
+        spares=(0,),
+    ),
     # one falls out and comes back while all the others are cut off
-    *[
-        _long(
-            (
-                Some((Kind.ISOLATE,), (1,), (4.0, 5.0, 6.0), crowds=(1,), borders=_STEPPING, since=2.5, until=3.5),
-                Some((Kind.KILL_AGENT, Kind.BREAK), (1,), crowds=(1,), borders=_STEPPING, since=4.0, until=5.0),
-                Some((Kind.ISOLATE,), (1,), (7.0, 10.0), crowds=(1, 2, 3), waits=0.0, since=6.0, until=9.0),
-                Some(_LEADERS, (0, 0, 1), since=6.0, until=12.0),
-            ),
-            workers=(3, 3, 4),
-            spares=(0,),
-        )
-    ]
-    * 12,
+    _long(
+        (
+            Some((Kind.ISOLATE,), (1,), (4.0, 5.0, 6.0), crowds=(1,), borders=_STEPPING, since=2.5, until=3.5),
+            Some((Kind.KILL_AGENT, Kind.BREAK), (1,), crowds=(1,), borders=_STEPPING, since=4.0, until=5.0),
+            Some((Kind.ISOLATE,), (1,), (7.0, 10.0), crowds=(1, 2, 3), waits=0.0, since=6.0, until=9.0),
+            Some(_LEADERS, (0, 0, 1), since=6.0, until=12.0),
+        ),
+        weight=12,
+        workers=(3, 3, 4),
+        spares=(0,),
+    ),
     # within one step: some have applied it and others have not
-    *[
-        Theme(
-            (
-                Some(_CUTS, (1, 2), (1.0, 2.0, 3.0), crowds=(1,), borders=_STEPPING, waits=0.9, since=2.0, until=4.0),
-                Some((*_DEATHS, *_BREAKS), (1, 2, 3), borders=(*_STEPPING, "halt"), waits=0.9, since=2.0),
-            ),
-            workers=(2, 3, 3, 4),
-            jobs=(1,),
-            paces=(0.2, 0.4),
-            steps=(12, 24),
-        )
-    ]
-    * 12,
+    Theme(
+        (
+            Some(_CUTS, (1, 2), (1.0, 2.0, 3.0), crowds=(1,), borders=_STEPPING, waits=0.9, since=2.0, until=4.0),
+            Some((*_DEATHS, *_BREAKS), (1, 2, 3), borders=(*_STEPPING, "halt"), waits=0.9, since=2.0),
+        ),
+        weight=12,
+        workers=(2, 3, 3, 4),
+        jobs=(1,),
+        paces=(0.2, 0.4),
+        steps=(12, 24),
+    ),
+    # one has applied a step that the others have not; it is cut off until they have applied it themselves
+    Theme(
+        (
+            Some((Kind.ISOLATE,), (1,), (0.6, 0.9, 1.2), (1,), ("applying",), waits=1.0, since=3.0, until=6.0),
+            Some((Kind.BREAK,), (1,), crowds=(4,), borders=("applying",), waits=1.0, after=(0.0, 0.0)),
+            Some((Kind.CUT,), (1,), crowds=(1,), borders=("applying",), waits=1.0, after=(0.0, 0.0)),
+            Some((*_DEATHS, Kind.CRASH), (0, 0, 1), borders=_FORMING, since=8.0),
+            Some((Kind.CUT,), (1,), waits=0.0, since=12.0, until=12.0),  # until then, the pace stays what it is
+        ),
+        weight=8,
+        workers=(2, 2, 3),
+        spares=(0,),
+        jobs=(1,),
+        paces=(0.2, 0.4),
+        steps=(24,),
+    ),
     # user code raises while the state is being changed
-    *[Theme((Some((Kind.RAISE,), (2, 4), borders=("applying",), waits=1.0), Some((Kind.CUT, Kind.STALL), (0, 1, 2))))]
-    * 6,
+    Theme(
+        (Some((Kind.RAISE,), (2, 4), borders=("applying",), waits=1.0), Some((Kind.CUT, Kind.STALL), (0, 1, 2))),
+        weight=6,
+    ),
     # orders and reports overtake each other while formations follow each other
-    *[
-        Theme(
-            (
-                Some((Kind.JUMBLED, Kind.DOUBLING, Kind.SLOW), (1, 2), seconds=(12.0,), waits=0.0, until=2.0),
-                Some((*_DEATHS, *_BREAKS), (2, 4, 8), borders=("halt", "form", "form", "connecting"), waits=0.9),
-            ),
-            workers=(2, 3, 3),
-            jobs=(1,),
-        )
-    ]
-    * 12,
+    Theme(
+        (
+            Some((Kind.JUMBLED,), (1,), seconds=(18.0,), waits=0.0, until=2.0),
+            Some((Kind.DOUBLING, Kind.SLOW), (0, 0, 1), seconds=(12.0,), waits=0.0, until=2.0),
+            Some((*_DEATHS, *_BREAKS), (0, 2, 4), crowds=(1,), borders=("halt", "connecting"), waits=1.0),
+            Some((Kind.KILL_TRAINER,), (8, 12), crowds=(1,), borders=("form",), waits=1.0),
+        ),
+        weight=12,
+        workers=(2, 3, 3),
+        jobs=(1,),
+        paces=(0.06, 0.15),
+        steps=(25, 60),
+    ),
+    # a coordinator is overtaken while it decides
+    _long(
+        (
+            Some((Kind.STORE_CUT, Kind.FREEZE), (1,), seconds=(1.5, 2.0, 4.0), waits=0.0, since=2.5, until=4.0),
+            Some((Kind.KILL_TRAINER, Kind.CRASH_TRAINER), (1, 2), waits=0.0, after=(0.05, 1.0)),
+        ),
+        weight=6,
+        workers=(2, 3),
+        spares=(0,),
+    ),
     # two coordinators at once
-    *[
-        _long(
-            (
-                Some((Kind.STORE_CUT, Kind.FREEZE), (1,), seconds=(2.0, 10.0, 18.0), until=3.0),
-                Some((Kind.KILL_AGENT, Kind.CUT, Kind.KILL_TRAINER), (1, 2, 3), until=9.0),
+    _long(
+        (
+            Some((Kind.STORE_CUT, Kind.FREEZE), (1,), seconds=(2.0, 10.0, 18.0), until=3.0),
+            Some((Kind.KILL_AGENT, Kind.CUT, Kind.KILL_TRAINER), (1, 2, 3), until=9.0),
+        ),
+        weight=8,
+        workers=(2, 3, 4),
+        spares=(0, 1),
+    ),
+    # the coordinator, or its store, dies while it decides about something
+    Theme((Some(_LEADERS, (1, 2, 4)), Some((*_DEATHS, *_CUTS), (1, 2, 4), borders=_FORMING)), weight=8),
+    # whoever writes the state is cut off, or slow, or dies
+    Theme(
+        (
+            Some((Kind.STOP,), (0, 1), waits=0.0, since=2.0, until=4.0),
+            Some(
+                (Kind.ISOLATE, Kind.ISOLATE, Kind.STALL, Kind.HANG, Kind.UNWRITABLE, Kind.KILL_AGENT, *_LEADERS),
+                (1, 2, 3),
+                seconds=(2.5, 3.0, 4.0, 5.0),
+                crowds=(1,),
+                borders=("saving", "writing", "writing"),
+                waits=1.0,
+                until=1.5,
             ),
-            workers=(2, 3, 4),
-            spares=(0, 1),
-        )
-    ]
-    * 8,
-    # the coordinator dies while it decides about something
-    *[Theme((Some(_LEADERS, (1, 2, 4)), Some((*_DEATHS, *_CUTS), (1, 2, 4), borders=_FORMING)))] * 8,
+        ),
+        weight=8,
+        workers=(2, 3),
+        spares=(0,),
+        paces=(0.02, 0.06),
+        steps=(1, 6, 25),
+    ),
+    # whoever wrote the state is heard again while another one is looked for
+    Theme(
+        (
+            Some((Kind.ISOLATE,), (1,), (2.5, 3.0, 3.5), crowds=(1,), borders=("writing",), waits=1.0, until=0.6),
+            Some((Kind.STOP, Kind.KILL_AGENT, Kind.CRASH), (0, 1), until=4.0),
+        ),
+        weight=6,
+        workers=(2, 3),
+        spares=(0,),
+        jobs=(1,),
+        paces=(0.02, 0.06),
+        steps=(1, 6, 25),
+    ),
 )
+_WEIGHTS = [theme.weight for theme in THEMES]
 
 
-def _some(random: Random, drawn: Some, workers: int) -> list[Fault]:
+def _some(random: Random, drawn: Some, workers: int, first: Fault | None = None) -> list[Fault]:
     kinds = random.sample(drawn.kinds, k=random.randint(1, len(drawn.kinds)))
-    return [_fault(random, random.choice(kinds), workers, drawn) for _ in range(random.choice(drawn.counts))]
+    return [_fault(random, random.choice(kinds), workers, drawn, first) for _ in range(random.choice(drawn.counts))]
 
 
-def _spec(random: Random, theme: "Theme", most: int) -> JobSpec:
+def _spec(random: Random, theme: Theme, workers: int, most: int) -> JobSpec:
     whole = random.random() < 0.15  # an epoch of 100 samples: 13 steps, the last one short
     most = random.choice([most, most, most, most, random.randint(1, most)])
+    least = random.choice([1, 1, 1, min(2, most)])
+    if random.random() < 0.02:  # more than there are
+        least = most = workers + 1
     return replace(
         SPEC,
         max_workers=most,
-        min_workers=random.choice([1, 1, 1, min(2, most)]),
+        min_workers=least,
         steps=None if whole else random.choice(theme.steps),
         epochs=1 if whole else None,
         max_restarts=random.choice([1, 1000, 1000, 1000]),
     )
 
 
-def _fault(random: Random, kind: Kind, workers: int, drawn: Some = Some((), ())) -> Fault:
-    struck = 1 if kind in OF_ALL else min(workers, random.choice(drawn.crowds))
+def _fault(random: Random, kind: Kind, workers: int, drawn: Some, first: Fault | None) -> Fault:
+    struck = random.sample(range(workers), k=1 if kind in OF_ALL else min(workers, random.choice(drawn.crowds)))
+    at = random.uniform(drawn.since, drawn.until)
+    if first is not None and drawn.after is not None:
+        at = first.at + random.uniform(*drawn.after)
+    if first is not None and drawn.whom is not None:
+        others = [number for number in range(workers) if number not in first.workers]
+        struck = list(first.workers) if drawn.whom == SAME else others or struck
     return Fault(
         kind=kind,
-        workers=tuple(random.sample(range(workers), k=struck)),
-        at=random.uniform(drawn.since, drawn.until),
+        workers=tuple(struck),
+        at=at,
         border=random.choice(drawn.borders) if random.random() < drawn.waits else None,
         seconds=random.choice(drawn.seconds) if kind in LASTING else 0.0,
     )

@@ -1,0 +1,70 @@
+"""Which seeds were lived through on which code: a file that grows by ranges, over nights and machines.
+
+Owns: what of the source is under test, the union of ranges, and the file (JSON, small enough to be kept with the code).
+Refuses to know: how a life is lived. What was lived through on other code counts for nothing and is left out.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import regroup
+
+ROOT = Path(regroup.__file__).parent
+UNDER_TEST = ("core/*.py", "coordinator/shell.py", "coordinator/leadership.py", "worker/session.py", "worker/tail.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    code: str  # the digest of the code under test
+    ranges: tuple[tuple[int, int], ...] = ()  # of seeds, from and below; ascending, and none touches the next
+    broken: tuple[int, ...] = ()  # seeds
+
+    @property
+    def lives(self) -> int:
+        return sum(end - first for first, end in self.ranges)
+
+    @property
+    def next(self) -> int:
+        """The first seed that is not in it."""
+        return self.ranges[0][1] if self.ranges and self.ranges[0][0] == 0 else 0
+
+    def add(self, first: int, count: int, broken: Iterable[int]) -> "Ledger":
+        united: list[tuple[int, int]] = []
+        for start, end in sorted([*self.ranges, (first, first + count)]):
+            if united and start <= united[-1][1]:
+                united[-1] = (united[-1][0], max(end, united[-1][1]))
+            else:
+                united.append((start, end))
+        return Ledger(self.code, tuple(united), tuple(sorted({*self.broken, *broken})))
+
+
+def code_under_test() -> str:
+    """The same for the same text of all that decides: core, session and shell."""
+    digest = sha256()
+    for path in sorted(path for pattern in UNDER_TEST for path in ROOT.glob(pattern)):
+        digest.update(f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def read(path: Path) -> Ledger:
+    """What the file says of the code as it is; nothing, if there is no file. Raises ValueError if it is none."""
+    code = code_under_test()
+    if not path.exists():
+        return Ledger(code)
+    try:
+        told = json.loads(path.read_text())
+        ranges = tuple((int(first), int(end)) for first, end in told["ranges"])
+        kept = Ledger(str(told["code"]), ranges, tuple(map(int, told["broken"])))
+    except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is no record of lives: {error}") from error
+    return kept if kept.code == code else Ledger(code)
+
+
+def write(path: Path, ledger: Ledger) -> None:
+    told = {"code": ledger.code, "lives": ledger.lives, "ranges": ledger.ranges, "broken": ledger.broken}
+    draft = path.with_name(f"{path.name}.draft")
+    draft.write_text(json.dumps(told, indent=1) + "\n")
+    draft.replace(path)

@@ -1,0 +1,209 @@
+"""The step loops of a life in virtual time: when each makes its next move, and how users' code and machines fail them.
+
+Owns: the pace of the trainers, and the pipes between them and their agents. A step loop that has no move to make waits
+until something happens that it may have waited for, and looks again once in a while.
+Refuses to know: what the moves are (`steps`), and why something fails (`faults`).
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from math import nan
+from random import Random
+from typing import Any
+
+from regroup.core import messages as m
+from regroup.core.jobs import Fingerprint, Member
+from regroup.core.shards import owned
+from regroup.lab.sim.agents import Agent, Agents
+from regroup.lab.sim.faults import Faults
+from regroup.lab.sim.plan import NAMES, Kind, Plan
+from regroup.lab.sim.rules import Rules
+from regroup.lab.sim.steps import PRINT, Trainer
+from regroup.lab.sim.story import Story
+from regroup.lab.sim.virtual import VirtualLoop
+
+FLUSH = 0.25  # seconds between reports of progress
+PROMPT = 0.02  # seconds until a step loop notices what it waited for
+QUICK = 0.02  # seconds of a move at most, once no fault is left
+IDLE = 1.0  # seconds until it looks again for something to do, whatever it was told
+REPEAT = 3.0  # seconds between two reports of a trainer that cannot prepare
+ODD_PRINT = Fingerprint("other code", "data", PRINT.samples)
+POISONED = 0  # the shard that segfaults
+
+
+class Paced(Agents):
+    """Agents and trainers over virtual time."""
+
+    rules: Rules
+    faults: Faults
+    over: "asyncio.Future[None]"  # done: nothing goes on
+
+    def __init__(self, plan: Plan, story: Story, loop: VirtualLoop) -> None:
+        self.plan, self.policy, self.story, self.loop = plan, plan.policy, story, loop
+        self.dice = Random(~plan.seed)
+        super().__init__(NAMES[: plan.workers], Rules())
+        clocks = zip(plan.drifts, plan.skews, strict=True)
+        self._clocks = {name: (1 + drift, skew) for name, (drift, skew) in zip((*self.agents, ""), clocks, strict=True)}
+        self._draining: set[Member] = set()  # whose pipe is about to be read
+        self._flushed: dict[Member, float] = {}  # when a trainer last told its progress
+        self._looks: dict[Member, float] = {}  # when a step loop looks for its next move
+        self._waiting: set[Member] = set()  # those whose step loops had no move to make
+        self._flipped: dict[Member, int] = {}  # digests of replicas that are not as they should be
+
+    @property
+    def now(self) -> float:
+        return self.loop.now
+
+    def clock(self, worker: str) -> float:
+        """The clock of a worker's machine; "": of the coordinators'."""
+        rate, skew = self._clocks[worker]
+        return self.loop.now * rate + skew
+
+    def later(self, seconds: float, what: Callable[..., object], *given: Any) -> None:
+        self.loop.at(self.loop.now + seconds, what, *given)
+
+    # --- agents and their pipes
+
+    def born(self, trainer: Trainer) -> None:
+        self._look_in(self.plan.pace, trainer)
+        self.faults.border("preparing", trainer.member.worker)
+
+    def tell(self, agent: Agent, order: Any) -> None:
+        super().tell(agent, order)
+        self.drain(agent)
+        self.stir()
+
+    def end_trainer(self, agent: Agent, *given: Any, **more: Any) -> None:
+        super().end_trainer(agent, *given, **more)
+        self.stir()
+
+    def kill_agent(self, agent: Agent) -> None:
+        super().kill_agent(agent)
+        self.stir()
+
+    def drain(self, agent: Agent) -> None:
+        """What a trainer says is read by its agent a moment later, in its order."""
+        trainer = agent.trainer
+        if trainer is not None and trainer.outbox and trainer.member not in self._draining:
+            self._draining.add(trainer.member)
+            self.later(self.dice.uniform(0.0002, 0.003), self._hear_all, agent, trainer)
+
+    def _hear_all(self, agent: Agent, trainer: Trainer) -> None:
+        self._draining.discard(trainer.member)
+        while agent.trainer is trainer and trainer.outbox:
+            self.hear(agent)
+
+    # --- step loops
+
+    def stir(self) -> None:
+        """Something happened that a step loop may have waited for."""
+        for agent in self.agents.values():
+            trainer = agent.trainer
+            if trainer is not None and trainer.member in self._waiting and self._choices(agent, trainer):
+                self._waiting.remove(trainer.member)
+                self._look_in(PROMPT, trainer)
+
+    def _look_in(self, seconds: float, trainer: Trainer) -> None:
+        """When a step loop looks for a move to make."""
+        when = self.now + self.dice.uniform(0.5, 1.5) * seconds
+        self._looks[trainer.member] = when
+        self.loop.at(when, self._turn, trainer, when)
+
+    def _turn(self, trainer: Trainer, when: float) -> None:
+        """One move of a step loop, if it has one."""
+        agent, member = self.agents[trainer.member.worker], trainer.member
+        if agent.trainer is not trainer or self._looks[member] != when or self.over.done():
+            return
+        before, choices = trainer.loop.at, self._choices(agent, trainer)
+        if choices:
+            self._waiting.discard(member)
+            choices[0 if self.dice.random() < 0.9 else -1]()
+            self._look_in(self.plan.pace if self.faults.pending else min(self.plan.pace, QUICK), trainer)
+        else:
+            self._waiting.add(member)
+            self._look_in(FLUSH if trainer.unsaid else IDLE, trainer)
+        if not trainer.hung and self.now - self._flushed.get(member, 0.0) > FLUSH:
+            self._flushed[member] = self.now
+            self.post_progress(trainer)
+        self.drain(agent)
+        if trainer.loop.at == "loaded" and trainer.loop.formation is not None:
+            leader = trainer.loop.formation.members[trainer.loop.formation.leader]
+            self._flipped[member] = self._flipped.get(leader, 0)
+        if trainer.loop.at != before:
+            self.story.tell(self.now, agent.name, f"is {trainer.loop.at}")
+            self.faults.border(trainer.loop.at, agent.name)
+        if choices:
+            self.stir()
+
+    def _choices(self, agent: Agent, trainer: Trainer) -> list[Callable[[], None]]:
+        """What a step loop may do now."""
+        if trainer.hung or self.faults.lasts(Kind.STALL, agent.name):
+            return []
+        at = trainer.loop.at
+        if at == "preparing" and (field := self._unprepared(agent)):
+            return [partial(self._give_up, trainer, field)]
+        if at == "stepping" and self.faults.lasts(Kind.POISON) and POISONED in _shards(trainer):
+            return [partial(self.end_trainer, agent, cause="killed by SIGSEGV")]
+        if at == "writing" and self.faults.lasts(Kind.UNWRITABLE, agent.name):
+            return [partial(self.fail_to_write, trainer)]
+        moves = self.moves(trainer)
+        if not moves and at in ("connected", "contributed") and self.forsaken(trainer):
+            return [partial(self._forsake, trainer)]
+        return moves
+
+    def _forsake(self, trainer: Trainer) -> None:
+        self.lose_neighbour(trainer)
+        self.leave(trainer, "a neighbour is gone")
+
+    # --- what fails
+
+    def _unprepared(self, agent: Agent) -> str | None:
+        """What a trainer names as the reason that it cannot prepare."""
+        if self.faults.lasts(Kind.UNPREPARED, agent.name):
+            return m.WORKER
+        return "options.lr" if self.faults.lasts(Kind.BAD_SPEC) else None
+
+    def _give_up(self, trainer: Trainer, field: str) -> None:
+        """It says why, again and again, until it is ended."""
+        trainer.loop.at = "given up"
+        agent = self.agents[trainer.member.worker]
+        if agent.trainer is trainer and not self.over.done():
+            who = {"job": trainer.job, "incarnation": trainer.member.incarnation}
+            trainer.outbox.append(m.PrepareFailed(**who, field=field, message="it will not do"))
+            self.rules.given_up(trainer, field)
+            self.drain(agent)
+            self.later(REPEAT, self._give_up, trainer, field)
+
+    def fingerprint(self, trainer: Trainer) -> Fingerprint:
+        return ODD_PRINT if self.faults.lasts(Kind.MISMATCH, trainer.member.worker) else PRINT
+
+    def digest(self, trainer: Trainer) -> int:
+        return self._flipped.get(trainer.member, 0)
+
+    def flip(self, trainer: Trainer) -> None:
+        """Its replica is no longer the others', and nobody knows it before the next comparison."""
+        self._flipped[trainer.member] = self.number(self.agents[trainer.member.worker])
+
+    def diverge(self, trainer: Trainer) -> None:
+        """It tells the loss of its last step, which is no number."""
+        version = trainer.session.version
+        if version is not None and version.step:
+            point = m.StepPoint(version.step - 1, nan, 1.0, 8, 0.1, 0.1)
+            who = {"job": trainer.job, "incarnation": trainer.member.incarnation}
+            steps = m.StepsCommitted(**who, generation=version.generation, step=version.step, points=(point,))
+            trainer.outbox.append(steps)
+
+    def position(self, trainer: Trainer) -> tuple[int | None, int | None]:
+        shards = _shards(trainer) if trainer.loop.at == "stepping" else ()
+        if not shards or trainer.history is None:
+            return None, None
+        if self.faults.lasts(Kind.POISON) and POISONED in shards:
+            return len(trainer.history), POISONED
+        return (len(trainer.history), self.dice.choice(shards)) if self.dice.random() < 0.7 else (None, None)
+
+
+def _shards(trainer: Trainer) -> tuple[int, ...]:
+    """The shards whose passes it computes in each step."""
+    formation = trainer.loop.formation
+    return owned(formation.owners, formation.members.index(trainer.member)) if formation is not None else ()

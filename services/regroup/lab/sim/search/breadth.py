@@ -1,0 +1,178 @@
+"""Every schedule of a small cluster, breadth first: is a rule ever broken, and can every job still end?
+
+Owns: the order in which states are looked at, which were seen, and the graph on which progress is checked.
+Refuses to know: what a state is (`small`), when two are one (`identity`), and what must hold (`rules`).
+Does not guarantee: anything beyond the bounds, the time or the memory that it was given; it says how far it came.
+"""
+
+import gc
+import time
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from resource import RUSAGE_SELF, getrusage
+
+from regroup.lab.sim.search.bounds import Bounds
+from regroup.lab.sim.search.identity import identity
+from regroup.lab.sim.search.moves import moves
+from regroup.lab.sim.search.small import Small
+from regroup.lab.sim.search.tidying import tidy
+
+ROUND = 2_000  # states between two looks at the clock and the memory
+ENOUGH = 3  # generations in which any job can end: one to regroup, one to let somebody in, one to save
+OPEN, END, CUT = 0, 1, 2  # to be expanded; every job ended; beyond the bounds
+Tell = Callable[[int, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What a search found, and how far it came."""
+
+    bounds: Bounds
+    states: int
+    moves: int
+    depth: int  # in moves: everything that can happen in so many was seen
+    seconds: float  # of the processor
+    complete: bool  # no state within the bounds is left
+    error: str | None = None  # the rule that was broken
+    path: tuple[str, ...] = ()  # how: the moves, and no fewer would do
+    ends: int = 0  # states in which every job ended
+    cut: int = 0  # states beyond the bounds
+    stuck: int = 0  # states from which neither an end nor a bound can be reached without another fault
+    in_vain: int = 0  # states with ENOUGH generations left from which no end can be reached without another fault
+
+    @property
+    def sound(self) -> bool:
+        return self.error is None and not self.stuck and not self.in_vain
+
+
+def search(
+    bounds: Bounds, seconds: float = 3600.0, memory: float = 8e9, tell: Tell = lambda states, depth, waiting: None
+) -> Searched:
+    """Until a rule is broken, nothing is left, or `seconds` of the processor or `memory` bytes are spent.
+
+    `tell` is given the states seen, the depth, and the states that wait, from time to time.
+    """
+    began = time.process_time()
+    graph, waiting, depth, enough = _Graph(bounds), deque[tuple[int, int, Small]](), 0, False
+    gc.disable()  # a state holds no circle, and there are millions of them
+    try:
+        waiting.extend((number, 0, state) for number, state in graph.begin())
+        while waiting and not enough:
+            number, depth, state = waiting.popleft()
+            waiting.extend((new, depth + 1, after) for new, after in graph.expand(number, state))
+            if graph.expanded % ROUND == 0:
+                tell(len(graph.kinds), depth, len(waiting))
+                enough = time.process_time() - began > seconds or _memory() > memory
+    except _Broken as broken:
+        took, path = time.process_time() - began, _told(bounds, broken.path)
+        return Searched(bounds, len(graph.kinds), graph.moves, depth, took, False, broken.words, path)
+    finally:
+        gc.enable()
+    stuck = in_vain = 0
+    if waiting:
+        depth = waiting[0][1]
+    else:
+        stuck, in_vain = graph.without_way({END, CUT}), graph.without_way({END}, ENOUGH)
+    counts = graph.kinds.count(END), graph.kinds.count(CUT), stuck, in_vain
+    took = time.process_time() - began
+    return Searched(bounds, len(graph.kinds), graph.moves, depth, took, not waiting, None, (), *counts)
+
+
+class _Broken(Exception):
+    """A rule is broken, or the code under test raised, at the end of this path."""
+
+    def __init__(self, cause: Exception, path: tuple[int, ...]) -> None:
+        self.words, self.path = f"{type(cause).__name__}: {cause}", path
+
+
+class _Graph:
+    """States by number, in the order in which they were met, and the moves between them that are no faults."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.kinds, self.expanded, self.moves, self._bounds = bytearray(), 0, 0, bounds
+        self._numbers: dict[int, int] = {}
+        self._left = bytearray()  # generations
+        self._parents, self._indexes = array("I"), array("H")
+        self._edges = array("I"), array("I")
+
+    def begin(self) -> Iterator[tuple[int, Small]]:
+        try:
+            yield from self._reach(_begun(self._bounds), 0, 0, fault=False)
+        except Exception as broken:
+            raise _Broken(broken, ()) from broken
+
+    def expand(self, number: int, state: Small) -> Iterator[tuple[int, Small]]:
+        """All that can follow a state and is new, where more can happen."""
+        self.expanded += 1
+        for index, (_, fault, do) in enumerate(moves(state)):
+            self.moves += 1
+            after = state.copy()
+            try:
+                do(after)
+                tidy(after)
+            except Exception as broken:
+                raise _Broken(broken, (*self._path(number), index)) from broken
+            for new in self._reach(after, number, index, fault):
+                after.share(state)
+                yield new
+
+    def _reach(self, state: Small, parent: int, index: int, fault: bool) -> Iterator[tuple[int, Small]]:
+        number = self._numbers.setdefault(identity(state), len(self.kinds))
+        new = number == len(self.kinds)
+        if new:
+            self.kinds.append(END if state.over else CUT if state.beyond else OPEN)
+            self._left.append(max(self._bounds.generations - max(job.generation for job in state.jobs.values()), 0))
+            self._parents.append(parent)
+            self._indexes.append(index)
+        if not fault:
+            self._edges[0].append(parent)
+            self._edges[1].append(number)
+        if new and self.kinds[number] == OPEN:
+            yield number, state
+
+    def _path(self, number: int) -> tuple[int, ...]:
+        """The moves, by index, that lead to a state."""
+        found: list[int] = []
+        while number:
+            found.append(self._indexes[number])
+            number = self._parents[number]
+        return tuple(reversed(found))
+
+    def without_way(self, to: set[int], least: int = 0) -> int:
+        """How many states with `least` generations left have no way to a state of these kinds."""
+        good = bytearray(kind in to for kind in self.kinds)
+        grows = True
+        while grows:  # most edges lead from a lower number to a higher one, so a few sweeps do
+            grows = False
+            for before, after in zip(reversed(self._edges[0]), reversed(self._edges[1]), strict=True):
+                if good[after] and not good[before]:
+                    good[before] = grows = True
+        return sum(not good[n] and left >= least for n, left in enumerate(self._left))
+
+
+def _begun(bounds: Bounds) -> Small:
+    state = Small(bounds)
+    tidy(state)
+    return state
+
+
+def _told(bounds: Bounds, path: tuple[int, ...]) -> tuple[str, ...]:
+    """The moves by name: the path is gone once more."""
+    names: list[str] = []
+    state = _begun(bounds) if path else None
+    for index in path:
+        assert state is not None
+        name, _, do = list(moves(state))[index]
+        names.append(name)
+        if len(names) < len(path):
+            state = state.copy()
+            do(state)
+            tidy(state)
+    return tuple(names)
+
+
+def _memory() -> float:
+    """The most bytes that this process ever held."""
+    return getrusage(RUSAGE_SELF).ru_maxrss * 1024.0

@@ -1,0 +1,141 @@
+"""Which states of a small cluster are the same: a number for each, equal for states that will behave alike.
+
+Owns: what of a state decides about its future. Words for people, counters and times that only pictures show do not.
+Refuses to know: how states follow each other. Two different states get the same number once in 2**60 or so.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from regroup.core.cluster import ASKED, Watch
+from regroup.core.jobs import Job
+from regroup.core.messages import GroupBroke, Prepare, SaveFailed, StateSaved, TrainerExited
+from regroup.core.workers import Sighting, Worker
+from regroup.lab.sim.rules import Rules
+from regroup.lab.sim.search.small import Near, Small
+from regroup.lab.sim.steps import Trainer
+
+KEPT = 400_000  # values whose identity is remembered
+
+
+def identity(state: Small) -> int:
+    parts: list[Any] = [*state.left.values()]
+    cluster = state.cluster
+    for name, agent in state.agents.items():
+        parts.append(_agent(agent))
+        if cluster is not None:
+            parts.append((_worker(cluster.workers.get(name)), _sighting(cluster.sightings.get(name))))
+        else:
+            parts.append(_worker(state.workers.get(name)))
+    if cluster is None:
+        parts += [None, *map(_job, state.jobs.values())]
+    else:
+        parts += [cluster.started, *map(_job, cluster.jobs.values()), *map(_watch, cluster.watches.values())]
+    exchanged = {
+        step: tuple((rank, one.history, one.tail.flags) for rank, one in sorted(slots.items()))
+        for step, slots in state.contributions.items()
+    }
+    parts += [frozenset(exchanged.items()), frozenset(state.gifts.items())]
+    parts += [frozenset((step, frozenset(members)) for step, members in state.arrived.items()), _ghosts(state.rules)]  # type: ignore[arg-type]
+    return hash(tuple(parts))
+
+
+def _remembered(what: Callable[[Any], Hashable]) -> Callable[[Any], int]:
+    """Values are shared between states, so that most are asked for again and again."""
+    known: dict[int, tuple[Any, int]] = {}
+
+    def number(value: Any) -> int:
+        if value is None:
+            return 0
+        found = known.get(id(value))
+        if found is None:
+            if len(known) > KEPT:
+                known.clear()
+            found = known[id(value)] = (value, hash(what(value)))
+        return found[1]
+
+    return number
+
+
+def _agent(agent: Near) -> tuple[Any, ...]:
+    messages = tuple(map(_message, agent.reports)), tuple(map(_message, agent.orders)), agent.answered
+    return (agent.boot, agent.link, agent.heard, agent.numbers, *messages, *_trainer(agent.trainer))
+
+
+def _trainer(trainer: Trainer | None) -> tuple[Any, ...]:
+    if trainer is None:
+        return ()
+    loop = trainer.loop
+    written = None if loop.write is None else loop.write.generation
+    group = None if loop.formation is None else loop.formation.generation
+    where = (loop.at, group, written, loop.broken, loop.lost, loop.agreed, trainer.unsaid)
+    return (*where, _session(trainer.session), trainer.history)
+
+
+@_remembered
+def _session(one: Any) -> Hashable:
+    stands = (one.member, one.phase, one.promised, one.generation, one.version)
+    return (*stands, one.boundary, one.applying, one.owed, one.lease, one.fingerprint is None)
+
+
+@_remembered
+def _message(message: Any) -> Hashable:
+    match message:
+        case Prepare(job=job):
+            return ("Prepare", job)
+        case StateSaved(generation=generation, checkpoint=checkpoint, incarnation=incarnation):
+            return ("StateSaved", generation, checkpoint.version, incarnation)
+        case GroupBroke(generation=generation, incarnation=incarnation):
+            return ("GroupBroke", generation, incarnation)
+        case SaveFailed(generation=generation, incarnation=incarnation):
+            return ("SaveFailed", generation, incarnation)
+        case TrainerExited(incarnation=incarnation, asked=asked):
+            return ("TrainerExited", incarnation, asked)
+        case _:
+            return (type(message).__name__, message)
+
+
+@_remembered
+def _worker(worker: Worker) -> Hashable:
+    return (worker.boot, worker.job, worker.quarantined)
+
+
+def _sighting(sighting: Sighting | None) -> Hashable:
+    if sighting is None:
+        return None
+    return (sighting.seen, sighting.connected, _status(sighting.trainer))
+
+
+@_remembered
+def _status(status: Any) -> Hashable:
+    stands = (status.phase, status.promised, status.generation, status.version, status.fingerprint is None)
+    return (status.job, status.incarnation, *stands)
+
+
+@_remembered
+def _job(job: Job) -> Hashable:
+    asked = None if job.round is None else (job.round.generation, job.round.boundary, job.round.participants)
+    formation = None if job.formation is None else (job.formation.seats, job.formation.leader, job.formation.base)
+    written = None if job.checkpoint is None else job.checkpoint.version
+    durable = (job.phase, job.generation, asked, formation, job.saver, job.stopping, job.history)
+    return (*durable, job.fingerprint is None, written, job.step)
+
+
+@_remembered
+def _watch(watch: Watch) -> Hashable:
+    dead = frozenset((member, cause == ASKED) for member, cause in watch.dead.items())
+    answers = frozenset((member, answer.version) for member, answer in watch.answers.items())
+    seen = (watch.since, watch.progressed, watch.disturbed, watch.formed, watch.finished, watch.broken is None)
+    counts = frozenset(watch.committed.items()), frozenset(watch.stumbled.items()), watch.failed_savers
+    return (*seen, dead, answers, watch.evicted, *counts)
+
+
+def _ghosts(rules: Rules) -> Hashable:
+    """What the rules know that no process does, and that decides whether they hold later."""
+    commits = tuple(
+        (job, tuple((n, tuple(sorted(steps))) for n, steps in sorted(each.items())))
+        for job, each in rules.commits.items()
+    )
+    late = frozenset((which, frozenset(steps)) for which, steps in rules.late.items())
+    states = frozenset(one for one in rules.states.items() if one[0][1].step)
+    return commits, late, frozenset(rules.written), frozenset(rules.writers), states

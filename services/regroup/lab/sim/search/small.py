@@ -1,0 +1,314 @@
+"""One state of a small cluster: it can be copied, and everything that can happen to it can be done to the copy.
+
+Owns: the abstraction that makes states few, and still shows the real `decide` and the real session every order of
+events that matters:
+- A connection keeps its order and doubles nothing, as ZeroMQ's do; it may be as slow as it likes, and be cut.
+- A heartbeat arrives at once, after whatever was said before it, with what its agent knows then.
+- Time passes in two ways: all short limits are over at once, or the long one of the leases is. Nothing else is counted.
+Refuses to know: what can happen next (`moves`), what nobody can see (`tidying`), which states are one (`identity`).
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TypeVar
+
+from regroup.core import messages as m
+from regroup.core.cluster import Cluster, Policy
+from regroup.core.decide import decide
+from regroup.core.jobs import Job, JobSpec
+from regroup.core.workers import Worker
+from regroup.lab.sim.agents import Agent, Agents
+from regroup.lab.sim.plan import NAMES
+from regroup.lab.sim.rules import Rules
+from regroup.lab.sim.search.bounds import FAULTS, Bounds
+from regroup.lab.sim.steps import Loop, Trainer
+
+SHORT, LONG = 1.0, 100.0  # seconds: over every limit but the lease's, and over that too
+POLICY = Policy(
+    heartbeat_interval=1.0,
+    detached_limit=50.0,
+    detached_margin=10.0,
+    leader_lease=0.1,
+    halt_limit=0.5,
+    form_limit=0.5,
+    absent_limit=0.5,
+    save_retry=0.5,
+    error_limit=1000,
+    forget_limit=1e9,
+)
+MAPS = ("jobs", "workers", "sightings", "watches")
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Near(Agent):
+    """An agent, and what is under way between it and the coordinator, the oldest first."""
+
+    numbers: int = 0
+    heard: bool = False  # the coordinator's end of its connection is open
+    reports: tuple[m.Report, ...] = ()  # also those that wait for a connection
+    orders: tuple[m.Order, ...] = ()
+    answered: frozenset[int] = frozenset()  # generations that answers to its heartbeats name
+
+
+class Small(Agents):
+    agents: dict[str, Near]
+
+    def __init__(self, bounds: Bounds) -> None:
+        super().__init__(NAMES[: bounds.workers], Rules())
+        self.bounds, self.policy = bounds, POLICY
+        self.left = {name: getattr(bounds, name) for name in FAULTS}  # how much may still go wrong
+        self.cluster: Cluster | None = Cluster(started=0.0)  # None: the coordinator is down
+        self.jobs: Mapping[str, Job] = {}  # durable
+        self.workers: Mapping[str, Worker] = {}  # durable
+        spec = JobSpec(
+            task="digits",
+            steps=bounds.steps,
+            global_batch=2,
+            shards=2,
+            min_workers=bounds.least,
+            max_workers=bounds.members or bounds.workers,
+            step_timeout=0.5,
+            max_restarts=1000,
+        )
+        self.decide(m.SubmitJob("j", spec, 0.0))
+        for number, agent in enumerate(self.agents.values()):
+            if number < bounds.workers - bounds.newcomers:
+                self.start_agent(agent)
+                self.connect(agent)
+
+    def copy(self) -> "Small":
+        twin: Small = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.left = dict(self.left)
+        twin.contributions = {step: dict(slots) for step, slots in self.contributions.items()}
+        twin.gifts = dict(self.gifts)
+        twin.arrived = {group: set(members) for group, members in self.arrived.items()}
+        twin.agents = {name: _copied(agent) for name, agent in self.agents.items()}
+        twin.rules = self.rules.copy()
+        return twin
+
+    def share(self, other: "Small") -> None:
+        """Keep once what is equal in both: nothing in a state that was copied changes any more."""
+        for name, agent in other.agents.items():
+            if self.agents[name] == agent:
+                self.agents[name] = agent
+        for part in ("rules", "contributions", "gifts", "arrived", "left"):
+            if getattr(self, part) == getattr(other, part):
+                setattr(self, part, getattr(other, part))
+        mine, theirs = self.cluster, other.cluster
+        if mine is not None and theirs is not None and mine is not theirs:
+            maps = {name: getattr(theirs, name) for name in MAPS if getattr(mine, name) == getattr(theirs, name)}
+            self.cluster = mine = replace(mine, **maps)
+            self.jobs, self.workers = mine.jobs, mine.workers
+
+    @property
+    def over(self) -> bool:
+        return all(job.ended for job in self.jobs.values())
+
+    @property
+    def beyond(self) -> bool:
+        deep = any(job.generation > self.bounds.generations for job in self.jobs.values())
+        return deep or any(agent.numbers > self.bounds.processes for agent in self.agents.values())
+
+    # --- what the trainers' side asks of its world
+
+    def agent(self, name: str) -> Near:
+        return Near(name)
+
+    def number(self, agent: Near) -> int:
+        agent.numbers += 1
+        return agent.numbers
+
+    def clock(self, worker: str) -> float:
+        return 0.0
+
+    @property
+    def decided_at(self) -> float:
+        return 0.0
+
+    def born(self, trainer: Trainer) -> None:
+        if not self.bounds.leaps:
+            trainer.session = replace(trainer.session, lease=LONG)
+
+    def report(self, agent: Near, report: m.Report) -> None:
+        agent.reports = (*agent.reports, report)
+
+    def heartbeat(self, agent: Near) -> None:
+        """None is under way: see `beat`."""
+
+    # --- the coordinator
+
+    def decide(self, event: m.Event, now: float = 0.0) -> None:
+        assert self.cluster is not None
+        decision = decide(self.cluster, event, now, self.policy)
+        self.rules.decided(self, self.cluster, decision)
+        self.cluster = decision.cluster
+        self.jobs, self.workers = self.cluster.jobs, self.cluster.workers
+        for name, order in decision.orders:
+            agent = self.agents[name]
+            if isinstance(order, m.Heard):
+                agent.answered |= {order.generation} if order.generation and self.bounds.leaps else set()
+            elif not isinstance(order, m.Welcome) and agent.link and order not in agent.orders:
+                agent.orders = (*agent.orders, order)
+
+    def start_coordinator(self) -> None:
+        self.cluster = Cluster(started=0.0, jobs=dict(self.jobs), workers=dict(self.workers))
+
+    def crash_coordinator(self) -> None:
+        """Before a save, where an event is lost; between save and send, where orders are; or at rest."""
+        self.cluster = None
+        for agent in self.agents.values():
+            agent.heard = False
+            self._disconnect(agent)
+
+    def stop_job(self) -> None:
+        self.decide(m.StopJob("j"))
+
+    def pass_time(self) -> None:
+        """All short limits are over, and whoever is connected has just been heard."""
+        assert self.cluster is not None
+        seen = self.cluster.sightings
+        heard = {name: replace(one, seen=SHORT) if one.connected else one for name, one in seen.items()}
+        self.cluster = replace(self.cluster, sightings=heard)
+        self.decide(m.Tick(), SHORT)
+        self._set_clocks(lambda at: min(at, 0.0))
+
+    def leap(self) -> None:
+        """The leases are over, and what was answered before renews none any more."""
+        self._set_clocks(lambda at: -LONG)
+        for agent in self.agents.values():
+            agent.answered = frozenset()
+            if agent.trainer is not None:
+                agent.trainer.session = replace(agent.trainer.session, lease=0.0)
+
+    def _set_clocks(self, changed: Callable[[float], float]) -> None:
+        assert self.cluster is not None
+        watches = {}
+        for job, watch in self.cluster.watches.items():
+            disturbed = None if watch.disturbed is None else changed(watch.disturbed)
+            watches[job] = replace(watch, since=changed(watch.since), progressed=0.0, disturbed=disturbed, first=None)
+        sightings = {name: replace(one, seen=changed(one.seen)) for name, one in self.cluster.sightings.items()}
+        started = changed(self.cluster.started)
+        self.cluster = replace(self.cluster, started=started, sightings=sightings, watches=watches)
+
+    # --- between the coordinator and an agent
+
+    def connect(self, agent: Near) -> None:
+        agent.link, agent.heard = 1, True
+        words = m.AgentRegistered(boot=agent.boot, device="cpu", host="h", pid=1, version="1")
+        self.decide(m.Reported(agent.name, words))
+
+    def cut(self, agent: Near) -> None:
+        """What was under way is lost; that it arrived before is another schedule."""
+        self._disconnect(agent)
+
+    def _disconnect(self, agent: Near) -> None:
+        agent.link, agent.reports, agent.orders, agent.answered = 0, (), (), frozenset()
+
+    def notice_closed(self, agent: Near) -> None:
+        agent.heard = False
+        if not agent.alive:
+            agent.reports = ()
+        self.decide(m.Disconnected(agent.name))
+
+    def beat(self, agent: Near) -> None:
+        assert self.cluster is not None
+        status = agent.trainer.session.status if agent.trainer is not None else None
+        self.decide(m.Reported(agent.name, m.Heartbeat(boot=agent.boot, sequence=1, trainer=status)))
+        newest = replace(self.cluster.sightings[agent.name], sequence=0)  # the next one is newer again
+        self.cluster = replace(self.cluster, sightings={**self.cluster.sightings, agent.name: newest})
+
+    def hear_report(self, agent: Near) -> None:
+        report, *rest = agent.reports
+        agent.reports = tuple(rest)
+        self.decide(m.Reported(agent.name, report))
+
+    def hear_order(self, agent: Near) -> None:
+        order, *rest = agent.orders
+        agent.orders = tuple(rest)
+        self.obey(agent, order)
+
+    def hear_answer(self, agent: Near) -> None:
+        """The newest: an older one renews nothing that this one would not."""
+        generation = max(agent.answered)
+        agent.answered -= {generation}
+        self.tell(agent, m.RenewLease(generation, 0.0))
+
+    # --- agents and trainers
+
+    def leave_cluster(self, agent: Near) -> None:
+        boot = agent.boot
+        if agent.trainer is not None:
+            self.end_trainer(agent, asked=True)
+        self.report(agent, m.AgentLeft(boot=boot))
+        said = agent.reports
+        self.lose(agent)
+        agent.reports = said
+
+    def lose(self, agent: Near) -> None:
+        self._disconnect(agent)
+        self.kill_agent(agent)
+
+    def kill_trainer(self, agent: Near) -> None:
+        self.end_trainer(agent, last_words=False)
+
+    def break_group(self, agent: Near) -> None:
+        assert agent.trainer is not None
+        self.lose_neighbour(agent.trainer)
+        self.leave(agent.trainer)
+
+    def write_in_vain(self, agent: Near) -> None:
+        assert agent.trainer is not None
+        self.fail_to_write(agent.trainer)
+
+    def is_alone(self, trainer: Trainer) -> bool:
+        """Whether somebody of its group is gone, or will never come."""
+        formation = trainer.loop.formation
+        if trainer.loop.at != "connecting" or formation is None:
+            return self.forsaken(trainer)
+        others = [self.lives(member) for member in formation.members]
+        return any(other is None or other.session.promised > formation.generation for other in others)
+
+    def goes_on(self, trainer: Trainer) -> bool:
+        """Whether its step loop has a move that others can see."""
+        loop, found = trainer.loop, self.moves(trainer)
+        if loop.at != "connecting" or not found or loop.formation is None:
+            return bool(found)
+        return not _receives(trainer) or (trainer.job, loop.formation.generation) in self.gifts
+
+    def go_on(self, agent: Near) -> None:
+        """One move; from connecting on, all until the state is held, or the leader's is swapped in."""
+        trainer = agent.trainer
+        assert trainer is not None
+        connects = trainer.loop.at == "connecting"
+        self.moves(trainer)[0]()
+        while connects and trainer.loop.at == "connected":
+            self.moves(trainer)[0]()
+
+
+def _receives(trainer: Trainer) -> bool:
+    formation = trainer.loop.formation
+    return formation is not None and formation.members.index(trainer.member) in formation.receivers
+
+
+def _copied(agent: Near) -> Near:
+    twin = _twin(agent)
+    if agent.trainer is not None:
+        trainer = twin.trainer = _twin(agent.trainer)
+        trainer.loop, trainer.inbox, trainer.outbox = _twin(trainer.loop), deque(trainer.inbox), deque(trainer.outbox)
+    return twin
+
+
+def _twin(value: T) -> T:
+    """A shallow copy, in half the time that `copy.copy` takes."""
+    twin: T = object.__new__(type(value))
+    for name in _NAMES[type(value)]:
+        setattr(twin, name, getattr(value, name))
+    return twin
+
+
+_NAMES: dict[type, tuple[str, ...]] = {
+    kind: tuple(each.name for each in fields(kind)) for kind in (Near, Trainer, Loop)
+}

@@ -1,0 +1,64 @@
+"""What searches found, for a terminal and as facts.
+
+Owns: the bars while they run, the table at the end, the path to a broken rule.
+Refuses to know: how a search is done.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from regroup.lab.sim.search.bounds import Bounds
+from regroup.lab.sim.search.breadth import ENOUGH, Searched
+from regroup.lab.sim.search.runs import Telling, searches
+
+
+def exhaust(
+    out: Console, named: Mapping[str, Bounds], *, seconds: float, memory: float, processes: int
+) -> tuple[bool, dict[str, object]]:
+    """Search all of these; `memory` in bytes, for each. Whether every rule held, and the facts."""
+    found: dict[str, Searched] = {}
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=out, transient=True) as progress:
+        bars = {name: progress.add_task(f"{name}: waits", total=None) for name in named}
+
+        def show(told: Telling) -> None:
+            far = f"{told.states:,} states, depth {told.depth}, {told.waiting:,} wait"
+            progress.update(bars[told.name], description=f"{told.name}: {far}")
+
+        for name, one in searches(named, seconds, memory, processes, show):
+            found[name] = one
+            progress.remove_task(bars[name])
+            _tell(out, name, one)
+    out.print(_table(found))
+    out.print(
+        "complete: no state within the bounds is left. stuck: no end and no bound can be reached without another fault."
+        f" in vain: {ENOUGH} generations are left, and yet no end can.",
+        style="dim",
+    )
+    return all(one.sound for one in found.values()), {name: asdict(one) for name, one in found.items()}
+
+
+def _tell(out: Console, name: str, one: Searched) -> None:
+    if one.error is None:
+        return
+    out.print(f"{name}: {one.error}", style="red", soft_wrap=True)
+    for number, step in enumerate(one.path, start=1):
+        out.print(f"  {number:>3}  {step}", soft_wrap=True)
+
+
+def _table(found: Mapping[str, Searched]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("cluster")
+    for column in ("states", "moves", "depth", "CPU s", "ended", "beyond", "stuck", "in vain"):
+        table.add_column(column, justify="right")
+    table.add_column("")
+    for name, one in found.items():
+        verdict = "BROKEN" if one.error is not None else "complete" if one.complete else f"to depth {one.depth}"
+        checked = (f"{one.stuck:,}", f"{one.in_vain:,}") if one.complete else ("-", "-")
+        counts = (f"{one.states:,}", f"{one.moves:,}", str(one.depth), f"{one.seconds:.0f}", f"{one.ends:,}")
+        table.add_row(f"{name}\n[dim]{one.bounds}[/]", *counts, f"{one.cut:,}", *checked, verdict)
+    return table

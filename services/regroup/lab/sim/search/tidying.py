@@ -1,0 +1,103 @@
+"""What a small cluster does unseen is done at once, and what can have no effect any more is dropped.
+
+Owns: why that changes nothing but the number of states. A trainer whose step loop is idle does nothing until it hears
+an order, so that to hear it at once and to answer late is as good as to hear it late. A step loop whose group is broken
+leaves it and waits, which neither the coordinator nor its neighbours can tell from leaving later.
+Refuses to know: what the coordinator makes of anything: that is real.
+"""
+
+from collections import deque
+from typing import Any
+
+from regroup.core import messages as m
+from regroup.core.jobs import Version
+from regroup.core.workers import TrainerPhase, TrainerStatus
+from regroup.lab.sim.search.small import Near, Small
+from regroup.lab.sim.steps import Trainer
+
+EMPTY: deque[Any] = deque(maxlen=0)  # of all states at rest: millions of empty ones would be gigabytes
+TOGETHER = ("connecting", "connected", "stepping", "contributed")
+
+
+def tidy(state: Small) -> None:
+    for agent in state.agents.values():
+        _settle(state, agent)
+    trainers = [agent.trainer for agent in state.agents.values() if agent.trainer is not None]
+    used = {_group(trainer) for trainer in trainers if trainer.loop.at != "idle"}
+    state.contributions = {step: slots for step, slots in state.contributions.items() if step[:2] in used}
+    state.gifts = {group: gift for group, gift in state.gifts.items() if group in used}
+    state.arrived = {group: members for group, members in state.arrived.items() if group in used}
+    for trainer in trainers:
+        trainer.inbox = trainer.outbox = EMPTY
+        loop = trainer.loop
+        if loop.at == "idle":
+            loop.agreed, loop.lost = None, False
+            if _group(trainer) not in used:
+                loop.formation, loop.broken = None, False
+    for agent in state.agents.values():
+        seen = state.cluster.sightings.get(agent.name) if state.cluster is not None else None
+        if agent.trainer is not None:
+            agent.orders = tuple(order for order in agent.orders if not _is_late(order, agent.trainer))
+        status = seen.trainer if seen is not None else None
+        if status is not None:
+            agent.reports = tuple(report for report in agent.reports if not _is_known(report, status))
+
+
+def _group(trainer: Trainer) -> tuple[str, int]:
+    return trainer.job, trainer.loop.formation.generation if trainer.loop.formation is not None else 0
+
+
+def _settle(state: Small, agent: Near) -> None:
+    while True:
+        trainer = agent.trainer
+        if agent.orders and (trainer is None or trainer.loop.at == "idle"):
+            state.hear_order(agent)
+            continue
+        if trainer is None:
+            return
+        state.post_progress(trainer)
+        while trainer.outbox:
+            state.hear(agent)
+        loop = trainer.loop
+        begins = loop.at == "preparing" or (loop.at == "idle" and loop.task is not None)
+        session, formation = trainer.session, loop.formation
+        leaves = loop.at in TOGETHER and (
+            loop.broken
+            or formation is None
+            or session.generation != formation.generation
+            or session.phase not in (TrainerPhase.FORMING, TrainerPhase.TRAINING)
+        )
+        if not begins and not leaves:
+            return
+        state.moves(trainer)[-1]()
+
+
+def _is_late(order: Any, trainer: Trainer) -> bool:
+    """Whether this trainer will never do anything about it."""
+    session = trainer.session
+    match order:
+        case m.Halt(generation=n):
+            return bool(n <= session.promised)
+        case m.Form(formation=formation):
+            n = formation.generation
+            accepted = n == session.promised and session.phase is not TrainerPhase.HALTED
+            return n < session.promised or accepted or trainer.member not in formation.members
+        case m.Save(generation=n):
+            return bool(n < session.promised)
+    return False
+
+
+def _is_known(report: Any, status: TrainerStatus) -> bool:
+    """Whether the coordinator, which knows this of the trainer, will take nothing from it."""
+    if isinstance(report, m.TrainerExited | m.AgentLeft | m.StateSaved | m.SaveFailed):
+        return False
+    if report.incarnation != status.incarnation:
+        return int(report.incarnation[1:]) < int(status.incarnation[1:])
+    match report:
+        case m.Prepared():
+            return status.fingerprint is not None
+        case m.StepsCommitted(generation=n, step=step) if status.version is not None:
+            return Version(n, step) <= status.version or n < max(status.promised, status.generation)
+        case m.Halted(generation=n) | m.Formed(generation=n) | m.GroupBroke(generation=n):
+            return bool(n < max(status.promised, status.generation))
+    return False

@@ -1,0 +1,74 @@
+"""What a cluster is busy with at an instant, in words: what a fault can strike in the midst of.
+
+Owns: the words, and how they are read off the durable records and the trainers.
+Refuses to know: faults, and how often anything was met.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from regroup.core.jobs import ORIGIN, Job, JobPhase
+
+if TYPE_CHECKING:
+    from regroup.lab.sim.life import Life
+
+
+class Activity(StrEnum):
+    TRAINING = "training"
+    START = "start"  # workers prepare, and are made a first formation
+    REGROUP = "regroup"  # a round that ends the group at once, or the formation after one
+    ROLLBACK = "roll-back"  # the formation that goes back, until it trains
+    BOUNDARY = "boundary"  # a round that waits for the end of a step
+    JOIN = "join"  # a newcomer prepares beside a formation, or is in one that is being made
+    TRANSFER = "transfer"  # a state goes from the leader to others
+    SAVE = "checkpoint"  # a member was asked to write the state
+    STOP = "stop"
+    WAIT = "waiting"  # for workers
+    QUARANTINE = "quarantine"  # of a worker
+    DRAIN = "drain"  # an agent left in good order, and is not back
+    RESTART = "no leader"
+
+
+ALONE = frozenset({Activity.TRAINING})  # nothing but what a healthy cluster does
+
+
+def under_way(life: "Life") -> frozenset[Activity]:
+    found = {one for job in life.jobs.values() if not job.ended for one in _of(life, job)}
+    if life.leader is None:
+        found.add(Activity.RESTART)
+    if life.draining:
+        found.add(Activity.DRAIN)
+    if any(worker.quarantined for worker in life.workers.values()):
+        found.add(Activity.QUARANTINE)
+    return frozenset(found)
+
+
+def _of(life: "Life", job: Job) -> Iterator[Activity]:
+    formation, asked = job.formation, job.round
+    forming = formation is not None and formation.generation == job.generation and job.phase is JobPhase.REGROUPING
+    if job.stopping:
+        yield Activity.STOP
+    if job.saver is not None:
+        yield Activity.SAVE
+    elif job.phase is JobPhase.WAITING:
+        yield Activity.WAIT
+    elif job.phase is JobPhase.PREPARING:
+        yield Activity.START
+    elif asked is not None and asked.boundary:
+        yield Activity.BOUNDARY
+    elif asked is not None or forming:
+        yield Activity.REGROUP
+    elif job.phase is JobPhase.RUNNING:
+        yield Activity.TRAINING
+    if formation is None:
+        return
+    if forming and (job.id, job.generation) in life.rules.rolled_back:
+        yield Activity.ROLLBACK
+    trainers = [agent.trainer for agent in life.agents.values()]
+    mine = [trainer for trainer in trainers if trainer is not None and trainer.job == job.id]
+    new = forming and formation.base != ORIGIN and any(seat.version is None for seat in formation.seats)
+    if new or any(trainer.member not in formation.members for trainer in mine):
+        yield Activity.JOIN
+    if formation.receivers and any(trainer.loop.at in ("connected", "loaded") for trainer in mine):
+        yield Activity.TRANSFER

@@ -1,0 +1,26 @@
+"""A plan that is printed can be pasted."""
+
+import runpy
+
+import pytest
+
+from regroup.lab.sim.code import IMPORTS, as_code
+from regroup.lab.sim.outcome import live
+from regroup.lab.sim.themes import draw
+
+
+@pytest.mark.parametrize("seed", range(0, 60, 10))
+def test_a_printed_plan_is_the_same_plan_and_the_same_life(seed, tmp_path):
+    plan = draw(seed)
+    file = tmp_path / "pasted.py"
+    file.write_text(f"{IMPORTS}\nplan = {as_code(plan)}\n")
+    pasted = runpy.run_path(str(file))["plan"]
+    assert pasted == plan
+    assert live(pasted).digest == live(plan).digest
+
+
+def test_what_has_its_default_value_is_left_out():
+    text = as_code(draw(0))
+    assert "max_restarts=1000" in text or "max_restarts=1," in text
+    assert "evaluate_every" not in text
+    assert "None" not in text.replace("border=None", "")

@@ -1,0 +1,222 @@
+"""Plans that once broke a rule, each cut down to the faults that matter: the code as it is survives them.
+
+`regroup sim --seed N` prints such a plan for a seed that fails: what a seed draws may change, a plan stays.
+"""
+
+import subprocess
+import sys
+
+import pytest
+
+from regroup.core.cluster import Policy
+from regroup.core.jobs import JobSpec
+from regroup.lab.sim.bugs import BUGS
+from regroup.lab.sim.outcome import live
+from regroup.lab.sim.plan import Fault, Kind, Plan
+
+PLANTED = {  # found by the planted bug of this name
+    "a torn state is answered": Plan(
+        seed=51,
+        workers=3,
+        jobs=(JobSpec(task="digits", steps=60, global_batch=8, shards=4, step_timeout=4.0, max_restarts=1000),),
+        policy=Policy(
+            heartbeat_interval=0.5,
+            detached_limit=5.0,
+            detached_margin=1.0,
+            leader_lease=1.0,
+            halt_limit=2.0,
+            form_limit=3.0,
+            absent_limit=5.0,
+            save_retry=0.5,
+            error_limit=0,
+        ),
+        faults=(Fault(kind=Kind.RAISE, workers=(0, 2, 1), at=6.6, border="applying"),),
+        skews=(819038.0, 592127.0, 174860.0, 986204.0),
+        drifts=(-0.001, -0.01, -0.001, -0.002),
+        pace=0.06,
+    ),
+    "the lease is not looked at": Plan(
+        seed=16,
+        workers=3,
+        jobs=(JobSpec(task="digits", steps=30, global_batch=8, shards=4, step_timeout=4.0, max_restarts=1000),),
+        policy=Policy(
+            heartbeat_interval=0.5,
+            detached_limit=5.0,
+            detached_margin=1.0,
+            leader_lease=1.0,
+            halt_limit=2.0,
+            form_limit=3.0,
+            absent_limit=5.0,
+            save_retry=0.5,
+            error_limit=1000,
+        ),
+        faults=(Fault(kind=Kind.ISOLATE, workers=(0,), at=3.9, border="stepping", seconds=10.0),),
+        skews=(985430.0, 782651.0, 361783.0, 420281.0),
+        drifts=(-0.008, -0.0, 0.0, -0.007),
+        pace=0.2,
+    ),
+    "the highest step leads, whatever its generation": Plan(
+        seed=94,
+        workers=2,
+        jobs=(
+            JobSpec(
+                task="digits",
+                steps=50,
+                global_batch=8,
+                shards=4,
+                max_workers=2,
+                step_timeout=4.0,
+                max_restarts=1,
+            ),
+        ),
+        policy=Policy(
+            heartbeat_interval=0.5,
+            detached_limit=5.0,
+            detached_margin=1.0,
+            leader_lease=1.0,
+            halt_limit=2.0,
+            form_limit=3.0,
+            absent_limit=5.0,
+            save_retry=0.5,
+            error_limit=1000,
+        ),
+        faults=(
+            Fault(kind=Kind.ISOLATE, workers=(1,), at=3.2976834640931965, seconds=2.0),
+            Fault(kind=Kind.BREAK, workers=(0,), at=4.667444400209394, border="applying"),
+        ),
+        skews=(571836.0, 205393.0, 472747.0),
+        drifts=(0.004, -0.006, 0.008),
+        pace=0.2,
+    ),
+    "an evicted saver moves the checkpoint": Plan(
+        seed=152,
+        workers=3,
+        jobs=(
+            JobSpec(
+                task="digits",
+                steps=1,
+                global_batch=8,
+                shards=4,
+                max_workers=3,
+                step_timeout=4.0,
+                max_restarts=1000,
+            ),
+        ),
+        policy=Policy(
+            heartbeat_interval=0.5,
+            detached_limit=5.0,
+            detached_margin=1.0,
+            leader_lease=1.0,
+            halt_limit=2.0,
+            form_limit=3.0,
+            absent_limit=5.0,
+            forget_limit=1.5,
+            save_retry=0.5,
+            error_limit=0,
+        ),
+        faults=(Fault(kind=Kind.ISOLATE, workers=(2,), at=0.5, border="writing", seconds=3.5),),
+        skews=(122933.0, 66176.0, 182972.0, 434798.0),
+        drifts=(-0.003, -0.006, 0.007, -0.006),
+        pace=0.06,
+    ),
+    "an anchor below the base will do": Plan(
+        seed=142,
+        workers=3,
+        jobs=(
+            JobSpec(
+                task="digits",
+                steps=30,
+                global_batch=8,
+                shards=4,
+                max_workers=3,
+                step_timeout=4.0,
+                max_restarts=1000,
+            ),
+        ),
+        policy=Policy(
+            heartbeat_interval=0.5,
+            detached_limit=5.0,
+            detached_margin=1.0,
+            leader_lease=1.0,
+            halt_limit=2.0,
+            form_limit=3.0,
+            absent_limit=5.0,
+            save_retry=0.5,
+            error_limit=0,
+        ),
+        faults=(
+            Fault(kind=Kind.ISOLATE, workers=(2,), at=3.3289963385948567, seconds=3.0),
+            Fault(kind=Kind.BREAK, workers=(0, 1), at=3.5550756648300066, border="contributed"),
+            Fault(kind=Kind.KILL_AGENT, workers=(0, 1), at=5.727575797785553, border="form"),
+        ),
+        skews=(235060.0, 619837.0, 286038.0, 126857.0),
+        drifts=(-0.0, 0.009, -0.003, 0.0),
+        pace=0.1,
+    ),
+}
+MENDED = {  # what the code did once
+    "a stop that saved an older state did not say that it goes back": Plan(
+        seed=2135,
+        workers=2,
+        jobs=(
+            JobSpec(
+                task="digits",
+                steps=50,
+                global_batch=8,
+                shards=4,
+                max_workers=2,
+                step_timeout=4.0,
+                max_restarts=1000,
+            ),
+        ),
+        policy=Policy(
+            heartbeat_interval=0.5,
+            detached_limit=5.0,
+            detached_margin=1.0,
+            leader_lease=1.0,
+            halt_limit=2.0,
+            form_limit=3.0,
+            absent_limit=5.0,
+            forget_limit=1.5,
+            save_retry=0.5,
+            error_limit=1000,
+        ),
+        faults=(
+            Fault(kind=Kind.ISOLATE, workers=(1,), at=3.430248902927438, seconds=3.5),
+            Fault(kind=Kind.CUT, workers=(1,), at=3.430248902927438),
+            Fault(kind=Kind.BREAK, workers=(0,), at=3.6180373583344947, border="contributed"),
+            Fault(kind=Kind.KILL_AGENT, workers=(0,), at=5.365171643880149, border="form"),
+            Fault(kind=Kind.STOP, workers=(0,), at=8.12133322220973),
+        ),
+        skews=(801392.5743133924, 543997.8488502359, 5251.775687418525),
+        drifts=(-0.00714312729946945, -0.009521729165151793, -0.006387033059373793),
+        pace=0.2,
+    ),
+}
+KEPT = PLANTED | MENDED
+CANARY = "a torn state is answered"  # whatever the dice say
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_once_broke_a_rule_breaks_none(name):
+    outcome = live(KEPT[name])
+    assert outcome.error is None
+    assert outcome.met, "no fault struck: the plan says nothing any more, and a new one is needed"
+
+
+def test_kept_plans_are_named_after_what_they_found():
+    assert set(PLANTED) <= {bug.name for bug in BUGS}
+
+
+def test_the_canary_dies_of_the_bug_that_its_plan_is_kept_for():
+    """Were all plans survived, whatever is planted, they would prove nothing."""
+    program = (
+        "import runpy\n"
+        "from regroup.lab.sim.bugs import BUGS, plant\n"
+        f"plant(next(bug for bug in BUGS if bug.name == {CANARY!r}))\n"
+        "from regroup.lab.sim.outcome import live\n"
+        f"kept = runpy.run_path({__file__!r})['KEPT']\n"
+        f"print(live(kept[{CANARY!r}]).error)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.startswith("AssertionError")

@@ -1,0 +1,66 @@
+"""The record of seeds that were lived through."""
+
+import json
+
+import pytest
+
+from regroup.lab.sim import ledger
+from regroup.lab.sim.ledger import Ledger, code_under_test, read, write
+
+
+@pytest.mark.parametrize(
+    ("added", "ranges", "lives", "following"),
+    [
+        ([(0, 10)], ((0, 10),), 10, 10),
+        ([(0, 10), (10, 5)], ((0, 15),), 15, 15),
+        ([(0, 10), (20, 5)], ((0, 10), (20, 25)), 15, 10),
+        ([(0, 10), (20, 5), (5, 17)], ((0, 25),), 25, 25),
+        ([(7, 3)], ((7, 10),), 3, 0),
+        ([(0, 10), (2, 3)], ((0, 10),), 10, 10),
+    ],
+)
+def test_ranges_are_united_and_no_seed_counts_twice(added, ranges, lives, following):
+    kept = Ledger("code")
+    for first, count in added:
+        kept = kept.add(first, count, [])
+    assert (kept.ranges, kept.lives, kept.next) == (ranges, lives, following)
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    kept = Ledger(code_under_test()).add(0, 100, [17]).add(200, 50, [3, 17])
+    write(tmp_path / "lives.json", kept)
+    assert read(tmp_path / "lives.json") == kept
+    assert kept.broken == (3, 17)
+    assert json.loads((tmp_path / "lives.json").read_text())["lives"] == 150
+
+
+def test_without_a_file_nothing_was_lived_through(tmp_path):
+    assert read(tmp_path / "lives.json") == Ledger(code_under_test())
+
+
+def test_lives_on_other_code_do_not_count(tmp_path):
+    write(tmp_path / "lives.json", Ledger("0123456789abcdef").add(0, 100, []))
+    assert read(tmp_path / "lives.json") == Ledger(code_under_test())
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"code": "x"}', '{"code": "x", "ranges": [[1]], "broken": []}'])
+def test_a_file_that_is_no_record_is_refused_by_name(tmp_path, text):
+    (tmp_path / "lives.json").write_text(text)
+    with pytest.raises(ValueError, match=r"lives\.json is no record of lives"):
+        read(tmp_path / "lives.json")
+
+
+def test_the_code_under_test_changes_with_any_of_its_files(tmp_path, monkeypatch):
+    for name in ("core/decide.py", "worker/session.py", "worker/other.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("one\n")
+    monkeypatch.setattr(ledger, "ROOT", tmp_path)
+    first = code_under_test()
+    (tmp_path / "worker/other.py").write_text("two\n")
+    assert code_under_test() == first
+    (tmp_path / "worker/session.py").write_text("two\n")
+    assert code_under_test() != first
+
+
+def test_the_files_under_test_are_there():
+    assert all(list(ledger.ROOT.glob(pattern)) for pattern in ledger.UNDER_TEST)

@@ -1,0 +1,143 @@
+"""The search of every schedule: what it counts as one state, how far it goes, and that it finds what is planted."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from regroup.core.jobs import JobPhase
+from regroup.lab.sim.search.bounds import GREAT, SMALL, Bounds
+from regroup.lab.sim.search.breadth import search
+from regroup.lab.sim.search.identity import identity
+from regroup.lab.sim.search.moves import moves
+from regroup.lab.sim.search.runs import Telling, searches
+from regroup.lab.sim.search.small import Small
+from regroup.lab.sim.search.tidying import tidy
+
+TINY = Bounds(workers=1, generations=2)
+
+
+def begin(bounds):
+    state = Small(bounds)
+    tidy(state)
+    return state
+
+
+def after(state, *names):
+    """The state after the moves that begin with these names."""
+    for name in names:
+        do = next(do for each, _, do in moves(state) if each.startswith(name))
+        state = state.copy()
+        do(state)
+        tidy(state)
+    return state
+
+
+def test_a_tiny_cluster_is_searched_to_the_end():
+    found = search(TINY)
+    assert found.complete
+    assert found.sound
+    assert found.ends > 0
+    assert 100 < found.states < found.moves < 10_000
+
+
+def test_searching_twice_finds_the_same():
+    first, second = search(TINY), search(TINY)
+    assert (first.states, first.moves, first.depth, first.ends, first.cut) == (
+        second.states,
+        second.moves,
+        second.depth,
+        second.ends,
+        second.cut,
+    )
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(300)
+def test_every_schedule_of_the_small_clusters_keeps_the_rules_and_can_end():
+    found = dict(searches(SMALL, seconds=200, memory=4e9, processes=os.cpu_count() or 1))
+    assert found.keys() == SMALL.keys()
+    assert {name: one.error for name, one in found.items() if not (one.complete and one.sound)} == {}
+
+
+def test_a_job_can_be_led_to_its_end_move_by_move():
+    state, told = begin(TINY), []
+    while not state.over:
+        names = [name for name, fault, _ in moves(state) if not fault]
+        first = [name for kind in ("says", "hears", "goes on", "beats") for name in names if f"a {kind}" in name]
+        told.append(first[0])
+        state = after(state, first[0])
+        assert len(told) < 40
+    assert state.jobs["j"].phase is JobPhase.COMPLETED
+    assert [name for name in told if "Halt" in name or "Saved" in name] == [
+        "a says Halted 1",
+        "a says Halted 2",
+        "a says StateSaved 2",
+    ]
+
+
+def test_a_copy_goes_its_own_way():
+    state = after(begin(Bounds(workers=2, generations=2, deaths=1)), "a says Prepared", "a beats")
+    kept = identity(state)
+    for _, _, do in moves(state):
+        twin = state.copy()
+        do(twin)
+        tidy(twin)
+        assert identity(state) == kept
+
+
+def test_states_that_were_reached_in_another_order_are_one():
+    state = begin(Bounds(workers=2, generations=2))
+    assert identity(after(state, "a says", "b says")) == identity(after(state, "b says", "a says"))
+    assert identity(after(state, "a says")) != identity(after(state, "b says"))
+
+
+def test_no_more_goes_wrong_than_the_bounds_allow():
+    state = begin(Bounds(workers=1, generations=2, crashes=1))
+    faults = [name for name, fault, _ in moves(state) if fault]
+    assert faults == ["the coordinator dies"]
+    state = after(state, "the coordinator dies", "the coordinator starts")
+    assert [name for name, fault, _ in moves(state) if fault] == []
+
+
+def test_a_search_that_may_not_go_on_says_how_far_it_came():
+    """It looks at the clock every few thousand states."""
+    found = search(GREAT["two workers: a death, a restart, a crash"], seconds=0.0)
+    assert not found.complete
+    assert found.error is None
+    assert 0 < found.depth < 30
+    assert search(Bounds(workers=2, generations=3), memory=0.0).complete is False
+
+
+def test_searches_tell_how_far_they_are_from_other_processes():
+    told: list[Telling] = []
+    bounds = {"small": Bounds(workers=2, generations=2), "tiny": TINY}
+    found = dict(searches(bounds, seconds=60, memory=4e9, processes=2, on_told=told.append))
+    assert all(one.complete for one in found.values())
+    assert {telling.name for telling in told} == {"small"}
+    assert all(telling.depth > 0 and telling.waiting <= telling.states for telling in told)
+
+
+@pytest.mark.parametrize(
+    ("bug", "wrong"),
+    [
+        ("a number is used again", "IllegalTransition"),
+        ("a job is completed before its state is durable", "called completed before its state was durable"),
+    ],
+)
+def test_a_planted_bug_is_found_with_the_shortest_way_to_it(bug, wrong):
+    command = [sys.executable, "-m", "regroup.lab.sim.planted", bug, "--search", "one worker dies, and the coordinator"]
+    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=100).stdout)
+    assert wrong in found["error"]
+    assert 0 < len(found["path"]) < 30
+    assert "a says Prepared" in found["path"]
+
+
+def test_a_planted_bug_by_which_a_job_never_ends_is_found():
+    bug = "an order is sent once"
+    command = [sys.executable, "-m", "regroup.lab.sim.planted", bug, "--search", "one worker dies, and the coordinator"]
+    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=100).stdout)
+    assert found["error"] is None
+    assert found["stuck"] + found["in_vain"] > 0
