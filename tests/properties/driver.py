@@ -11,8 +11,8 @@ from typing import Any
 
 from regroup.core import messages as m
 from regroup.core.workers import TrainerPhase
-from regroup.lab.sim.rules import Rules
-from regroup.lab.sim.world import POLICY, World, spec
+from regroup.lab.sim.model.rules import Rules
+from regroup.lab.sim.model.world import POLICY, World, spec
 
 
 class Stuck(AssertionError):

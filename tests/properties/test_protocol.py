@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from regroup.core import messages as m
 from regroup.core.jobs import JobPhase, Link, Version
 from regroup.core.workers import TrainerPhase
-from regroup.lab.sim.rules import Rules, surviving
-from regroup.lab.sim.world import World, spec
+from regroup.lab.sim.model.rules import Rules, surviving
+from regroup.lab.sim.model.world import World, spec
 
 KINDS = sorted(Driver(World(1), Random(0)).temper)
 SCHEDULES, BLOCKS = 640, 8

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from regroup.lab.sim.bugs import BUGS
-from regroup.lab.sim.runs import find_planted
+from regroup.lab.sim.lives.runs import find_planted
+from regroup.lab.sim.planted.bugs import BUGS
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)

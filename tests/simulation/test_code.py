@@ -4,9 +4,9 @@ import runpy
 
 import pytest
 
-from regroup.lab.sim.code import IMPORTS, as_code
-from regroup.lab.sim.outcome import live
-from regroup.lab.sim.themes import draw
+from regroup.lab.sim.lives.code import IMPORTS, as_code
+from regroup.lab.sim.lives.outcome import live
+from regroup.lab.sim.lives.themes import draw
 
 
 @pytest.mark.parametrize("seed", range(0, 60, 10))

@@ -10,9 +10,9 @@ import pytest
 
 from regroup.core.cluster import Policy
 from regroup.core.jobs import JobSpec
-from regroup.lab.sim.bugs import BUGS
-from regroup.lab.sim.outcome import live
-from regroup.lab.sim.plan import Fault, Kind, Plan
+from regroup.lab.sim.lives.outcome import live
+from regroup.lab.sim.lives.plan import Fault, Kind, Plan
+from regroup.lab.sim.planted.bugs import BUGS
 
 PLANTED = {  # found by the planted bug of this name
     "a torn state is answered": Plan(
@@ -212,9 +212,9 @@ def test_the_canary_dies_of_the_bug_that_its_plan_is_kept_for():
     """Were all plans survived, whatever is planted, they would prove nothing."""
     program = (
         "import runpy\n"
-        "from regroup.lab.sim.bugs import BUGS, plant\n"
+        "from regroup.lab.sim.planted.bugs import BUGS, plant\n"
         f"plant(next(bug for bug in BUGS if bug.name == {CANARY!r}))\n"
-        "from regroup.lab.sim.outcome import live\n"
+        "from regroup.lab.sim.lives.outcome import live\n"
         f"kept = runpy.run_path({__file__!r})['KEPT']\n"
         f"print(live(kept[{CANARY!r}]).error)"
     )

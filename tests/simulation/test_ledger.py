@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from regroup.lab.sim import ledger
-from regroup.lab.sim.ledger import Ledger, code_under_test, read, write
+from regroup.lab.sim.lives import ledger
+from regroup.lab.sim.lives.ledger import Ledger, code_under_test, read, write
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,13 @@ from dataclasses import replace
 import pytest
 
 from regroup.core.jobs import JobPhase
-from regroup.lab.sim.life import Life
-from regroup.lab.sim.outcome import cut, live
-from regroup.lab.sim.pace import IDLE
-from regroup.lab.sim.plan import SPEC, Fault, Kind
-from regroup.lab.sim.story import Story
-from regroup.lab.sim.themes import draw
+from regroup.lab.sim.lives.life import Life
+from regroup.lab.sim.lives.outcome import cut, live
+from regroup.lab.sim.lives.pace import IDLE
+from regroup.lab.sim.lives.plan import Fault, Kind
+from regroup.lab.sim.lives.story import Story
+from regroup.lab.sim.lives.themes import draw
+from regroup.lab.sim.model.limits import SPEC
 
 
 @pytest.mark.parametrize("first", range(0, 300, 50))
@@ -84,7 +85,7 @@ def test_a_seed_is_the_same_life_every_time(seed):
 
 def test_a_seed_is_the_same_life_in_another_process_with_other_hashes():
     program = (
-        "from regroup.lab.sim.outcome import live\nfrom regroup.lab.sim.themes import draw\n"
+        "from regroup.lab.sim.lives.outcome import live\nfrom regroup.lab.sim.lives.themes import draw\n"
         "print(*(live(draw(seed)).digest for seed in range(40)))"
     )
     digests = {
@@ -124,7 +125,7 @@ def test_a_failing_plan_is_cut_down_to_the_faults_that_matter(monkeypatch):
         crashed = any(fault.kind is Kind.CRASH for fault in plan.faults)
         return live(plan.without(*plan.faults)).__class__(0, 0, 0.0, "", "Broken: 17" if crashed else None)
 
-    monkeypatch.setattr("regroup.lab.sim.outcome.live", strict)
+    monkeypatch.setattr("regroup.lab.sim.lives.outcome.live", strict)
     plan = next(p for p in map(draw, range(500)) if len(p.faults) > 5 and any(f.kind is Kind.CRASH for f in p.faults))
     assert {fault.kind for fault in cut(plan).faults} == {Kind.CRASH}
     assert len(cut(plan).faults) == 1

@@ -4,12 +4,13 @@ import json
 from collections import Counter
 from dataclasses import replace
 
-from regroup.lab.sim.outcome import Outcome, live
-from regroup.lab.sim.plan import SPEC, Kind
-from regroup.lab.sim.reasons import EXPLAINED, sentences, unreached
-from regroup.lab.sim.tally import CANNOT_MEET, Tally, explanation
-from regroup.lab.sim.themes import draw
-from regroup.lab.sim.underway import Activity
+from regroup.lab.sim.lives.outcome import Outcome, live
+from regroup.lab.sim.lives.plan import Kind
+from regroup.lab.sim.lives.reasons import EXPLAINED, sentences, unreached
+from regroup.lab.sim.lives.tally import CANNOT_MEET, Tally, explanation
+from regroup.lab.sim.lives.themes import draw
+from regroup.lab.sim.lives.underway import Activity
+from regroup.lab.sim.model.limits import SPEC
 
 JOIN, REGROUP, SAVE = Activity.JOIN, Activity.REGROUP, Activity.SAVE
 

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from regroup.lab.sim.virtual import NothingLeft, Unreal, VirtualLoop, sealed
+from regroup.lab.sim.lives.virtual import NothingLeft, Unreal, VirtualLoop, sealed
 
 
 def run(what):

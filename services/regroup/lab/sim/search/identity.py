@@ -11,9 +11,9 @@ from regroup.core.cluster import ASKED, Watch
 from regroup.core.jobs import Job
 from regroup.core.messages import GroupBroke, Prepare, SaveFailed, StateSaved, TrainerExited
 from regroup.core.workers import Sighting, Worker
-from regroup.lab.sim.rules import Rules
+from regroup.lab.sim.model.rules import Rules
+from regroup.lab.sim.model.steps import Trainer
 from regroup.lab.sim.search.small import Near, Small
-from regroup.lab.sim.steps import Trainer
 
 KEPT = 400_000  # values whose identity is remembered
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from regroup.core import messages as m
+from regroup.lab.sim.model.steps import Trainer
 from regroup.lab.sim.search.small import Near, Small
-from regroup.lab.sim.steps import Trainer
 
 Do = Callable[[Small], None]
 Move = tuple[str, bool, Do]  # its name; whether it is a fault; what it does to a copy of the state

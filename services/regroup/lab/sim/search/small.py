@@ -18,11 +18,11 @@ from regroup.core.cluster import Cluster, Policy
 from regroup.core.decide import decide
 from regroup.core.jobs import Job, JobSpec
 from regroup.core.workers import Worker
-from regroup.lab.sim.agents import Agent, Agents
-from regroup.lab.sim.plan import NAMES
-from regroup.lab.sim.rules import Rules
+from regroup.lab.sim.model.agents import Agent, Agents
+from regroup.lab.sim.model.limits import NAMES
+from regroup.lab.sim.model.rules import Rules
+from regroup.lab.sim.model.steps import Loop, Trainer
 from regroup.lab.sim.search.bounds import FAULTS, Bounds
-from regroup.lab.sim.steps import Loop, Trainer
 
 SHORT, LONG = 1.0, 100.0  # seconds: over every limit but the lease's, and over that too
 POLICY = Policy(

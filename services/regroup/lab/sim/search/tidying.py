@@ -12,8 +12,8 @@ from typing import Any
 from regroup.core import messages as m
 from regroup.core.jobs import Version
 from regroup.core.workers import TrainerPhase, TrainerStatus
+from regroup.lab.sim.model.steps import Trainer
 from regroup.lab.sim.search.small import Near, Small
-from regroup.lab.sim.steps import Trainer
 
 EMPTY: deque[Any] = deque(maxlen=0)  # of all states at rest: millions of empty ones would be gigabytes
 TOGETHER = ("connecting", "connected", "stepping", "contributed")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from regroup.core.jobs import ORIGIN, Job, JobPhase
 
 if TYPE_CHECKING:
-    from regroup.lab.sim.life import Life
+    from regroup.lab.sim.lives.life import Life
 
 
 class Activity(StrEnum):

@@ -9,7 +9,8 @@ from functools import partial
 from random import Random
 
 from regroup.core.jobs import JobSpec
-from regroup.lab.sim.plan import BEGIN, BORDERS, LASTING, OF_ALL, POLICY, SPEC, Fault, Kind, Plan
+from regroup.lab.sim.lives.plan import BEGIN, BORDERS, LASTING, OF_ALL, Fault, Kind, Plan
+from regroup.lab.sim.model.limits import POLICY, SPEC
 
 
 def draw(seed: int) -> Plan:

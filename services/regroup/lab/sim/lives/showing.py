@@ -9,10 +9,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from regroup.lab.sim.plan import Kind
-from regroup.lab.sim.reasons import sentences
-from regroup.lab.sim.tally import Tally, spell
-from regroup.lab.sim.underway import Activity
+from regroup.lab.sim.lives.plan import Kind
+from regroup.lab.sim.lives.reasons import sentences
+from regroup.lab.sim.lives.tally import Tally, spell
+from regroup.lab.sim.lives.underway import Activity
 
 MOST = 8  # of the most frequent that are shown
 NAMED = 12  # of what was never met

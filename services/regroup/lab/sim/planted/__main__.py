@@ -7,7 +7,7 @@ import json
 import sys
 from argparse import ArgumentParser
 
-from regroup.lab.sim.bugs import BUGS, plant
+from regroup.lab.sim.planted.bugs import BUGS, plant
 
 
 def main() -> None:
@@ -21,8 +21,8 @@ def main() -> None:
 
 
 def _live(count: int) -> dict[str, object]:
-    from regroup.lab.sim.outcome import live
-    from regroup.lab.sim.themes import draw
+    from regroup.lab.sim.lives.outcome import live
+    from regroup.lab.sim.lives.themes import draw
 
     for seed in range(count):
         error = live(draw(seed)).error

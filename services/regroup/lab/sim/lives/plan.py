@@ -1,6 +1,6 @@
 """What will go wrong in one life, known before it begins: a value that can be read, cut and kept.
 
-Owns: the kinds of fault, when each may strike, and the limits that simulated clusters live by.
+Owns: the kinds of fault, when each may strike, and how long there are any.
 Refuses to know: which faults a seed draws (`themes`), how one is done (`faults`), and what it leads to.
 """
 
@@ -9,20 +9,8 @@ from enum import StrEnum
 
 from regroup.core.cluster import Policy
 from regroup.core.jobs import JobSpec
+from regroup.lab.sim.model.limits import NAMES
 
-POLICY = Policy(
-    heartbeat_interval=0.5,
-    detached_limit=5.0,
-    detached_margin=1.0,
-    leader_lease=1.0,
-    halt_limit=2.0,
-    form_limit=3.0,
-    absent_limit=5.0,
-    save_retry=0.5,
-    error_limit=1000,
-)
-SPEC = JobSpec(task="digits", steps=8, global_batch=8, shards=4, max_workers=3, step_timeout=4.0, max_restarts=1000)
-NAMES = "abcdefgh"  # of workers, by their index in a plan
 SECONDS = 18.0  # in which there are faults; then the world heals
 BEGIN = 12.0  # until when they begin
 

@@ -10,10 +10,10 @@ from itertools import combinations
 from typing import Any
 
 from regroup.core.jobs import JobPhase
-from regroup.lab.sim.outcome import Outcome
-from regroup.lab.sim.plan import Kind
-from regroup.lab.sim.reasons import EXPLAINED, sentences, unreached
-from regroup.lab.sim.underway import ALONE, Activity
+from regroup.lab.sim.lives.outcome import Outcome
+from regroup.lab.sim.lives.plan import Kind
+from regroup.lab.sim.lives.reasons import EXPLAINED, sentences, unreached
+from regroup.lab.sim.lives.underway import ALONE, Activity
 
 _GONE = "there is no coordinator that it could strike"
 _UNSAVED = "it strikes at a save, which a leader makes"

@@ -15,7 +15,7 @@ from regroup.core.cluster import Cluster, reached
 from regroup.core.decide import Decision
 from regroup.core.jobs import ENDED, ORIGIN, Formation, Job, JobPhase, Link, Member, Version
 from regroup.core.phases import JOB_ARROWS
-from regroup.lab.sim.steps import PRINT, Contribution, consumed
+from regroup.lab.sim.model.steps import PRINT, Contribution, consumed
 from regroup.worker import session as s
 
 History = tuple[int, ...]

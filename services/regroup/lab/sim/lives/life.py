@@ -15,15 +15,15 @@ from regroup.core.cluster import Refusal
 from regroup.core.decide import Decision
 from regroup.core.jobs import Job, JobPhase, JobSpec
 from regroup.core.workers import Worker
-from regroup.lab.sim.agents import Agent
-from regroup.lab.sim.faults import Faults
-from regroup.lab.sim.network import Network
-from regroup.lab.sim.pace import Paced
-from regroup.lab.sim.plan import SECONDS, Kind, Plan
-from regroup.lab.sim.process import Process
-from regroup.lab.sim.reasons import told
-from regroup.lab.sim.story import Story
-from regroup.lab.sim.virtual import VirtualLoop, sealed
+from regroup.lab.sim.lives.faults import Faults
+from regroup.lab.sim.lives.network import Network
+from regroup.lab.sim.lives.pace import Paced
+from regroup.lab.sim.lives.plan import SECONDS, Kind, Plan
+from regroup.lab.sim.lives.process import Process
+from regroup.lab.sim.lives.reasons import told
+from regroup.lab.sim.lives.story import Story
+from regroup.lab.sim.lives.virtual import VirtualLoop, sealed
+from regroup.lab.sim.model.agents import Agent
 
 START = 1000.0  # of the virtual clock
 HEALING = 150.0  # seconds in which every job must end once all is well

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from regroup.core import messages as m
 from regroup.core.workers import TrainerPhase
-from regroup.lab.sim.plan import LASTING, NAMES, OF_ALL, Fault, Kind
-from regroup.lab.sim.underway import Activity, under_way
+from regroup.lab.sim.lives.plan import LASTING, OF_ALL, Fault, Kind
+from regroup.lab.sim.lives.underway import Activity, under_way
+from regroup.lab.sim.model.limits import NAMES
 
 if TYPE_CHECKING:
-    from regroup.lab.sim.agents import Agent
-    from regroup.lab.sim.life import Life
+    from regroup.lab.sim.lives.life import Life
+    from regroup.lab.sim.model.agents import Agent
 
 
 DOOMS = frozenset({Kind.CRASH_UNSAVED, Kind.CRASH_UNSENT, Kind.STORE_CRASH})  # they wait for a save

@@ -8,7 +8,7 @@ from typing import Any
 
 IMPORTS = """from regroup.core.cluster import Policy
 from regroup.core.jobs import JobSpec
-from regroup.lab.sim.plan import Fault, Kind, Plan
+from regroup.lab.sim.lives.plan import Fault, Kind, Plan
 """
 
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from regroup.core import messages as m
-from regroup.lab.sim.plan import Kind
-from regroup.lab.sim.story import brief
+from regroup.lab.sim.lives.plan import Kind
+from regroup.lab.sim.lives.story import brief
 
 if TYPE_CHECKING:
-    from regroup.lab.sim.agents import Agent
-    from regroup.lab.sim.life import Life
-    from regroup.lab.sim.process import Process
+    from regroup.lab.sim.lives.life import Life
+    from regroup.lab.sim.lives.process import Process
+    from regroup.lab.sim.model.agents import Agent
 
 
 @dataclass(frozen=True, slots=True)

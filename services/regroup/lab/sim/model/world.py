@@ -14,10 +14,10 @@ from regroup.core.cluster import Cluster, JobEnded, Policy
 from regroup.core.decide import decide
 from regroup.core.jobs import Job, JobSpec
 from regroup.core.workers import Worker
-from regroup.lab.sim import plan
-from regroup.lab.sim.agents import Agent, Agents
+from regroup.lab.sim.model import limits
+from regroup.lab.sim.model.agents import Agent, Agents
 
-POLICY = replace(plan.POLICY, detached_limit=20.0, detached_margin=2.0, absent_limit=6.0)
+POLICY = replace(limits.POLICY, detached_limit=20.0, detached_margin=2.0, absent_limit=6.0)
 CROWD = 12  # messages under way on one link; beyond it the network loses the oldest heartbeat or its answer
 BEATS = (m.Heartbeat, m.Heard)
 
@@ -34,7 +34,7 @@ class Connected(Agent):
 class World(Agents):
     def __init__(self, workers: int, rules: Any = None, policy: Policy = POLICY) -> None:
         self.now = 1000.0
-        super().__init__(plan.NAMES[:workers], rules)
+        super().__init__(limits.NAMES[:workers], rules)
         self.policy = policy
         self.cluster: Cluster | None = None  # None: the coordinator is down
         self.jobs: dict[str, Job] = {}  # durable
@@ -141,4 +141,4 @@ class World(Agents):
 
 
 def spec(**changes: Any) -> JobSpec:
-    return replace(plan.SPEC, **{"steps": 4, "step_timeout": 5.0} | changes)
+    return replace(limits.SPEC, **{"steps": 4, "step_timeout": 5.0} | changes)

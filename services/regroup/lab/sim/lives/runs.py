@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from regroup.lab.sim.bugs import BUGS, Bug
-from regroup.lab.sim.outcome import Outcome, live
-from regroup.lab.sim.themes import draw
+from regroup.lab.sim.lives.outcome import Outcome, live
+from regroup.lab.sim.lives.themes import draw
+from regroup.lab.sim.planted.bugs import BUGS, Bug
 
 CHUNK = 50  # lives that a process is given at once
 PATIENCE = 300  # seconds for a planted bug

@@ -8,10 +8,10 @@ import logging
 from collections import Counter
 from dataclasses import dataclass, field
 
-from regroup.lab.sim.life import Life
-from regroup.lab.sim.plan import Fault, Kind, Plan
-from regroup.lab.sim.story import Story
-from regroup.lab.sim.underway import Activity
+from regroup.lab.sim.lives.life import Life
+from regroup.lab.sim.lives.plan import Fault, Kind, Plan
+from regroup.lab.sim.lives.story import Story
+from regroup.lab.sim.lives.underway import Activity
 
 CUTS = 60  # lives spent on making a failing plan smaller
 

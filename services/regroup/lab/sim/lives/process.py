@@ -15,10 +15,10 @@ from regroup.core import messages as m
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.notes import Event
-from regroup.lab.sim.plan import Kind
+from regroup.lab.sim.lives.plan import Kind
 
 if TYPE_CHECKING:
-    from regroup.lab.sim.life import Life
+    from regroup.lab.sim.lives.life import Life
 
 T = TypeVar("T")
 ENDS = (AnotherLeads, LeadershipLost, StoreUnavailable)  # how a coordinator ends by itself

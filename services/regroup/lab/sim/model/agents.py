@@ -10,7 +10,7 @@ from typing import Any
 from regroup.core import messages as m
 from regroup.core.jobs import Member
 from regroup.core.workers import TrainerStatus
-from regroup.lab.sim.steps import StepLoops, Trainer
+from regroup.lab.sim.model.steps import StepLoops, Trainer
 from regroup.worker import session as s
 
 

@@ -15,13 +15,14 @@ from typing import Any
 from regroup.core import messages as m
 from regroup.core.jobs import Fingerprint, Member
 from regroup.core.shards import owned
-from regroup.lab.sim.agents import Agent, Agents
-from regroup.lab.sim.faults import Faults
-from regroup.lab.sim.plan import NAMES, Kind, Plan
-from regroup.lab.sim.rules import Rules
-from regroup.lab.sim.steps import PRINT, Trainer
-from regroup.lab.sim.story import Story
-from regroup.lab.sim.virtual import VirtualLoop
+from regroup.lab.sim.lives.faults import Faults
+from regroup.lab.sim.lives.plan import Kind, Plan
+from regroup.lab.sim.lives.story import Story
+from regroup.lab.sim.lives.virtual import VirtualLoop
+from regroup.lab.sim.model.agents import Agent, Agents
+from regroup.lab.sim.model.limits import NAMES
+from regroup.lab.sim.model.rules import Rules
+from regroup.lab.sim.model.steps import PRINT, Trainer
 
 FLUSH = 0.25  # seconds between reports of progress
 PROMPT = 0.02  # seconds until a step loop notices what it waited for

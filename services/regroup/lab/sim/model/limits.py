@@ -1,0 +1,22 @@
+"""What simulated clusters live by: their workers' names, their limits, and the job that they are given.
+
+Owns: values that are small, so that a life is short, and in the same order as a real cluster's.
+Refuses to know: which of them a simulation changes.
+"""
+
+from regroup.core.cluster import Policy
+from regroup.core.jobs import JobSpec
+
+POLICY = Policy(
+    heartbeat_interval=0.5,
+    detached_limit=5.0,
+    detached_margin=1.0,
+    leader_lease=1.0,
+    halt_limit=2.0,
+    form_limit=3.0,
+    absent_limit=5.0,
+    save_retry=0.5,
+    error_limit=1000,
+)
+SPEC = JobSpec(task="digits", steps=8, global_batch=8, shards=4, max_workers=3, step_timeout=4.0, max_restarts=1000)
+NAMES = "abcdefgh"  # of workers, by their index in a plan
