@@ -4,17 +4,18 @@ import json
 import os
 import subprocess
 import sys
+from collections import deque
 
 import pytest
 
 from regroup.core.jobs import JobPhase
 from regroup.lab.sim.search.bounds import GREAT, SMALL, Bounds
 from regroup.lab.sim.search.breadth import search
-from regroup.lab.sim.search.identity import identity
+from regroup.lab.sim.search.identity import _job, identity
 from regroup.lab.sim.search.moves import moves
 from regroup.lab.sim.search.runs import Telling, searches
 from regroup.lab.sim.search.small import Small
-from regroup.lab.sim.search.tidying import tidy
+from regroup.lab.sim.search.tidying import _settle, tidy
 
 TINY = Bounds(workers=1, generations=2)
 
@@ -79,7 +80,7 @@ def test_a_job_can_be_led_to_its_end_move_by_move():
 
 
 def test_a_copy_goes_its_own_way():
-    state = after(begin(Bounds(workers=2, generations=2, deaths=1)), "a says Prepared", "a beats")
+    state = after(begin(Bounds(workers=2, generations=2, deaths=1)), "a hears Prepare", "a says Prepared", "a beats")
     kept = identity(state)
     for _, _, do in moves(state):
         twin = state.copy()
@@ -92,6 +93,57 @@ def test_states_that_were_reached_in_another_order_are_one():
     state = begin(Bounds(workers=2, generations=2))
     assert identity(after(state, "a says", "b says")) == identity(after(state, "b says", "a says"))
     assert identity(after(state, "a says")) != identity(after(state, "b says"))
+
+
+def decisions(bounds, tidied, same):
+    """Every state of the job that any schedule leads to, by what `same` calls one state of the cluster."""
+    first = Small(bounds)
+    tidied(first)
+    seen, waiting, jobs = {same(first)}, deque([first]), set()
+    while waiting:
+        state = waiting.popleft()
+        for _, _, do in moves(state):
+            after = state.copy()
+            do(after)
+            tidied(after)
+            if (number := same(after)) not in seen:
+                seen.add(number)
+                jobs.add(_job(after.jobs["j"]))
+                waiting.extend([] if after.over or after.beyond else [after])
+    return jobs
+
+
+def nothing_dropped(state):
+    """What a trainer does by itself it does; but orders are heard one by one, and nothing is forgotten."""
+    for agent in state.agents.values():
+        _settle(state, agent, at_once=False)
+
+
+def to_the_letter(state):
+    """A state with every word and every number in it."""
+    ghosts = (state.rules.states, state.rules.commits, state.rules.written)
+    arrived = sorted((group, sorted(members)) for group, members in state.arrived.items())
+    agents, exchanged = sorted(state.agents.items()), (sorted(state.contributions.items()), sorted(state.gifts.items()))
+    return hash(repr((state.left, state.cluster, state.jobs, state.workers, agents, exchanged, arrived, ghosts)))
+
+
+FEW = [
+    Bounds(workers=1, generations=2, deaths=1),
+    Bounds(workers=1, generations=1, deaths=1, crashes=1),
+    Bounds(workers=1, generations=1, leaves=1, stops=1),
+    Bounds(workers=1, generations=1, leaps=1, cuts=1),
+    Bounds(workers=2, generations=1),
+]
+
+
+@pytest.mark.parametrize("bounds", FEW, ids=str)
+def test_what_is_done_unseen_and_dropped_changes_nothing_that_is_decided(bounds):
+    assert decisions(bounds, tidy, identity) == decisions(bounds, nothing_dropped, identity)
+
+
+@pytest.mark.parametrize("bounds", FEW, ids=str)
+def test_states_that_are_called_one_lead_to_the_same_decisions(bounds):
+    assert decisions(bounds, tidy, identity) == decisions(bounds, tidy, to_the_letter)
 
 
 def test_no_more_goes_wrong_than_the_bounds_allow():
@@ -123,7 +175,7 @@ def test_searches_tell_how_far_they_are_from_other_processes():
 @pytest.mark.parametrize(
     ("bug", "wrong"),
     [
-        ("a number is used again", "IllegalTransition"),
+        ("a number is used again", "a generation forms once"),
         ("a job is completed before its state is durable", "called completed before its state was durable"),
     ],
 )

@@ -1,8 +1,9 @@
 """What a small cluster does unseen is done at once, and what can have no effect any more is dropped.
 
-Owns: why that changes nothing but the number of states. A trainer whose step loop is idle does nothing until it hears
-an order, so that to hear it at once and to answer late is as good as to hear it late. A step loop whose group is broken
-leaves it and waits, which neither the coordinator nor its neighbours can tell from leaving later.
+Owns: why that changes nothing but the number of states. A step loop whose group is broken leaves it and waits, which
+neither the coordinator nor its neighbours can tell from leaving later. A trainer whose step loop is idle does nothing
+until it hears an order, so that to hear it at once and to answer late is as good as to hear it late, once nothing is left
+that could end one or the other in between.
 Refuses to know: what the coordinator makes of anything: that is real.
 """
 
@@ -16,12 +17,14 @@ from regroup.lab.sim.model.steps import Trainer
 from regroup.lab.sim.search.small import Near, Small
 
 EMPTY: deque[Any] = deque(maxlen=0)  # of all states at rest: millions of empty ones would be gigabytes
+ENDS = ("deaths", "losses", "leaves", "crashes", "cuts")  # of whoever hears, or of what is under way
 TOGETHER = ("connecting", "connected", "stepping", "contributed")
 
 
 def tidy(state: Small) -> None:
+    at_once = not any(state.left[fault] for fault in ENDS)
     for agent in state.agents.values():
-        _settle(state, agent)
+        _settle(state, agent, at_once)
     trainers = [agent.trainer for agent in state.agents.values() if agent.trainer is not None]
     used = {_group(trainer) for trainer in trainers if trainer.loop.at != "idle"}
     state.contributions = {step: slots for step, slots in state.contributions.items() if step[:2] in used}
@@ -47,10 +50,10 @@ def _group(trainer: Trainer) -> tuple[str, int]:
     return trainer.job, trainer.loop.formation.generation if trainer.loop.formation is not None else 0
 
 
-def _settle(state: Small, agent: Near) -> None:
+def _settle(state: Small, agent: Near, at_once: bool) -> None:
     while True:
         trainer = agent.trainer
-        if agent.orders and (trainer is None or trainer.loop.at == "idle"):
+        if at_once and agent.orders and (trainer is None or trainer.loop.at == "idle"):
             state.hear_order(agent)
             continue
         if trainer is None:
