@@ -1,4 +1,4 @@
-"""The world, its rules and its driver are modules beside the tests; nothing else of `tests` can be imported."""
+"""The world and its driver are modules beside the tests; nothing else of `tests` can be imported."""
 
 import sys
 from pathlib import Path

@@ -7,12 +7,12 @@ cluster gets somewhere, alternate with faults that last (a worker is cut off, a 
 from collections.abc import Callable, Set
 from dataclasses import replace
 from random import Random
-from typing import Any
+
+from world import POLICY, Connected, World, spec
 
 from regroup.core import messages as m
 from regroup.core.workers import TrainerPhase
-from regroup.lab.sim.model.rules import Rules
-from regroup.lab.sim.model.world import POLICY, World, spec
+from regroup.lab.sim.model.trainer import Trainer
 
 
 class Stuck(AssertionError):
@@ -33,7 +33,7 @@ def start(random: Random) -> World:
     choice = random.choice
     workers = choice([1, 2, 3, 3, 3, 4])
     policy = replace(POLICY, error_limit=choice([2, 1000, 1000, 1000]))
-    world = World(workers, Rules(), policy)
+    world = World(workers, policy)
     for job in ["j", "k"][: choice([1, 1, 1, 2])]:
         most = choice([workers, workers, workers, random.randint(1, workers)])
         asked = spec(
@@ -57,7 +57,7 @@ class Driver:
     The step loop of `stalled` ones rests.
     """
 
-    def __init__(self, world: Any, random: Random) -> None:
+    def __init__(self, world: World, random: Random) -> None:
         self.world, self.random = world, random
         self.isolated: set[str] = set()
         self.deaf: set[str] = set()
@@ -157,14 +157,14 @@ class Driver:
                 if not world.jobs[job].ended:
                     world.command(m.StopJob(job))
 
-    def moves(self, agent: Any) -> list[Callable[[], None]]:
+    def moves(self, agent: Connected) -> list[Callable[[], None]]:
         trainer = agent.trainer
         if trainer is None:
             return []
         hear = [lambda: self.world.hear(agent)] if trainer.outbox else []
         return hear + ([] if agent.name in self.stalled else self.world.moves(trainer))
 
-    def beat(self, agent: Any) -> None:
+    def beat(self, agent: Connected) -> None:
         if not agent.alive:
             self.world.start_agent(agent)
         elif agent.link:
@@ -177,7 +177,7 @@ class Driver:
             if agent.alive:
                 self.beat(agent)
 
-    def cut(self, agent: Any) -> None:
+    def cut(self, agent: Connected) -> None:
         """The agent's end of the connection is gone; another time, the coordinator notices."""
         if agent.link:
             agent.link = 0
@@ -198,7 +198,7 @@ class Driver:
             self.world.tick(0.5)
 
 
-def calm(world: Any, stretches: int) -> None:
+def calm(world: World, stretches: int) -> None:
     """Nothing goes wrong for a while."""
     for _ in range(stretches):
         for agent in world.agents.values():
@@ -208,7 +208,7 @@ def calm(world: Any, stretches: int) -> None:
         world.tick(0.2)
 
 
-def hurt(world: Any, random: Random, trainer: Any) -> None:
+def hurt(world: World, random: Random, trainer: Trainer) -> None:
     """What can go wrong between trainers, and on a disk."""
     if trainer.loop.at == "writing":
         world.fail_to_write(trainer)
@@ -218,7 +218,7 @@ def hurt(world: Any, random: Random, trainer: Any) -> None:
         world.leave(trainer)
 
 
-def deliver(world: Any, random: Random, agent: Any, index: int, again: bool = False) -> None:
+def deliver(world: World, random: Random, agent: Connected, index: int, again: bool = False) -> None:
     queues: list[Callable[[], None]] = []
     if agent.reports and world.cluster is not None:
         queues.append(lambda: world.deliver_report(agent, index, again))
@@ -228,7 +228,7 @@ def deliver(world: Any, random: Random, agent: Any, index: int, again: bool = Fa
         random.choice(queues)()
 
 
-def heal(world: Any, seconds: float = 150.0) -> None:
+def heal(world: World, seconds: float = 150.0) -> None:
     """No more faults: everything arrives, all agents live and are connected. Each job must end. Raises Stuck."""
     world.doom = None
     if world.cluster is None:
@@ -259,7 +259,7 @@ def heal(world: Any, seconds: float = 150.0) -> None:
 
 
 def quiet(
-    world: Any,
+    world: World,
     isolated: Set[str] = frozenset(),
     stalled: Set[str] = frozenset(),
     deaf: Set[str] = frozenset(),
@@ -275,7 +275,7 @@ def quiet(
             return
 
 
-def exchange(world: Any, agent: Any, speaks: bool, hears: bool) -> bool:
+def exchange(world: World, agent: Connected, speaks: bool, hears: bool) -> bool:
     """All messages between a worker and the coordinator, and all that the trainer says to its agent."""
     busy = False
     while speaks and agent.reports and world.cluster is not None:
@@ -290,7 +290,7 @@ def exchange(world: Any, agent: Any, speaks: bool, hears: bool) -> bool:
     return busy
 
 
-def move(world: Any, agent: Any) -> bool:
+def move(world: World, agent: Connected) -> bool:
     """One move of a step loop, or the notice that it waits in vain."""
     trainer = agent.trainer
     if trainer is None or trainer.hung:
@@ -299,11 +299,7 @@ def move(world: Any, agent: Any) -> bool:
     if moves:
         moves[0]()
         return True
-    if trainer.loop.at in ("connected", "contributed") and world.forsaken(trainer):
-        world.lose_neighbour(trainer)
-        world.leave(trainer, "a neighbour is gone")
+    if world.waits_in_vain(trainer):
+        world.forsake(trainer)
         return True
     return False
-
-
-__all__ = ["Driver", "Stuck", "calm", "heal", "live_through", "quiet", "start"]

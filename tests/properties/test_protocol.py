@@ -11,12 +11,12 @@ from driver import Driver, calm, heal, live_through, quiet, start
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from world import Connected, World, spec
 
 from regroup.core import messages as m
 from regroup.core.jobs import JobPhase, Link, Version
 from regroup.core.workers import TrainerPhase
-from regroup.lab.sim.model.rules import Rules, surviving
-from regroup.lab.sim.model.world import World, spec
+from regroup.lab.sim.model.rules import surviving
 
 KINDS = sorted(Driver(World(1), Random(0)).temper)
 SCHEDULES, BLOCKS = 640, 8
@@ -72,7 +72,7 @@ def test_no_order_of_events_that_hypothesis_finds_breaks_a_rule():
 
 def trained(workers: int, steps: int, until: int = 40, **asked) -> World:
     """A cluster whose workers all train in one generation and committed `steps` steps."""
-    world = World(workers, Rules())
+    world = World(workers)
     world.command(m.SubmitJob("j", spec(**{"max_workers": workers, "steps": until, **asked}), 0.0))
     for agent in world.agents.values():
         world.start_agent(agent)
@@ -145,7 +145,7 @@ def test_a_superseded_group_whose_heartbeats_are_answered_again_commits_no_step(
     world = trained(2, 3)
     for name in "ab":
         cut(world, name)
-    late = world.agents["c"] = type(world.agents["a"])("c")
+    late = world.agents["c"] = Connected("c")
     world.start_agent(late)
     world.connect(late)
     calm_of_one(world, "c", seconds=26.0)
@@ -178,7 +178,7 @@ def test_nobody_rolls_back_while_a_silent_member_may_still_commit():
     world = trained(2, 3)
     for name in "ab":
         cut(world, name)
-    late = world.agents["c"] = type(world.agents["a"])("c")
+    late = world.agents["c"] = Connected("c")
     world.start_agent(late)
     world.connect(late)
     calm_of_one(world, "c", seconds=19.0)
@@ -408,7 +408,7 @@ def test_surviving_history_follows_the_chain_and_leaves_void_steps_out():
 
 def test_calm_worlds_stay_calm():
     """The driver's own check: without faults a job needs no second try."""
-    world = World(2, Rules())
+    world = World(2)
     world.command(m.SubmitJob("j", spec(steps=3, max_workers=2), 0.0))
     for agent in world.agents.values():
         world.start_agent(agent)

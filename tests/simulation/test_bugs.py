@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from regroup.lab.sim.lives.runs import find_planted
 from regroup.lab.sim.planted.bugs import BUGS
+from regroup.lab.sim.planted.finding import find_planted
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
@@ -21,7 +21,8 @@ def test_the_text_that_a_bug_changes_stands_in_the_code_once(bug):
 
 
 @pytest.mark.cluster
-def test_every_planted_bug_is_found_within_500_seeds():
+def test_every_planted_bug_is_found_within_500_seeds_by_a_rule_that_says_what_is_wrong():
     found = list(find_planted(500, processes=os.cpu_count() or 1))
     assert len(found) == len(BUGS) >= 20
     assert [one.bug.name for one in found if one.seed is None] == []
+    assert [one.bug.name for one in found if one.error is None or one.error.endswith(": ")] == []

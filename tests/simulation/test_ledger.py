@@ -34,6 +34,12 @@ def test_what_is_written_is_read_again(tmp_path):
     assert json.loads((tmp_path / "lives.json").read_text())["lives"] == 150
 
 
+def test_a_seed_that_is_lived_anew_is_broken_or_not_as_it_is_now():
+    kept = Ledger("code").add(0, 100, [17, 50]).add(40, 20, [])
+    assert kept.broken == (17,)
+    assert kept.add(17, 1, [17]).broken == (17,)
+
+
 def test_without_a_file_nothing_was_lived_through(tmp_path):
     assert read(tmp_path / "lives.json") == Ledger(code_under_test())
 

@@ -4,11 +4,11 @@ import json
 from collections import Counter
 from dataclasses import replace
 
+from regroup.lab.sim.lives.drawing import draw
 from regroup.lab.sim.lives.outcome import Outcome, live
 from regroup.lab.sim.lives.plan import Kind
 from regroup.lab.sim.lives.reasons import EXPLAINED, sentences, unreached
 from regroup.lab.sim.lives.tally import CANNOT_MEET, Tally, explanation
-from regroup.lab.sim.lives.themes import draw
 from regroup.lab.sim.lives.underway import Activity
 from regroup.lab.sim.model.limits import SPEC
 
@@ -52,10 +52,10 @@ def test_what_never_met_is_told_with_the_reason_why_it_cannot():
     assert never["connection is cut during no leader"] is None
 
 
-def test_nothing_that_is_said_to_be_impossible_is_met():
+def test_nothing_that_is_said_to_be_impossible_is_met(lived):
     tally = Tally()
-    for seed in range(150):
-        tally.add(live(draw(seed)))
+    for seed in range(300):
+        tally.add(lived(seed))
     assert [which for which in CANNOT_MEET if tally.by_activity[which]] == []
     assert [name for name in sentences() if explanation(name) and name not in unreached(tally.reasons)] == []
 
@@ -75,10 +75,10 @@ def test_reasons_that_stand_in_jobs_and_workers_are_collected_too():
         assert [name for name in missing if wanted in name] == []
 
 
-def test_the_facts_are_json():
+def test_the_facts_are_json(lived):
     tally = Tally()
     for seed in range(3):
-        tally.add(live(draw(seed)))
+        tally.add(lived(seed))
     facts = json.loads(json.dumps(tally.facts()))
     assert facts["lives"] == 3
     assert facts["reasons"] > 50

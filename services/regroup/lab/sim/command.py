@@ -20,15 +20,16 @@ from regroup.client.terminal import console
 from regroup.lab.bench.machine import Machine, this_machine
 from regroup.lab.result_file import JsonFile, result_file
 from regroup.lab.sim.lives.code import as_code
+from regroup.lab.sim.lives.drawing import draw
 from regroup.lab.sim.lives.ledger import Ledger, read, write
 from regroup.lab.sim.lives.outcome import cut, live
-from regroup.lab.sim.lives.runs import find_planted, lives
+from regroup.lab.sim.lives.runs import lives
 from regroup.lab.sim.lives.showing import show
 from regroup.lab.sim.lives.story import QUIET
 from regroup.lab.sim.lives.tally import Tally
-from regroup.lab.sim.lives.themes import draw
+from regroup.lab.sim.planted.finding import find_planted
 from regroup.lab.sim.search.bounds import GREAT, SMALL
-from regroup.lab.sim.search.telling import exhaust
+from regroup.lab.sim.search.showing import exhaust
 
 SHOWN = 5  # failing seeds that are told
 KEPT = 5_000  # lives after which a record is written, so that a night that is cut short was not in vain

@@ -6,19 +6,17 @@ Refuses to know: why these faults (`plan`), and what follows.
 """
 
 from collections import Counter
-from random import Random
 from typing import TYPE_CHECKING
 
 from regroup.core import messages as m
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.lives.plan import LASTING, OF_ALL, Fault, Kind
 from regroup.lab.sim.lives.underway import Activity, under_way
+from regroup.lab.sim.model.agents import LinkedAgent
 from regroup.lab.sim.model.limits import NAMES
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
-    from regroup.lab.sim.model.agents import Agent
-
 
 DOOMS = frozenset({Kind.CRASH_UNSAVED, Kind.CRASH_UNSENT, Kind.STORE_CRASH})  # they wait for a save
 
@@ -90,13 +88,14 @@ class Faults:
             return True
         return self.lasts(Kind.LOSSY) and self._life.dice.random() < 0.3
 
-    def doubles(self, dice: Random) -> bool:
-        return self.lasts(Kind.DOUBLING) and dice.random() < 0.3
+    def doubles(self) -> bool:
+        """Whether a message arrives twice."""
+        return self.lasts(Kind.DOUBLING) and self._life.dice.random() < 0.3
 
-    def delay(self, dice: Random) -> float:
+    def delay(self) -> float:
         """Seconds that a message travels."""
         most = 1.5 if self.lasts(Kind.SLOW) else 0.8 if self.lasts(Kind.JUMBLED) else 0.008
-        return dice.uniform(0.0005, most)
+        return self._life.dice.uniform(0.0005, most)
 
     # --- striking
 
@@ -148,11 +147,11 @@ class Faults:
             case Kind.KILL_TRAINER | Kind.CRASH_TRAINER | Kind.HANG | Kind.STALL:
                 return trainer is not None
             case Kind.KILL_AGENT | Kind.LEAVE:
-                return bool(agent.alive)
+                return agent.alive
             case Kind.RAISE:
                 if trainer is None or trainer.hung or trainer.loop.at not in ("stepping", "applying"):
                     return False
-                return bool(trainer.session.phase is TrainerPhase.TRAINING)
+                return trainer.session.phase is TrainerPhase.TRAINING
             case Kind.BREAK:
                 if trainer is None or trainer.hung:
                     return False
@@ -165,7 +164,7 @@ class Faults:
                 return self._life.leader is not None
         return True
 
-    def _do(self, kind: Kind, agent: "Agent") -> None:
+    def _do(self, kind: Kind, agent: LinkedAgent) -> None:
         life, dice, trainer = self._life, self._life.dice, agent.trainer
         match kind:
             case Kind.KILL_TRAINER:
@@ -223,11 +222,15 @@ class Faults:
         if fault.kind is Kind.STORE_CUT:
             for process in self._life.processes:
                 process.store.cut = False
-        for agent in (self._life.agents[worker] for worker in struck if fault.kind is Kind.HANG):
-            if agent.trainer is not None and agent.trainer.hung:
-                agent.trainer.hung = False
-                self._life.read_orders(agent)
+        if fault.kind is Kind.HANG:
+            for worker in struck:
+                self._wake(self._life.agents[worker])
         self._life.stir()
+
+    def _wake(self, agent: LinkedAgent) -> None:
+        if agent.trainer is not None and agent.trainer.hung:
+            agent.trainer.hung = False
+            self._life.read_orders(agent)
 
 
 def _struck(fault: Fault) -> tuple[str, ...]:

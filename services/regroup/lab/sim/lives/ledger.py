@@ -38,7 +38,8 @@ class Ledger:
                 united[-1] = (united[-1][0], max(end, united[-1][1]))
             else:
                 united.append((start, end))
-        return Ledger(self.code, tuple(united), tuple(sorted({*self.broken, *broken})))
+        elsewhere = [seed for seed in self.broken if not first <= seed < first + count]  # the others were lived anew
+        return Ledger(self.code, tuple(united), tuple(sorted({*elsewhere, *broken})))
 
 
 def code_under_test() -> str:

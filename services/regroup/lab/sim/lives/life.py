@@ -23,7 +23,7 @@ from regroup.lab.sim.lives.process import Process
 from regroup.lab.sim.lives.reasons import told
 from regroup.lab.sim.lives.story import Story
 from regroup.lab.sim.lives.virtual import VirtualLoop, sealed
-from regroup.lab.sim.model.agents import Agent
+from regroup.lab.sim.model.agents import LinkedAgent
 
 START = 1000.0  # of the virtual clock
 HEALING = 150.0  # seconds in which every job must end once all is well
@@ -179,23 +179,23 @@ class Life(Paced):
 
     # --- agents
 
-    def send(self, agent: Agent, report: m.Report) -> None:
+    def send(self, agent: LinkedAgent, report: m.Report) -> None:
         self.network.carry(agent.name, agent.link, report, up=True)
 
-    def begin_agent(self, agent: Agent) -> None:
+    def begin_agent(self, agent: LinkedAgent) -> None:
         if not agent.alive and not self.over.done():
             self.start_agent(agent)
             self.draining.discard(agent.name)
             self._beat(agent, agent.boot)
 
-    def lose_agent(self, agent: Agent, seconds: float) -> None:
+    def lose_agent(self, agent: LinkedAgent, seconds: float) -> None:
         """It is gone with its trainer, and comes back."""
         number = agent.link
         self.kill_agent(agent)
         self.network.drop(number)
         self.later(seconds, self.begin_agent, agent)
 
-    def _beat(self, agent: Agent, boot: str) -> None:
+    def _beat(self, agent: LinkedAgent, boot: str) -> None:
         if agent.boot != boot or self.over.done():
             return
         leader = self.leader

@@ -5,16 +5,16 @@ Refuses to know: when it misbehaves (`faults`), and what the messages mean.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from regroup.core import messages as m
 from regroup.lab.sim.lives.plan import Kind
 from regroup.lab.sim.lives.story import brief
+from regroup.lab.sim.model.agents import LinkedAgent
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
     from regroup.lab.sim.lives.process import Process
-    from regroup.lab.sim.model.agents import Agent
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +32,23 @@ class Network:
         self._lines: dict[int, Line] = {}
         self._arrivals: dict[tuple[int, bool], float] = {}  # of the last message, by line and direction
 
-    def connect(self, agent: "Agent", process: "Process") -> None:
-        number = self._life.numbers + 1  # what `Agents.connect` will call it
-        self._lines[number] = Line(number, agent.name, process)
+    def connect(self, agent: LinkedAgent, process: "Process") -> None:
         self._life.connect(agent)
+        self._lines[agent.link] = Line(agent.link, agent.name, process)
 
-    def carry(self, worker: str, number: int, message: Any, up: bool = False) -> None:
+    def carry(self, worker: str, number: int, message: m.Report | m.Order, up: bool = False) -> None:
         """One message on its way. First words come first on their connection; nothing else keeps its place."""
-        life, faults, dice = self._life, self._life.faults, self._life.dice
+        life, faults = self._life, self._life.faults
         first = isinstance(message, m.AgentRegistered)
         if faults.loses(worker, up) and not first:
             return
-        arrival = life.now + faults.delay(dice)
+        arrival = life.now + faults.delay()
         if not faults.lasts(Kind.JUMBLED):
             arrival = self._arrivals[number, up] = max(arrival, self._arrivals.get((number, up), 0.0))
         arrive = self._arrive_up if up else self._arrive_down
         life.loop.at(arrival, arrive, number, message)
-        if not first and faults.doubles(dice):
-            life.loop.at(arrival + faults.delay(dice), arrive, number, message)
+        if not first and faults.doubles():
+            life.loop.at(arrival + faults.delay(), arrive, number, message)
 
     def _arrive_up(self, number: int, report: m.Report) -> None:
         line = self._lines.get(number)

@@ -58,13 +58,13 @@ def live(plan: Plan, keep: bool = False) -> Outcome:
 
 def cut(plan: Plan) -> Plan:
     """The same failure, as its first words tell, from as few faults as a limited search finds (ddmin, simplified)."""
-    wanted = _kind(live(plan).error)
+    wanted = _gist(live(plan).error)
     tries, size = 0, max(1, len(plan.faults) // 2)
     while tries < CUTS:
         for part in _parts(plan.faults, size):
             tries += 1
             smaller = plan.without(*part)
-            if _kind(live(smaller).error) == wanted:
+            if _gist(live(smaller).error) == wanted:
                 plan = smaller
                 break
         else:
@@ -78,6 +78,6 @@ def _parts(faults: tuple[Fault, ...], size: int) -> list[tuple[Fault, ...]]:
     return [faults[start : start + size] for start in range(0, len(faults), size)]
 
 
-def _kind(error: str | None) -> str | None:
+def _gist(error: str | None) -> str | None:
     """What of an error stays when names and numbers change."""
     return None if error is None else "".join(char for char in error[:60] if not char.isdigit())

@@ -14,15 +14,13 @@ from typing import Any
 
 from regroup.core import messages as m
 from regroup.core.jobs import Fingerprint, Member
-from regroup.core.shards import owned
 from regroup.lab.sim.lives.faults import Faults
 from regroup.lab.sim.lives.plan import Kind, Plan
 from regroup.lab.sim.lives.story import Story
 from regroup.lab.sim.lives.virtual import VirtualLoop
-from regroup.lab.sim.model.agents import Agent, Agents
+from regroup.lab.sim.model.agents import LinkedAgent, LinkedAgents
 from regroup.lab.sim.model.limits import NAMES
-from regroup.lab.sim.model.rules import Rules
-from regroup.lab.sim.model.steps import PRINT, Trainer
+from regroup.lab.sim.model.trainer import PRINT, Trainer
 
 FLUSH = 0.25  # seconds between reports of progress
 PROMPT = 0.02  # seconds until a step loop notices what it waited for
@@ -33,17 +31,16 @@ ODD_PRINT = Fingerprint("other code", "data", PRINT.samples)
 POISONED = 0  # the shard that segfaults
 
 
-class Paced(Agents):
+class Paced(LinkedAgents[LinkedAgent]):
     """Agents and trainers over virtual time."""
 
-    rules: Rules
     faults: Faults
     over: "asyncio.Future[None]"  # done: nothing goes on
 
     def __init__(self, plan: Plan, story: Story, loop: VirtualLoop) -> None:
         self.plan, self.policy, self.story, self.loop = plan, plan.policy, story, loop
         self.dice = Random(~plan.seed)
-        super().__init__(NAMES[: plan.workers], Rules())
+        super().__init__(map(LinkedAgent, NAMES[: plan.workers]))
         clocks = zip(plan.drifts, plan.skews, strict=True)
         self._clocks = {name: (1 + drift, skew) for name, (drift, skew) in zip((*self.agents, ""), clocks, strict=True)}
         self._draining: set[Member] = set()  # whose pipe is about to be read
@@ -70,27 +67,27 @@ class Paced(Agents):
         self._look_in(self.plan.pace, trainer)
         self.faults.border("preparing", trainer.member.worker)
 
-    def tell(self, agent: Agent, order: Any) -> None:
+    def tell(self, agent: LinkedAgent, order: m.TrainerOrder) -> None:
         super().tell(agent, order)
         self.drain(agent)
         self.stir()
 
-    def end_trainer(self, agent: Agent, *given: Any, **more: Any) -> None:
+    def end_trainer(self, agent: LinkedAgent, *given: Any, **more: Any) -> None:
         super().end_trainer(agent, *given, **more)
         self.stir()
 
-    def kill_agent(self, agent: Agent) -> None:
+    def kill_agent(self, agent: LinkedAgent) -> None:
         super().kill_agent(agent)
         self.stir()
 
-    def drain(self, agent: Agent) -> None:
+    def drain(self, agent: LinkedAgent) -> None:
         """What a trainer says is read by its agent a moment later, in its order."""
         trainer = agent.trainer
         if trainer is not None and trainer.outbox and trainer.member not in self._draining:
             self._draining.add(trainer.member)
             self.later(self.dice.uniform(0.0002, 0.003), self._hear_all, agent, trainer)
 
-    def _hear_all(self, agent: Agent, trainer: Trainer) -> None:
+    def _hear_all(self, agent: LinkedAgent, trainer: Trainer) -> None:
         self._draining.discard(trainer.member)
         while agent.trainer is trainer and trainer.outbox:
             self.hear(agent)
@@ -137,29 +134,25 @@ class Paced(Agents):
         if choices:
             self.stir()
 
-    def _choices(self, agent: Agent, trainer: Trainer) -> list[Callable[[], None]]:
+    def _choices(self, agent: LinkedAgent, trainer: Trainer) -> list[Callable[[], None]]:
         """What a step loop may do now."""
         if trainer.hung or self.faults.lasts(Kind.STALL, agent.name):
             return []
         at = trainer.loop.at
         if at == "preparing" and (field := self._unprepared(agent)):
             return [partial(self._give_up, trainer, field)]
-        if at == "stepping" and self.faults.lasts(Kind.POISON) and POISONED in _shards(trainer):
+        if at == "stepping" and self.faults.lasts(Kind.POISON) and POISONED in trainer.shards:
             return [partial(self.end_trainer, agent, cause="killed by SIGSEGV")]
         if at == "writing" and self.faults.lasts(Kind.UNWRITABLE, agent.name):
             return [partial(self.fail_to_write, trainer)]
         moves = self.moves(trainer)
-        if not moves and at in ("connected", "contributed") and self.forsaken(trainer):
-            return [partial(self._forsake, trainer)]
+        if not moves and self.waits_in_vain(trainer):
+            return [partial(self.forsake, trainer)]
         return moves
-
-    def _forsake(self, trainer: Trainer) -> None:
-        self.lose_neighbour(trainer)
-        self.leave(trainer, "a neighbour is gone")
 
     # --- what fails
 
-    def _unprepared(self, agent: Agent) -> str | None:
+    def _unprepared(self, agent: LinkedAgent) -> str | None:
         """What a trainer names as the reason that it cannot prepare."""
         if self.faults.lasts(Kind.UNPREPARED, agent.name):
             return m.WORKER
@@ -170,8 +163,7 @@ class Paced(Agents):
         trainer.loop.at = "given up"
         agent = self.agents[trainer.member.worker]
         if agent.trainer is trainer and not self.over.done():
-            who = {"job": trainer.job, "incarnation": trainer.member.incarnation}
-            trainer.outbox.append(m.PrepareFailed(**who, field=field, message="it will not do"))
+            trainer.outbox.append(m.PrepareFailed(**trainer.who, field=field, message="it will not do"))
             self.rules.given_up(trainer, field)
             self.drain(agent)
             self.later(REPEAT, self._give_up, trainer, field)
@@ -191,20 +183,13 @@ class Paced(Agents):
         version = trainer.session.version
         if version is not None and version.step:
             point = m.StepPoint(version.step - 1, nan, 1.0, 8, 0.1, 0.1)
-            who = {"job": trainer.job, "incarnation": trainer.member.incarnation}
-            steps = m.StepsCommitted(**who, generation=version.generation, step=version.step, points=(point,))
-            trainer.outbox.append(steps)
+            generation, step = version.generation, version.step
+            trainer.outbox.append(m.StepsCommitted(**trainer.who, generation=generation, step=step, points=(point,)))
 
     def position(self, trainer: Trainer) -> tuple[int | None, int | None]:
-        shards = _shards(trainer) if trainer.loop.at == "stepping" else ()
-        if not shards or trainer.history is None:
+        if trainer.loop.at != "stepping" or not trainer.shards:
             return None, None
-        if self.faults.lasts(Kind.POISON) and POISONED in shards:
-            return len(trainer.history), POISONED
-        return (len(trainer.history), self.dice.choice(shards)) if self.dice.random() < 0.7 else (None, None)
-
-
-def _shards(trainer: Trainer) -> tuple[int, ...]:
-    """The shards whose passes it computes in each step."""
-    formation = trainer.loop.formation
-    return owned(formation.owners, formation.members.index(trainer.member)) if formation is not None else ()
+        step = len(trainer.state)
+        if self.faults.lasts(Kind.POISON) and POISONED in trainer.shards:
+            return step, POISONED
+        return (step, self.dice.choice(trainer.shards)) if self.dice.random() < 0.7 else (None, None)

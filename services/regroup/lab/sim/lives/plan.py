@@ -1,7 +1,7 @@
 """What will go wrong in one life, known before it begins: a value that can be read, cut and kept.
 
 Owns: the kinds of fault, when each may strike, and how long there are any.
-Refuses to know: which faults a seed draws (`themes`), how one is done (`faults`), and what it leads to.
+Refuses to know: which faults a seed draws (`drawing`), how one is done (`faults`), and what it leads to.
 """
 
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from regroup.core.jobs import JobSpec
 from regroup.lab.sim.model.limits import NAMES
 
 SECONDS = 18.0  # in which there are faults; then the world heals
-BEGIN = 12.0  # until when they begin
+BEGUN = 12.0  # by which they have begun
 
 
 class Kind(StrEnum):

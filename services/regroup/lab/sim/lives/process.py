@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from regroup.coordinator.leadership import AnotherLeads, lead
-from regroup.coordinator.persistence import StoreUnavailable
+from regroup.coordinator.persistence import Lease, Saved, StoreUnavailable
 from regroup.coordinator.shell import Leadership, LeadershipLost, Shell
 from regroup.core import messages as m
 from regroup.core.cluster import Cluster
@@ -84,7 +84,7 @@ class Process:
 class Watched(Shell):
     """The real shell, whose decisions are shown to the rules once they are durable."""
 
-    def __init__(self, process: Process, leadership: Leadership, saved: Any) -> None:
+    def __init__(self, process: Process, leadership: Leadership, saved: Saved) -> None:
         life = process.life
         super().__init__(
             process.store,
@@ -96,23 +96,23 @@ class Watched(Shell):
             wall=lambda: life.now,
         )
         self._process = process
-        self._events = _Frozen(process)
+        self._events = _Freezing(process)
 
-    async def _persist(self, decision: Decision, done: Any, patient: bool) -> None:
+    async def _persist(self, decision: Decision, done: asyncio.Future[None] | None, patient: bool) -> None:
         self._process.pending = (self.cluster, decision)
         await super()._persist(decision, done, patient)
         self._process.life.durable(self._process, saved=False)
         self._process.life.adopted(decision)
 
 
-class _Frozen(asyncio.Queue[Any]):
+class _Freezing(asyncio.Queue[T]):
     """A queue from which a frozen process takes nothing."""
 
     def __init__(self, process: Process) -> None:
         super().__init__()
         self._process = process
 
-    async def get(self) -> Any:
+    async def get(self) -> T:
         found = await super().get()
         await self._process.thawed.wait()
         return found
@@ -134,9 +134,8 @@ class SimHub:
     def send(self, worker: str, order: m.Order) -> bool:
         if isinstance(order, m.Heard):
             since = self._process.clock() - self._process.store.confirmed
-            assert since < self._process.life.policy.leader_lease, (
-                "an answer of a leader that its store did not confirm"
-            )
+            leads = since < self._process.life.policy.leader_lease
+            assert leads, "an answer of a leader that its store did not confirm"
         link = self.links.get(worker)
         if link is not None and self._process.alive:
             self._process.life.network.carry(worker, link, order)
@@ -189,7 +188,7 @@ class SimStore:
         self.confirmed = asked if fence is not None else self.confirmed
         return fence
 
-    async def lease(self) -> Any:
+    async def lease(self) -> Lease | None:
         return await self._ask(self._life.store.lease)
 
     async def renew(self, holder: str, fence: int, lease: float) -> bool:
@@ -204,7 +203,7 @@ class SimStore:
     async def weakness(self) -> str | None:
         return None
 
-    async def load(self) -> Any:
+    async def load(self) -> Saved:
         return await self._ask(self._life.store.load)
 
     async def save(self, *given: Any, **more: Any) -> tuple[Event, ...]:

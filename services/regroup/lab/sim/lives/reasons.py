@@ -55,8 +55,8 @@ def sentences() -> dict[str, re.Pattern[str]]:
 
 
 def unreached(reasons: Iterable[str]) -> list[str]:
-    told = "\n".join(reasons)
-    return [name for name, pattern in sentences().items() if not pattern.search(told)]
+    text = "\n".join(reasons)
+    return [name for name, pattern in sentences().items() if not pattern.search(text)]
 
 
 def _reasons(tree: ast.AST) -> Iterator[ast.JoinedStr | ast.Constant]:
@@ -70,23 +70,22 @@ def _reasons(tree: ast.AST) -> Iterator[ast.JoinedStr | ast.Constant]:
         if isinstance(node, ast.JoinedStr):
             skipped.update(id(each) for each in node.values)
     for node in ast.walk(tree):
-        if id(node) not in skipped and isinstance(node, ast.JoinedStr | ast.Constant) and " " in _words(node):
+        if not isinstance(node, ast.JoinedStr | ast.Constant) or id(node) in skipped:
+            continue
+        if any(text is not None and " " in text for text in _parts(node)):
             yield node
 
 
-def _words(node: ast.expr) -> str:
-    if isinstance(node, ast.JoinedStr):
-        return "".join(_words(part) for part in node.values if isinstance(part, ast.Constant))
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+def _parts(node: ast.JoinedStr | ast.Constant) -> list[str | None]:
+    """The words of a sentence, and None where a value stands."""
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    texts = [part.value if isinstance(part, ast.Constant) else None for part in parts]
+    return [text for text in texts if text is None or isinstance(text, str)]
 
 
-def _pattern(node: ast.expr) -> str:
-    if isinstance(node, ast.JoinedStr):
-        return "".join(re.escape(_words(part)) if isinstance(part, ast.Constant) else ".*?" for part in node.values)
-    return re.escape(_words(node))
+def _pattern(node: ast.JoinedStr | ast.Constant) -> str:
+    return "".join(".*?" if text is None else re.escape(text) for text in _parts(node))
 
 
-def _shown(node: ast.expr) -> str:
-    if isinstance(node, ast.JoinedStr):
-        return "".join(_words(part) if isinstance(part, ast.Constant) else "{}" for part in node.values)
-    return _words(node)
+def _shown(node: ast.JoinedStr | ast.Constant) -> str:
+    return "".join("{}" if text is None else text for text in _parts(node))

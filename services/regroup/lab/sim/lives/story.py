@@ -34,7 +34,7 @@ class Story:
         return str(self._hash.hexdigest())
 
 
-def brief(message: Any) -> str:
+def brief(message: m.Report | m.Order) -> str:
     """The kind of a message and what tells it from others of its kind. Called for each message, so it is quick."""
     match message:
         case m.Heartbeat(sequence=sequence, trainer=None):

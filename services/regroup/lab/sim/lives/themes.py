@@ -1,49 +1,13 @@
-"""Which faults a seed draws. Uniform draws would hardly ever bring together what a hole needs, so lives have themes.
+"""Themes of lives: which faults meet in each. Uniform draws would hardly ever bring together what a hole needs.
 
 Owns: the themes and their weights. Most faults wait for a border of the protocol, because that is where the holes are.
-Refuses to know: how a fault is done, and which theme finds what.
+Refuses to know: how a plan is drawn from a theme (`drawing`), how a fault is done, and which theme finds what.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from random import Random
 
-from regroup.core.jobs import JobSpec
-from regroup.lab.sim.lives.plan import BEGIN, BORDERS, LASTING, OF_ALL, Fault, Kind, Plan
-from regroup.lab.sim.model.limits import POLICY, SPEC
-
-
-def draw(seed: int) -> Plan:
-    random = Random(seed)
-    choice = random.choice
-    theme = random.choices(THEMES, _WEIGHTS)[0]
-    workers = choice(theme.workers)
-    spares = choice(theme.spares)
-    pace = choice(theme.paces)
-    jobs = tuple(_spec(random, theme, workers, max(1, workers - spares)) for _ in range(choice(theme.jobs)))
-    faults: list[Fault] = []
-    for some in theme.faults:
-        faults += _some(random, some, workers, faults[0] if faults else None)
-    if random.random() < 0.3:  # weather: the network is bad all the time
-        kind = choice([Kind.LOSSY, Kind.DOUBLING, Kind.JUMBLED, Kind.SLOW])
-        faults.append(Fault(kind, (0,), at=random.uniform(0.1, 3.0), seconds=BEGIN))
-    if random.random() < 0.1:
-        faults += _some(random, Some((Kind.STOP,), (1,)), workers)
-    return Plan(
-        seed=seed,
-        workers=workers,
-        jobs=jobs,
-        policy=replace(
-            POLICY,
-            error_limit=choice([0, 2, 1000, 1000, 1000, 1000]),
-            forget_limit=choice([1.5, POLICY.forget_limit, POLICY.forget_limit]),
-        ),
-        faults=tuple(sorted(faults, key=lambda fault: fault.at)),
-        skews=tuple(random.uniform(0.0, 1e6) for _ in range(workers + 1)),
-        drifts=tuple(random.uniform(-0.01, 0.01) for _ in range(workers + 1)),
-        pace=pace,
-    )
-
+from regroup.lab.sim.lives.plan import BEGUN, BORDERS, Kind
 
 SAME, OTHERS = "the same", "the others"
 
@@ -59,14 +23,14 @@ class Some:
     borders: tuple[str, ...] = BORDERS
     waits: float = 0.6  # how many of them wait for a border
     since: float = 0.5  # seconds after the start
-    until: float = BEGIN
+    until: float = BEGUN
     after: tuple[float, float] | None = None  # so many seconds after the theme's first fault
     whom: str | None = None  # SAME or OTHERS: strikes those that the first fault strikes, or all but those
 
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """A class of lives, in which certain faults meet: uniform draws would hardly ever bring them together."""
+    """A class of lives: the faults that meet in them, and what else of a plan is drawn from a narrower choice."""
 
     faults: tuple[Some, ...]
     weight: int = 1
@@ -357,42 +321,3 @@ THEMES = (
         steps=(1, 6, 25),
     ),
 )
-_WEIGHTS = [theme.weight for theme in THEMES]
-
-
-def _some(random: Random, drawn: Some, workers: int, first: Fault | None = None) -> list[Fault]:
-    kinds = random.sample(drawn.kinds, k=random.randint(1, len(drawn.kinds)))
-    return [_fault(random, random.choice(kinds), workers, drawn, first) for _ in range(random.choice(drawn.counts))]
-
-
-def _spec(random: Random, theme: Theme, workers: int, most: int) -> JobSpec:
-    whole = random.random() < 0.15  # an epoch of 100 samples: 13 steps, the last one short
-    most = random.choice([most, most, most, most, random.randint(1, most)])
-    least = random.choice([1, 1, 1, min(2, most)])
-    if random.random() < 0.02:  # more than there are
-        least = most = workers + 1
-    return replace(
-        SPEC,
-        max_workers=most,
-        min_workers=least,
-        steps=None if whole else random.choice(theme.steps),
-        epochs=1 if whole else None,
-        max_restarts=random.choice([1, 1000, 1000, 1000]),
-    )
-
-
-def _fault(random: Random, kind: Kind, workers: int, drawn: Some, first: Fault | None) -> Fault:
-    struck = random.sample(range(workers), k=1 if kind in OF_ALL else min(workers, random.choice(drawn.crowds)))
-    at = random.uniform(drawn.since, drawn.until)
-    if first is not None and drawn.after is not None:
-        at = first.at + random.uniform(*drawn.after)
-    if first is not None and drawn.whom is not None:
-        others = [number for number in range(workers) if number not in first.workers]
-        struck = list(first.workers) if drawn.whom == SAME else others or struck
-    return Fault(
-        kind=kind,
-        workers=tuple(struck),
-        at=at,
-        border=random.choice(drawn.borders) if random.random() < drawn.waits else None,
-        seconds=random.choice(drawn.seconds) if kind in LASTING else 0.0,
-    )

@@ -1,16 +1,20 @@
 """Agents, as the protocol sees them: who registers, beats, spawns, passes on and kills, and the death of each.
 
 Owns: an agent's own state, and what it does about each order; it follows worker/agent.py event by event.
-Refuses to know: how a report travels (`send`). It does not model: sockets, processes, pipes that are full.
+Refuses to know: how a report travels. It does not model: sockets, processes, pipes that are full.
 """
 
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Generic, TypeVar
 
 from regroup.core import messages as m
+from regroup.core.cluster import Policy
 from regroup.core.jobs import Member
-from regroup.core.workers import TrainerStatus
-from regroup.lab.sim.model.steps import StepLoops, Trainer
+from regroup.core.workers import TrainerStatus, Worker
+from regroup.lab.sim.model.steps import StepLoops
+from regroup.lab.sim.model.trainer import Trainer
 from regroup.worker import session as s
 
 
@@ -19,31 +23,39 @@ class Agent:
     name: str
     boot: str = ""
     link: int = 0  # the number of its connection; 0: none
-    sequence: int = 0
-    sent: dict[int, float] = field(default_factory=dict)
-    unsent: list[m.Report] = field(default_factory=list)
     trainer: Trainer | None = None
-    status: TrainerStatus | None = None
+    status: TrainerStatus | None = None  # what the trainer told last
 
     @property
     def alive(self) -> bool:
         return bool(self.boot)
 
 
-class Agents(StepLoops):
-    """The workers' side of a world: agents over their trainers."""
+AnAgent = TypeVar("AnAgent", bound=Agent)
 
-    def __init__(self, names: str, rules: Any = None) -> None:
-        super().__init__(rules)
-        self.agents = {name: self.agent(name) for name in names}
-        self.numbers = 0
 
-    def agent(self, name: str) -> Any:
-        return Agent(name)
+class Agents(StepLoops, Generic[AnAgent]):
+    """The workers' side of a simulation: agents over their trainers."""
 
-    def send(self, agent: Any, report: m.Report) -> None:
-        """Put a report on the agent's connection, which it has."""
-        raise NotImplementedError
+    policy: Policy
+    workers: Mapping[str, Worker]  # durable
+    decided_at: float  # the coordinator's clock at its last decision
+
+    def __init__(self, agents: Iterable[AnAgent]) -> None:
+        super().__init__()
+        self.agents = {agent.name: agent for agent in agents}
+
+    @abstractmethod
+    def report(self, agent: AnAgent, report: m.Report) -> None:
+        """Say this to the coordinator, now or when there is a connection."""
+
+    @abstractmethod
+    def heartbeat(self, agent: AnAgent) -> None:
+        """Say what the agent knows of its trainer."""
+
+    @abstractmethod
+    def number(self, agent: AnAgent) -> int:
+        """One that nothing else of this agent has."""
 
     def born(self, trainer: Trainer) -> None:
         """A trainer begins to prepare."""
@@ -52,50 +64,23 @@ class Agents(StepLoops):
         """The step and the shard in whose passes it is; None, None: in none."""
         return None, None
 
-    def lives(self, member: Member) -> Trainer | None:
+    def trainers(self) -> Iterator[Trainer]:
+        return (agent.trainer for agent in self.agents.values() if agent.trainer is not None)
+
+    def living(self, member: Member) -> Trainer | None:
         trainer = self.agents[member.worker].trainer
         return trainer if trainer is not None and trainer.member == member else None
 
-    def number(self, agent: Any) -> int:
-        """A number that nothing else of this agent has."""
-        self.numbers += 1
-        return self.numbers
-
-    def start_agent(self, agent: Any) -> None:
+    def start_agent(self, agent: AnAgent) -> None:
         agent.boot = f"boot{self.number(agent)}"
-        agent.sequence, agent.sent, agent.unsent = 0, {}, []
 
-    def kill_agent(self, agent: Any) -> None:
+    def kill_agent(self, agent: AnAgent) -> None:
         """Its trainer dies with it."""
         agent.boot, agent.link, agent.trainer, agent.status = "", 0, None, None
 
-    def connect(self, agent: Any) -> None:
-        """The first words, a heartbeat, and all that waited for a connection."""
-        agent.link = self.number(agent)
-        self.send(agent, m.AgentRegistered(boot=agent.boot, device="cpu", host="h", pid=1, version="1"))
-        self.heartbeat(agent)
-        waiting, agent.unsent = agent.unsent, []
-        for report in waiting:
-            self.report(agent, report)
-
-    def report(self, agent: Any, report: m.Report) -> None:
-        if agent.link:
-            self.send(agent, report)
-        elif not isinstance(report, m.StepsCommitted | m.Heartbeat):
-            agent.unsent.append(report)
-
-    def heartbeat(self, agent: Any) -> None:
-        agent.sequence += 1
-        agent.sent[agent.sequence] = self.clock(agent.name)
-        self.report(agent, m.Heartbeat(boot=agent.boot, sequence=agent.sequence, trainer=agent.status))
-
-    def obey(self, agent: Any, order: m.Order) -> None:
+    def obey(self, agent: AnAgent, order: m.Order) -> None:
         trainer = agent.trainer
         match order:
-            case m.Heard(sequence=sequence, generation=generation):
-                sent = agent.sent.pop(sequence, None)
-                if sent is not None and generation:
-                    self.tell(agent, m.RenewLease(generation, sent))
             case m.Prepare(job=job) if trainer is None:
                 member = Member(agent.name, f"i{self.number(agent)}")
                 agent.trainer = Trainer(job, s.Session(job=job, member=member, address=f"{agent.name}:1"))
@@ -109,16 +94,16 @@ class Agents(StepLoops):
             case m.Kill(incarnation=incarnation) if trainer and trainer.member.incarnation == incarnation:
                 self.end_trainer(agent, asked=True)
 
-    def tell(self, agent: Any, order: Any) -> None:
+    def tell(self, agent: AnAgent, order: m.TrainerOrder) -> None:
         if agent.trainer is not None:
             agent.trainer.inbox.append(order)
             self.read_orders(agent)
 
-    def read_orders(self, agent: Any) -> None:
+    def read_orders(self, agent: AnAgent) -> None:
         while agent.trainer and not agent.trainer.hung and agent.trainer.inbox:
             self.take(agent.trainer, agent.trainer.inbox.popleft())
 
-    def hear(self, agent: Any) -> None:
+    def hear(self, agent: AnAgent) -> None:
         """One message of the trainer's pipe."""
         assert agent.trainer is not None
         message = agent.trainer.outbox.popleft()
@@ -130,7 +115,7 @@ class Agents(StepLoops):
             self.report(agent, message)
 
     def end_trainer(
-        self, agent: Any, asked: bool = False, last_words: bool = True, cause: str = "killed by SIGKILL"
+        self, agent: AnAgent, asked: bool = False, last_words: bool = True, cause: str = "killed by SIGKILL"
     ) -> None:
         trainer = agent.trainer
         assert trainer is not None
@@ -138,6 +123,69 @@ class Agents(StepLoops):
             self.hear(agent)
         agent.trainer, agent.status = None, None
         step, shard = self.position(trainer)
-        who: dict[str, Any] = {"job": trainer.job, "incarnation": trainer.member.incarnation}
-        self.report(agent, m.TrainerExited(**who, cause=cause, asked=asked, step=step, shard=shard))
+        self.report(agent, m.TrainerExited(**trainer.who, cause=cause, asked=asked, step=step, shard=shard))
         self.heartbeat(agent)
+
+
+@dataclass(slots=True)
+class LinkedAgent(Agent):
+    """An agent, and what it keeps for its connection to the coordinator."""
+
+    sequence: int = 0  # of its last heartbeat
+    sent: dict[int, float] = field(default_factory=dict)  # when, by its own clock: heartbeats without an answer so far
+    unsent: list[m.Report] = field(default_factory=list)  # waits for a connection
+
+
+ALinkedAgent = TypeVar("ALinkedAgent", bound=LinkedAgent)
+
+
+class LinkedAgents(Agents[ALinkedAgent]):
+    """Agents whose every word travels, heartbeats and the answers to them too."""
+
+    def __init__(self, agents: Iterable[ALinkedAgent]) -> None:
+        super().__init__(agents)
+        self._numbers = 0
+
+    @abstractmethod
+    def send(self, agent: ALinkedAgent, report: m.Report) -> None:
+        """Put a report on the agent's connection, which it has."""
+
+    def number(self, agent: ALinkedAgent) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def start_agent(self, agent: ALinkedAgent) -> None:
+        super().start_agent(agent)
+        agent.sequence, agent.sent, agent.unsent = 0, {}, []
+
+    def connect(self, agent: ALinkedAgent) -> None:
+        """The first words, a heartbeat, and all that waited for a connection."""
+        agent.link = self.number(agent)
+        self.send(agent, first_words(agent))
+        self.heartbeat(agent)
+        waiting, agent.unsent = agent.unsent, []
+        for report in waiting:
+            self.report(agent, report)
+
+    def report(self, agent: ALinkedAgent, report: m.Report) -> None:
+        if agent.link:
+            self.send(agent, report)
+        elif not isinstance(report, m.StepsCommitted | m.Heartbeat):
+            agent.unsent.append(report)
+
+    def heartbeat(self, agent: ALinkedAgent) -> None:
+        agent.sequence += 1
+        agent.sent[agent.sequence] = self.clock(agent.name)
+        self.report(agent, m.Heartbeat(boot=agent.boot, sequence=agent.sequence, trainer=agent.status))
+
+    def obey(self, agent: ALinkedAgent, order: m.Order) -> None:
+        if not isinstance(order, m.Heard):
+            super().obey(agent, order)
+            return
+        sent = agent.sent.pop(order.sequence, None)
+        if sent is not None and order.generation:
+            self.tell(agent, m.RenewLease(order.generation, sent))
+
+
+def first_words(agent: Agent) -> m.AgentRegistered:
+    return m.AgentRegistered(boot=agent.boot, device="cpu", host="h", pid=1, version="1")

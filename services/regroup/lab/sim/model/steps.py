@@ -1,93 +1,44 @@
-"""What the protocol sees of a trainer: the real session, and around it a step loop reduced to its borders.
+"""The trainers' side of a simulation: the real session, and around it a step loop reduced to its borders.
 
-Owns: where a step loop can stand, and what it could do next; `take` and the moves follow worker/control.py and
-worker/trainer.py event by event. A state is the tuple of the generations in which its steps were reduced, a gradient
-is the samples that it was computed from. The reduction's tail is the real one.
+Owns: what a step loop could do next; `take` and the moves follow worker/control.py and worker/trainer.py event by
+event. The reduction's tail is the real one. What must hold is in `rules`, which is told of everything that happens.
 It does not model: bits of tensors, threads, user code. Nothing in it chooses.
 """
 
-from collections import deque
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any
+from functools import partial
 
 from regroup.core import messages as m
-from regroup.core.jobs import Checkpoint, Fingerprint, Formation, Job, JobSpec, Member
-from regroup.core.shards import owned, positions
-from regroup.core.workers import TrainerPhase, TrainerStatus
+from regroup.core.jobs import Checkpoint, Fingerprint, Formation, Job, Member
+from regroup.core.workers import TrainerPhase
+from regroup.lab.sim.model.rules import Rules
+from regroup.lab.sim.model.trainer import PRINT, Contribution, Happening, History, Place, Trainer, consumed
 from regroup.worker import session as s
 from regroup.worker.tail import Tail
 
-PRINT = Fingerprint("code", "data", 100)
-
-History = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Contribution:
-    """What a rank puts into the reduction of a step."""
-
-    history: History
-    tail: Tail
-    samples: tuple[tuple[int, int], ...]  # (epoch, position in its order) that its gradient was computed from
+TOGETHER: tuple[Place, ...] = ("connecting", "connected", "stepping", "contributed")  # with others, and able to leave
+NEIGHBOUR_GONE = "a neighbour is gone"
 
 
-@dataclass(slots=True)
-class Loop:
-    """Where the step loop stands, between two events of it."""
-
-    at: str = "preparing"
-    formation: Formation | None = None
-    steps: int = 0
-    task: s.Join | s.Write | None = None  # the newest, not yet begun
-    write: s.Write | None = None
-    broken: bool = False  # its group was broken from its own side
-    lost: bool = False  # it noticed that a neighbour is gone
-    agreed: int | None = None
-
-
-@dataclass(slots=True)
-class Trainer:
-    job: str
-    session: s.Session
-    loop: Loop = field(default_factory=Loop)
-    history: History | None = None  # None: no state
-    hung: bool = False
-    inbox: deque[m.TrainerOrder] = field(default_factory=deque)
-    outbox: deque[TrainerStatus | m.Report] = field(default_factory=deque)
-    unsaid: bool = False
-
-    @property
-    def member(self) -> Member:
-        return self.session.member
-
-
-class Silent:
-    """Rules that check nothing."""
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *args: None
-
-
-class StepLoops:
-    """The trainers' side of a world."""
+class StepLoops(ABC):
+    """All trainers of a simulated cluster, and what passes between them."""
 
     jobs: Mapping[str, Job]  # durable
 
-    def __init__(self, rules: Any) -> None:
-        self.rules = rules or Silent()
-        self.contributions: dict[tuple[str, int, int], dict[int, Contribution]] = {}
+    def __init__(self) -> None:
+        self.rules = Rules()
+        self.contributions: dict[tuple[str, int, int], dict[int, Contribution]] = {}  # job, generation, step -> by rank
         self.gifts: dict[tuple[str, int], History] = {}  # what a leader gave in a generation
-        self.arrived: dict[tuple[str, int], set[Member]] = {}
+        self.arrived: dict[tuple[str, int], set[Member]] = {}  # who waits in a generation for the others
 
+    @abstractmethod
     def clock(self, worker: str) -> float:
         """A worker's monotonic clock, seconds."""
-        raise NotImplementedError
 
-    def lives(self, member: Member) -> Trainer | None:
+    @abstractmethod
+    def living(self, member: Member) -> Trainer | None:
         """The trainer of this incarnation, unless it is gone."""
-        raise NotImplementedError
 
     def fingerprint(self, trainer: Trainer) -> Fingerprint:
         """Of the code and the data that it found."""
@@ -99,12 +50,12 @@ class StepLoops:
 
     # --- a trainer's session, as worker/control.py keeps it
 
-    def take(self, trainer: Trainer, happening: Any) -> None:
+    def take(self, trainer: Trainer, happening: Happening) -> None:
         before = trainer.session
         trainer.session, actions = s.handle(before, happening)
         if trainer.session.phase is not before.phase or trainer.session.promised != before.promised:
             trainer.outbox.append(trainer.session.status)
-        self.rules.handled(self, trainer, before, happening)
+        self.rules.handled(trainer, before, happening, self.jobs[trainer.job].generation)
         for action in actions:
             match action:
                 case s.Say(report=report):
@@ -120,69 +71,66 @@ class StepLoops:
         if trainer.unsaid and version is not None:
             trainer.unsaid = False
             trainer.outbox.append(trainer.session.status)
-            report = m.StepsCommitted(
-                job=trainer.job,
-                incarnation=trainer.member.incarnation,
-                generation=version.generation,
-                step=version.step,
-            )
-            trainer.outbox.append(report)
+            trainer.outbox.append(m.StepsCommitted(**trainer.who, generation=version.generation, step=version.step))
 
     # --- its step loop, as worker/trainer.py goes
 
     def moves(self, trainer: Trainer) -> list[Callable[[], None]]:
-        """What its step loop could do next."""
-        loop, session = trainer.loop, trainer.session
-        found: list[Callable[[], None]] = []
+        """What its step loop could do next: to go on, if it can, and then to leave its group, if it may."""
         if trainer.hung:
-            return found
-        match loop.at:
-            case "preparing":
-                found = [lambda: self._prepared(trainer)]
-            case "idle" if loop.task is not None:
-                found = [lambda: self._begin(trainer)]
-            case "connecting":
-                present = self.arrived.get((trainer.job, session.generation), set())
-                if loop.formation and present >= set(loop.formation.members) and not loop.broken:
-                    found = [lambda: self._at(trainer, "connected")]
-            case "connected" if not loop.broken:
-                assert loop.formation is not None
-                rank = loop.formation.members.index(trainer.member)
-                gift = self.gifts.get((trainer.job, loop.formation.generation))
-                if rank == loop.formation.leader and loop.formation.receivers and gift is None:
-                    found = [lambda: self._give(trainer)]
-                elif rank not in loop.formation.receivers or rank == loop.formation.leader:
-                    found = [lambda: self._held(trainer)]
-                elif gift is not None:
-                    found = [lambda: self._load(trainer)]
-            case "loaded":
-                found = [lambda: self._held(trainer)]
-            case "stepping" if self._trains(trainer):
-                found = [lambda: self._contribute(trainer)]
-            case "contributed" if (
-                self._reduced(trainer)
-                and self._trains(trainer)
-                and session.may_apply(self.clock(trainer.member.worker))
-            ):
-                found = [lambda: self._begin_apply(trainer)]
-            case "applying":
-                found = [lambda: self._applied(trainer)]
-            case "writing":
-                found = [lambda: self._write(trainer, True)]
-        if loop.at in ("connecting", "connected", "stepping", "contributed") and (
-            loop.broken or loop.lost or not self._current(trainer)
-        ):
-            found.append(lambda: self.leave(trainer))
+            return []
+        go_on = self._way_on(trainer)
+        found: list[Callable[[], None]] = [] if go_on is None else [partial(go_on, trainer)]
+        if self.may_leave(trainer):
+            found.append(partial(self.leave, trainer))
         return found
 
-    def _current(self, trainer: Trainer) -> bool:
-        session, formation = trainer.session, trainer.loop.formation
-        phases = (TrainerPhase.FORMING, TrainerPhase.TRAINING)
-        return formation is not None and session.generation == formation.generation and session.phase in phases
+    def _way_on(self, trainer: Trainer) -> Callable[[Trainer], None] | None:
+        """None: it has to wait."""
+        loop = trainer.loop
+        match loop.at:
+            case "preparing":
+                return self._prepared
+            case "idle" if loop.task is not None:
+                return self._begin
+            case "connecting" if not loop.broken and self._all_arrived(trainer):
+                return self._connected
+            case "connected" if not loop.broken:
+                return self._way_on_connected(trainer)
+            case "loaded":
+                return self._held
+            case "stepping" if self._trains(trainer):
+                return self._contribute
+            case "contributed" if (
+                self._is_reduced(trainer)
+                and self._trains(trainer)
+                and trainer.session.may_apply(self.clock(trainer.member.worker))
+            ):
+                return self._begin_apply
+            case "applying":
+                return self._applied
+            case "writing":
+                return self._written
+        return None
 
-    def _trains(self, trainer: Trainer) -> bool:
-        formation = trainer.loop.formation
-        return formation is not None and trainer.session.trains_in(formation.generation) and not trainer.loop.lost
+    def _way_on_connected(self, trainer: Trainer) -> Callable[[Trainer], None] | None:
+        """Where a state is needed, the leader gives its own before it goes on, and who needs it waits for it."""
+        group, rank = trainer.group, trainer.rank
+        given = (trainer.job, group.generation) in self.gifts
+        if rank == group.leader:
+            return self._give if group.receivers and not given else self._held
+        if rank not in group.receivers:
+            return self._held
+        return self._load if given else None
+
+    def may_leave(self, trainer: Trainer) -> bool:
+        """Whether its step loop can find its group broken, or is asked for another one."""
+        loop = trainer.loop
+        return loop.at in TOGETHER and (loop.broken or loop.lost or not self._is_current(trainer))
+
+    def waits_in_vain(self, trainer: Trainer) -> bool:
+        """Whether it waits for a neighbour that will never do its part."""
+        return trainer.loop.at in ("connected", "contributed") and self.forsaken(trainer)
 
     def forsaken(self, trainer: Trainer) -> bool:
         """Whether a neighbour's socket is closed: it died, or went on to another generation."""
@@ -190,13 +138,25 @@ class StepLoops:
         if formation is None or trainer.loop.at not in ("connected", "stepping", "contributed"):
             return False
         for member in formation.members:
-            other = self.lives(member)
+            other = self.living(member)
             if other is None or other.loop.formation != formation or other.loop.broken:
                 return True
         return False
 
-    def _at(self, trainer: Trainer, at: str) -> None:
-        trainer.loop.at = at
+    def _all_arrived(self, trainer: Trainer) -> bool:
+        formation = trainer.loop.formation
+        present = self.arrived.get((trainer.job, trainer.session.generation), set())
+        return formation is not None and present >= set(formation.members)
+
+    def _is_current(self, trainer: Trainer) -> bool:
+        """Whether its session is still in the group that its step loop is in."""
+        session, formation = trainer.session, trainer.loop.formation
+        phases = (TrainerPhase.FORMING, TrainerPhase.TRAINING)
+        return formation is not None and session.generation == formation.generation and session.phase in phases
+
+    def _trains(self, trainer: Trainer) -> bool:
+        formation = trainer.loop.formation
+        return formation is not None and trainer.session.trains_in(formation.generation) and not trainer.loop.lost
 
     def _prepared(self, trainer: Trainer) -> None:
         trainer.loop.at = "idle"
@@ -211,107 +171,96 @@ class StepLoops:
             return
         assert task is not None
         loop.at, loop.formation, loop.steps = "connecting", task.formation, task.steps
-        if self._current(trainer):
+        if self._is_current(trainer):
             self.arrived.setdefault((trainer.job, task.formation.generation), set()).add(trainer.member)
         else:
             loop.broken = True
 
+    def _connected(self, trainer: Trainer) -> None:
+        trainer.loop.at = "connected"
+
     def leave(self, trainer: Trainer, reason: str = "the group broke") -> None:
         """The step loop sees its group broken, and waits for the next task."""
-        loop = trainer.loop
-        assert loop.formation is not None
-        loop.at = "idle"
-        self.take(trainer, s.CollectiveBroke(loop.formation.generation, reason))
+        trainer.loop.at = "idle"
+        self.take(trainer, s.CollectiveBroke(trainer.group.generation, reason))
 
     def lose_neighbour(self, trainer: Trainer) -> None:
         """The group's own watch tells it at once; a reduction that is complete may still be applied."""
-        formation = trainer.loop.formation
-        if formation is None or not self._current(trainer) or trainer.session.phase is not TrainerPhase.TRAINING:
+        if not self._is_current(trainer) or trainer.session.phase is not TrainerPhase.TRAINING:
             return
         trainer.loop.lost = True
-        who = {"job": trainer.job, "incarnation": trainer.member.incarnation}
-        trainer.outbox.append(m.GroupBroke(**who, generation=formation.generation, reason="a neighbour is gone"))
+        trainer.outbox.append(m.GroupBroke(**trainer.who, generation=trainer.group.generation, reason=NEIGHBOUR_GONE))
+
+    def forsake(self, trainer: Trainer) -> None:
+        """The group's own watch tells it, and the step loop does not wait any longer."""
+        self.lose_neighbour(trainer)
+        self.leave(trainer, NEIGHBOUR_GONE)
 
     def _give(self, trainer: Trainer) -> None:
-        formation = trainer.loop.formation
-        assert formation is not None
-        if formation.base.generation == 0:
+        group = trainer.group
+        if group.base.generation == 0:
             trainer.history = ()
-        assert trainer.history is not None, "a leader without state"
-        self.gifts[trainer.job, formation.generation] = trainer.history
+        self.gifts[trainer.job, group.generation] = trainer.state
 
     def _load(self, trainer: Trainer) -> None:
-        formation = trainer.loop.formation
-        assert formation is not None
-        gift = self.gifts[trainer.job, formation.generation]
-        if not trainer.session.may_load(formation.generation):
+        group = trainer.group
+        if not trainer.session.may_load(group.generation):
             self.leave(trainer)
             return
         trainer.session = s.begin_load(trainer.session)
-        self.rules.replaced(self, trainer, formation)
-        trainer.history = gift
+        self.rules.replaced(trainer, group)
+        trainer.history = self.gifts[trainer.job, group.generation]
         trainer.loop.at = "loaded"
 
     def _held(self, trainer: Trainer) -> None:
-        formation = trainer.loop.formation
-        assert formation is not None
-        if formation.base.generation == 0 and formation.members.index(trainer.member) == formation.leader:
+        group = trainer.group
+        if group.base.generation == 0 and trainer.rank == group.leader:
             trainer.history = ()
         trainer.loop.at = "stepping"
-        self.take(trainer, s.StateHeld(formation.generation))
+        self.take(trainer, s.StateHeld(group.generation))
         trainer.unsaid = True
 
     def _contribute(self, trainer: Trainer) -> None:
-        loop, session, formation = trainer.loop, trainer.session, trainer.loop.formation
-        assert formation is not None
-        assert trainer.history is not None, "trains without state"
-        step = len(trainer.history)
+        loop, session, group, step = trainer.loop, trainer.session, trainer.group, len(trainer.state)
         if step >= loop.steps:
             loop.at = "idle"
-            self.take(trainer, s.LastStepDone(formation.generation))
+            self.take(trainer, s.LastStepDone(group.generation))
             return
         flag = 0 if session.boundary is None else session.boundary - session.generation
-        slots = self.contributions.setdefault((trainer.job, formation.generation, step), {})
-        rank, seats = formation.members.index(trainer.member), len(formation.seats)
-        samples = consumed(self.jobs[trainer.job].spec, step, owned(formation.owners, rank))
-        tail = Tail.of(rank, seats, weight=float(len(samples)), loss=0.0, flag=flag, digest=self.digest(trainer))
-        slots[rank] = Contribution(trainer.history, tail, samples)
+        samples = consumed(self.jobs[trainer.job].spec, step, trainer.shards)
+        digest, seats = self.digest(trainer), len(group.seats)
+        tail = Tail.of(trainer.rank, seats, weight=float(len(samples)), loss=0.0, flag=flag, digest=digest)
+        self._slots(trainer)[trainer.rank] = Contribution(trainer.state, tail, samples)
         loop.at = "contributed"
 
-    def _reduced(self, trainer: Trainer) -> bool:
-        formation = trainer.loop.formation
-        assert formation is not None
-        assert trainer.history is not None
-        slots = self.contributions[trainer.job, formation.generation, len(trainer.history)]
-        return len(slots) == len(formation.seats)
+    def _slots(self, trainer: Trainer) -> dict[int, Contribution]:
+        """What the group contributed to its next step so far, by rank."""
+        return self.contributions.setdefault((trainer.job, trainer.group.generation, len(trainer.state)), {})
+
+    def _is_reduced(self, trainer: Trainer) -> bool:
+        return len(self._slots(trainer)) == len(trainer.group.seats)
 
     def _begin_apply(self, trainer: Trainer) -> None:
-        formation = trainer.loop.formation
-        assert formation is not None
-        assert trainer.history is not None
-        slots = self.contributions[trainer.job, formation.generation, len(trainer.history)]
-        self.rules.reduced(self, trainer, slots)
+        loop, group, slots = trainer.loop, trainer.group, self._slots(trainer)
+        self.rules.reduced(trainer, slots, self.jobs[trainer.job].spec)
         summed = [sum(column) for column in zip(*(one.tail.slots() for one in slots.values()), strict=True)]
         total = Tail.read(summed, len(slots))
-        if total.differing(len(slots), formation.leader):
-            self._differ(trainer, formation, total.digests)
+        if total.differing(len(slots), group.leader):
+            self._differ(trainer, group, total.digests)
             return
         agreed = total.agreed(len(slots))
-        last = len(trainer.history) + 1 >= trainer.loop.steps
-        trainer.loop.agreed = None if agreed is None or last else formation.generation + agreed
-        trainer.loop.at = "applying"
+        last = len(trainer.state) + 1 >= loop.steps
+        loop.agreed = None if agreed is None or last else group.generation + agreed
+        loop.at = "applying"
         trainer.session = s.begin_apply(trainer.session)
 
-    def _differ(self, trainer: Trainer, formation: Formation, digests: tuple[int, ...]) -> None:
+    def _differ(self, trainer: Trainer, group: Formation, digests: tuple[int, ...]) -> None:
         """Whoever differs from the leader gives its state up; the leader tells."""
-        rank, leader, generation = formation.members.index(trainer.member), formation.leader, formation.generation
+        rank, leader, generation = trainer.rank, group.leader, group.generation
         trainer.loop.at = "idle"
         if rank == leader:
-            assert trainer.history is not None
-            who: dict[str, Any] = {"job": trainer.job, "incarnation": trainer.member.incarnation}
-            told = tuple(f"{digest:012x}" for digest in digests)
-            step = len(trainer.history)
-            trainer.outbox.append(m.ReplicasDiffered(**who, generation=generation, step=step, digests=told))
+            told, step = tuple(f"{digest:012x}" for digest in digests), len(trainer.state)
+            trainer.outbox.append(m.ReplicasDiffered(**trainer.who, generation=generation, step=step, digests=told))
         if digests[rank] == digests[leader]:
             self.take(trainer, s.CollectiveBroke(generation, "replicas differed"))
             return
@@ -320,55 +269,40 @@ class StepLoops:
             trainer.history = None
 
     def _applied(self, trainer: Trainer) -> None:
-        formation = trainer.loop.formation
-        assert formation is not None
-        assert trainer.history is not None
-        trainer.history = (*trainer.history, formation.generation)
+        group = trainer.group
+        trainer.history = (*trainer.state, group.generation)
         trainer.loop.at, trainer.unsaid = "stepping", True
         self.take(trainer, s.StepApplied(len(trainer.history), trainer.loop.agreed))
-        self.rules.committed(self, trainer, formation)
+        self.rules.committed(trainer, group)
 
     def raise_in_step(self, trainer: Trainer, shard: int) -> None:
         """User code raises: while computing, or in the middle of the optimizer step, which tears the state."""
         torn = trainer.loop.at == "applying"
-        formation = trainer.loop.formation
-        assert formation is not None
-        assert trainer.history is not None
-        who = {"job": trainer.job, "incarnation": trainer.member.incarnation}
-        step = len(trainer.history)
         report = m.StepFailed(
-            **who, generation=formation.generation, step=step, shard=shard, error="E: no", traceback="T\nE: no"
+            **trainer.who,
+            generation=trainer.group.generation,
+            step=len(trainer.state),
+            shard=shard,
+            error="E: no",
+            traceback="T\nE: no",
         )
         trainer.loop.at = "idle"
         if torn:
             trainer.history = None
         self.take(trainer, s.UserCodeRaised(report, torn))
 
-    def _write(self, trainer: Trainer, good: bool) -> None:
+    def _written(self, trainer: Trainer) -> None:
         task = trainer.loop.write
         assert task is not None
-        trainer.loop.at = "idle"
-        who: dict[str, Any] = {"job": trainer.job, "incarnation": trainer.member.incarnation}
-        who["generation"] = task.generation
-        if not good:
-            self.take(trainer, s.SaveEnded(m.SaveFailed(**who, error="OSError: disk full")))
-            return
-        self.rules.wrote(self, trainer, task.version)
-        self.take(trainer, s.SaveEnded(m.StateSaved(**who, checkpoint=Checkpoint(task.version, "p", "c", 1))))
+        self.rules.wrote(trainer, task.version)
+        checkpoint = Checkpoint(task.version, "p", "c", 1)
+        self._end_writing(trainer, m.StateSaved(**trainer.who, generation=task.generation, checkpoint=checkpoint))
 
     def fail_to_write(self, trainer: Trainer) -> None:
-        self._write(trainer, False)
+        task = trainer.loop.write
+        assert task is not None
+        self._end_writing(trainer, m.SaveFailed(**trainer.who, generation=task.generation, error="OSError: disk full"))
 
-
-def consumed(spec: JobSpec, step: int, shards: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    """(epoch, position) of every sample that these shards consume in a step of a job over PRINT's dataset."""
-    return _consumed(spec.global_batch, spec.shard_count, step, shards)
-
-
-@lru_cache(maxsize=4096)
-def _consumed(batch: int, count: int, step: int, shards: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    found: list[tuple[int, int]] = []
-    for shard in shards:
-        epoch, places = positions(step, shard, samples=PRINT.samples, global_batch=batch, shards=count)
-        found += [(epoch, place) for place in places]
-    return tuple(found)
+    def _end_writing(self, trainer: Trainer, report: m.StateSaved | m.SaveFailed) -> None:
+        trainer.loop.at = "idle"
+        self.take(trainer, s.SaveEnded(report))

@@ -1,1 +1,1 @@
-"""Every schedule of small clusters, where lives (`life`) show some schedules of larger ones."""
+"""Every schedule of small clusters, where `lives` show some schedules of larger ones."""

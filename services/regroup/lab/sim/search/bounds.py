@@ -15,8 +15,6 @@ class Bounds:
     """Counts. What goes wrong may do so at any moment, or never; what died is started again, at any moment."""
 
     workers: int
-    members: int = 0  # the job's max_workers; 0: all of them
-    least: int = 1  # its min_workers
     steps: int = 1
     generations: int = 3  # beyond these nothing is looked at any more
     newcomers: int = 0  # of the workers, those that are not there from the start
@@ -31,7 +29,7 @@ class Bounds:
     leaps: int = 0  # over the limit of the leases; 0: a lease never ends
 
     @property
-    def processes(self) -> int:
+    def starts(self) -> int:
         """How often one worker's agent and trainers may start, beyond which nothing is looked at."""
         return 4 + self.deaths + 2 * (self.losses + self.leaves)
 

@@ -15,7 +15,7 @@ from resource import RUSAGE_SELF, getrusage
 
 from regroup.lab.sim.search.bounds import Bounds
 from regroup.lab.sim.search.identity import identity
-from regroup.lab.sim.search.moves import moves
+from regroup.lab.sim.search.moves import Do, moves
 from regroup.lab.sim.search.small import Small
 from regroup.lab.sim.search.tidying import tidy
 
@@ -33,14 +33,14 @@ class Searched:
     states: int
     moves: int
     depth: int  # in moves: everything that can happen in so many was seen
-    seconds: float  # of the processor
     complete: bool  # no state within the bounds is left
-    error: str | None = None  # the rule that was broken
-    path: tuple[str, ...] = ()  # how: the moves, and no fewer would do
-    ends: int = 0  # states in which every job ended
-    cut: int = 0  # states beyond the bounds
-    stuck: int = 0  # states from which neither an end nor a bound can be reached without another fault
-    in_vain: int = 0  # states with ENOUGH generations left from which no end can be reached without another fault
+    error: str | None  # the rule that was broken
+    path: tuple[str, ...]  # how: the moves, and no fewer would do
+    ends: int  # states in which every job ended
+    cut: int  # states beyond the bounds
+    stuck: int  # states from which neither an end nor a bound can be reached without another fault
+    in_vain: int  # states with ENOUGH generations left from which no end can be reached without another fault
+    seconds: float  # of the processor
 
     @property
     def sound(self) -> bool:
@@ -56,6 +56,7 @@ def search(
     """
     began = time.process_time()
     graph, waiting, depth, enough = _Graph(bounds), deque[tuple[int, int, Small]](), 0, False
+    broken: _Broken | None = None
     gc.disable()  # a state holds no circle, and there are millions of them
     try:
         waiting.extend((number, 0, state) for number, state in graph.begin())
@@ -65,19 +66,25 @@ def search(
             if graph.expanded % ROUND == 0:
                 tell(len(graph.kinds), depth, len(waiting))
                 enough = time.process_time() - began > seconds or _memory() > memory
-    except _Broken as broken:
-        took, path = time.process_time() - began, _told(bounds, broken.path)
-        return Searched(bounds, len(graph.kinds), graph.moves, depth, took, False, broken.words, path)
+    except _Broken as found:
+        broken = found
     finally:
         gc.enable()
-    stuck = in_vain = 0
-    if waiting:
-        depth = waiting[0][1]
-    else:
-        stuck, in_vain = graph.without_way({END, CUT}), graph.without_way({END}, ENOUGH)
-    counts = graph.kinds.count(END), graph.kinds.count(CUT), stuck, in_vain
-    took = time.process_time() - began
-    return Searched(bounds, len(graph.kinds), graph.moves, depth, took, not waiting, None, (), *counts)
+    complete = broken is None and not waiting
+    return Searched(
+        bounds=bounds,
+        states=len(graph.kinds),
+        moves=graph.moves,
+        depth=waiting[0][1] if waiting and broken is None else depth,
+        complete=complete,
+        error=broken.words if broken else None,
+        path=_named(bounds, broken.path) if broken else (),
+        ends=graph.kinds.count(END),
+        cut=graph.kinds.count(CUT),
+        stuck=graph.without_way({END, CUT}) if complete else 0,
+        in_vain=graph.without_way({END}, ENOUGH) if complete else 0,
+        seconds=time.process_time() - began,
+    )
 
 
 class _Broken(Exception):
@@ -108,10 +115,8 @@ class _Graph:
         self.expanded += 1
         for index, (_, fault, do) in enumerate(moves(state)):
             self.moves += 1
-            after = state.copy()
             try:
-                do(after)
-                tidy(after)
+                after = _after(state, do)
             except Exception as broken:
                 raise _Broken(broken, (*self._path(number), index)) from broken
             for new in self._reach(after, number, index, fault):
@@ -158,19 +163,24 @@ def _begun(bounds: Bounds) -> Small:
     return state
 
 
-def _told(bounds: Bounds, path: tuple[int, ...]) -> tuple[str, ...]:
-    """The moves by name: the path is gone once more."""
-    names: list[str] = []
-    state = _begun(bounds) if path else None
-    for index in path:
-        assert state is not None
+def _after(state: Small, do: Do) -> Small:
+    """What follows a state, which stays as it is."""
+    after = state.copy()
+    do(after)
+    tidy(after)
+    return after
+
+
+def _named(bounds: Bounds, path: tuple[int, ...]) -> tuple[str, ...]:
+    """The moves by name: the path is gone once more, up to the last of them, which raises."""
+    if not path:
+        return ()
+    names, state = [], _begun(bounds)
+    for index in path[:-1]:
         name, _, do = list(moves(state))[index]
         names.append(name)
-        if len(names) < len(path):
-            state = state.copy()
-            do(state)
-            tidy(state)
-    return tuple(names)
+        state = _after(state, do)
+    return (*names, list(moves(state))[path[-1]][0])
 
 
 def _memory() -> float:

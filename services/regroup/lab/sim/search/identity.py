@@ -10,10 +10,11 @@ from typing import Any
 from regroup.core.cluster import ASKED, Watch
 from regroup.core.jobs import Job
 from regroup.core.messages import GroupBroke, Prepare, SaveFailed, StateSaved, TrainerExited
-from regroup.core.workers import Sighting, Worker
+from regroup.core.workers import Sighting, TrainerStatus, Worker
 from regroup.lab.sim.model.rules import Rules
-from regroup.lab.sim.model.steps import Trainer
+from regroup.lab.sim.model.trainer import Trainer
 from regroup.lab.sim.search.small import Near, Small
+from regroup.worker.session import Session
 
 KEPT = 400_000  # values whose identity is remembered
 
@@ -28,15 +29,15 @@ def identity(state: Small) -> int:
         else:
             parts.append(_worker(state.workers.get(name)))
     if cluster is None:
-        parts += [None, *map(_job, state.jobs.values())]
+        parts += [None, *map(job_identity, state.jobs.values())]
     else:
-        parts += [cluster.started, *map(_job, cluster.jobs.values()), *map(_watch, cluster.watches.values())]
+        parts += [cluster.started, *map(job_identity, cluster.jobs.values()), *map(_watch, cluster.watches.values())]
     exchanged = {
         step: tuple((rank, one.history, one.tail.flags) for rank, one in sorted(slots.items()))
         for step, slots in state.contributions.items()
     }
     parts += [frozenset(exchanged.items()), frozenset(state.gifts.items())]
-    parts += [frozenset((step, frozenset(members)) for step, members in state.arrived.items()), _ghosts(state.rules)]  # type: ignore[arg-type]
+    parts += [frozenset((step, frozenset(members)) for step, members in state.arrived.items()), _ghosts(state.rules)]
     return hash(tuple(parts))
 
 
@@ -73,7 +74,7 @@ def _trainer(trainer: Trainer | None) -> tuple[Any, ...]:
 
 
 @_remembered
-def _session(one: Any) -> Hashable:
+def _session(one: Session) -> Hashable:
     stands = (one.member, one.phase, one.promised, one.generation, one.version)
     return (*stands, one.boundary, one.applying, one.owed, one.lease, one.fingerprint is None)
 
@@ -107,13 +108,13 @@ def _sighting(sighting: Sighting | None) -> Hashable:
 
 
 @_remembered
-def _status(status: Any) -> Hashable:
+def _status(status: TrainerStatus) -> Hashable:
     stands = (status.phase, status.promised, status.generation, status.version, status.fingerprint is None)
     return (status.job, status.incarnation, *stands)
 
 
 @_remembered
-def _job(job: Job) -> Hashable:
+def job_identity(job: Job) -> Hashable:
     asked = None if job.round is None else (job.round.generation, job.round.boundary, job.round.participants)
     formation = None if job.formation is None else (job.formation.seats, job.formation.leader, job.formation.base)
     written = None if job.checkpoint is None else job.checkpoint.version

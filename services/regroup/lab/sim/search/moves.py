@@ -5,10 +5,9 @@ Refuses to know: what they do (`small`).
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from regroup.core import messages as m
-from regroup.lab.sim.model.steps import Trainer
+from regroup.lab.sim.model.trainer import Trainer
 from regroup.lab.sim.search.small import Near, Small
 
 Do = Callable[[Small], None]
@@ -49,7 +48,7 @@ def _of_agent(state: Small, agent: Near) -> Iterator[Move]:
     if up and agent.heard and not agent.link:
         yield f"{name}: its closed connection is noticed", False, _on(name, Small.notice_closed)
     if agent.link and left["cuts"]:
-        yield f"{name}: its connection is cut", True, _spend("cuts", _on(name, Small.cut))
+        yield f"{name}: its connection is cut", True, _spend("cuts", _on(name, Small.disconnect))
     if agent.link and left["leaves"]:
         yield f"{name} leaves in good order", True, _spend("leaves", _on(name, Small.leave_cluster))
     if agent.alive and left["losses"]:
@@ -83,6 +82,6 @@ def _spend(fault: str, what: Do) -> Do:
     return spend
 
 
-def _words(message: Any) -> str:
+def _words(message: m.Report | m.Order) -> str:
     number = message.formation.generation if isinstance(message, m.Form) else getattr(message, "generation", None)
     return type(message).__name__ + ("" if number is None else f" {number}")

@@ -18,10 +18,9 @@ from regroup.core.cluster import Cluster, Policy
 from regroup.core.decide import decide
 from regroup.core.jobs import Job, JobSpec
 from regroup.core.workers import Worker
-from regroup.lab.sim.model.agents import Agent, Agents
+from regroup.lab.sim.model.agents import Agent, Agents, first_words
 from regroup.lab.sim.model.limits import NAMES
-from regroup.lab.sim.model.rules import Rules
-from regroup.lab.sim.model.steps import Loop, Trainer
+from regroup.lab.sim.model.trainer import Loop, Trainer
 from regroup.lab.sim.search.bounds import FAULTS, Bounds
 
 SHORT, LONG = 1.0, 100.0  # seconds: over every limit but the lease's, and over that too
@@ -45,18 +44,18 @@ T = TypeVar("T")
 class Near(Agent):
     """An agent, and what is under way between it and the coordinator, the oldest first."""
 
-    numbers: int = 0
+    numbers: int = 0  # given out so far
     heard: bool = False  # the coordinator's end of its connection is open
     reports: tuple[m.Report, ...] = ()  # also those that wait for a connection
     orders: tuple[m.Order, ...] = ()
     answered: frozenset[int] = frozenset()  # generations that answers to its heartbeats name
 
 
-class Small(Agents):
-    agents: dict[str, Near]
+class Small(Agents[Near]):
+    decided_at = 0.0
 
     def __init__(self, bounds: Bounds) -> None:
-        super().__init__(NAMES[: bounds.workers], Rules())
+        super().__init__(map(Near, NAMES[: bounds.workers]))
         self.bounds, self.policy = bounds, POLICY
         self.left = {name: getattr(bounds, name) for name in FAULTS}  # how much may still go wrong
         self.cluster: Cluster | None = Cluster(started=0.0)  # None: the coordinator is down
@@ -67,8 +66,7 @@ class Small(Agents):
             steps=bounds.steps,
             global_batch=2,
             shards=2,
-            min_workers=bounds.least,
-            max_workers=bounds.members or bounds.workers,
+            max_workers=bounds.workers,
             step_timeout=0.5,
             max_restarts=1000,
         )
@@ -110,22 +108,15 @@ class Small(Agents):
     @property
     def beyond(self) -> bool:
         deep = any(job.generation > self.bounds.generations for job in self.jobs.values())
-        return deep or any(agent.numbers > self.bounds.processes for agent in self.agents.values())
+        return deep or any(agent.numbers > self.bounds.starts for agent in self.agents.values())
 
-    # --- what the trainers' side asks of its world
-
-    def agent(self, name: str) -> Near:
-        return Near(name)
+    # --- what the workers' side asks of whoever simulates it
 
     def number(self, agent: Near) -> int:
         agent.numbers += 1
         return agent.numbers
 
     def clock(self, worker: str) -> float:
-        return 0.0
-
-    @property
-    def decided_at(self) -> float:
         return 0.0
 
     def born(self, trainer: Trainer) -> None:
@@ -161,7 +152,7 @@ class Small(Agents):
         self.cluster = None
         for agent in self.agents.values():
             agent.heard = False
-            self._disconnect(agent)
+            self.disconnect(agent)
 
     def stop_job(self) -> None:
         self.decide(m.StopJob("j"))
@@ -197,14 +188,10 @@ class Small(Agents):
 
     def connect(self, agent: Near) -> None:
         agent.link, agent.heard = 1, True
-        words = m.AgentRegistered(boot=agent.boot, device="cpu", host="h", pid=1, version="1")
-        self.decide(m.Reported(agent.name, words))
+        self.decide(m.Reported(agent.name, first_words(agent)))
 
-    def cut(self, agent: Near) -> None:
+    def disconnect(self, agent: Near) -> None:
         """What was under way is lost; that it arrived before is another schedule."""
-        self._disconnect(agent)
-
-    def _disconnect(self, agent: Near) -> None:
         agent.link, agent.reports, agent.orders, agent.answered = 0, (), (), frozenset()
 
     def notice_closed(self, agent: Near) -> None:
@@ -248,7 +235,7 @@ class Small(Agents):
         agent.reports = said
 
     def lose(self, agent: Near) -> None:
-        self._disconnect(agent)
+        self.disconnect(agent)
         self.kill_agent(agent)
 
     def kill_trainer(self, agent: Near) -> None:
@@ -256,8 +243,7 @@ class Small(Agents):
 
     def break_group(self, agent: Near) -> None:
         assert agent.trainer is not None
-        self.lose_neighbour(agent.trainer)
-        self.leave(agent.trainer)
+        self.forsake(agent.trainer)
 
     def write_in_vain(self, agent: Near) -> None:
         assert agent.trainer is not None
@@ -268,7 +254,7 @@ class Small(Agents):
         formation = trainer.loop.formation
         if trainer.loop.at != "connecting" or formation is None:
             return self.forsaken(trainer)
-        others = [self.lives(member) for member in formation.members]
+        others = [self.living(member) for member in formation.members]
         return any(other is None or other.session.promised > formation.generation for other in others)
 
     def goes_on(self, trainer: Trainer) -> bool:
@@ -290,7 +276,7 @@ class Small(Agents):
 
 def _receives(trainer: Trainer) -> bool:
     formation = trainer.loop.formation
-    return formation is not None and formation.members.index(trainer.member) in formation.receivers
+    return formation is not None and trainer.rank in formation.receivers
 
 
 def _copied(agent: Near) -> Near:

@@ -2,8 +2,8 @@
 
 Owns: why that changes nothing but the number of states. A step loop whose group is broken leaves it and waits, which
 neither the coordinator nor its neighbours can tell from leaving later. A trainer whose step loop is idle does nothing
-until it hears an order, so that to hear it at once and to answer late is as good as to hear it late, once nothing is left
-that could end one or the other in between.
+until it hears an order, so that to hear it at once and to answer late is as good as to hear it late, once nothing is
+left that could end one or the other in between.
 Refuses to know: what the coordinator makes of anything: that is real.
 """
 
@@ -13,19 +13,18 @@ from typing import Any
 from regroup.core import messages as m
 from regroup.core.jobs import Version
 from regroup.core.workers import TrainerPhase, TrainerStatus
-from regroup.lab.sim.model.steps import Trainer
+from regroup.lab.sim.model.trainer import Trainer
 from regroup.lab.sim.search.small import Near, Small
 
 EMPTY: deque[Any] = deque(maxlen=0)  # of all states at rest: millions of empty ones would be gigabytes
 ENDS = ("deaths", "losses", "leaves", "crashes", "cuts")  # of whoever hears, or of what is under way
-TOGETHER = ("connecting", "connected", "stepping", "contributed")
 
 
 def tidy(state: Small) -> None:
     at_once = not any(state.left[fault] for fault in ENDS)
     for agent in state.agents.values():
-        _settle(state, agent, at_once)
-    trainers = [agent.trainer for agent in state.agents.values() if agent.trainer is not None]
+        settle(state, agent, at_once)
+    trainers = list(state.trainers())
     used = {_group(trainer) for trainer in trainers if trainer.loop.at != "idle"}
     state.contributions = {step: slots for step, slots in state.contributions.items() if step[:2] in used}
     state.gifts = {group: gift for group, gift in state.gifts.items() if group in used}
@@ -50,7 +49,8 @@ def _group(trainer: Trainer) -> tuple[str, int]:
     return trainer.job, trainer.loop.formation.generation if trainer.loop.formation is not None else 0
 
 
-def _settle(state: Small, agent: Near, at_once: bool) -> None:
+def settle(state: Small, agent: Near, at_once: bool) -> None:
+    """An agent and its trainer do what nobody sees. `at_once`: and hear the orders that they would obey alike later."""
     while True:
         trainer = agent.trainer
         if at_once and agent.orders and (trainer is None or trainer.loop.at == "idle"):
@@ -61,32 +61,26 @@ def _settle(state: Small, agent: Near, at_once: bool) -> None:
         state.post_progress(trainer)
         while trainer.outbox:
             state.hear(agent)
-        loop = trainer.loop
-        begins = loop.at == "preparing" or (loop.at == "idle" and loop.task is not None)
-        session, formation = trainer.session, loop.formation
-        leaves = loop.at in TOGETHER and (
-            loop.broken
-            or formation is None
-            or session.generation != formation.generation
-            or session.phase not in (TrainerPhase.FORMING, TrainerPhase.TRAINING)
-        )
-        if not begins and not leaves:
+        if state.may_leave(trainer):
+            state.leave(trainer)
+        elif trainer.loop.at in ("preparing", "idle") and (moves := state.moves(trainer)):
+            moves[0]()
+        else:
             return
-        state.moves(trainer)[-1]()
 
 
-def _is_late(order: Any, trainer: Trainer) -> bool:
+def _is_late(order: m.Order, trainer: Trainer) -> bool:
     """Whether this trainer will never do anything about it."""
     session = trainer.session
     match order:
         case m.Halt(generation=n):
-            return bool(n <= session.promised)
+            return n <= session.promised
         case m.Form(formation=formation):
             n = formation.generation
             accepted = n == session.promised and session.phase is not TrainerPhase.HALTED
             return n < session.promised or accepted or trainer.member not in formation.members
         case m.Save(generation=n):
-            return bool(n < session.promised)
+            return n < session.promised
     return False
 
 

@@ -1,7 +1,7 @@
 """A cluster in one process: the real `decide`, the real `session.handle`, and all around them a world that misbehaves.
 
-Owns: the network (it delays, drops, doubles and reorders), the agents, the coordinator's crashes, the clock; the
-trainers are in `steps`. What must hold is in `rules`, which is told of everything that happens here.
+Owns: the network (it delays, drops, doubles and reorders), the coordinator's crashes, the clock. The agents and the
+trainers are the simulator's, and so are the rules, which are told of everything that happens here.
 It does not model: sockets, processes, a network that doubles or reorders the first words of connections (ZeroMQ's own
 does neither). Nothing in it chooses; whoever drives it does.
 """
@@ -15,7 +15,7 @@ from regroup.core.decide import decide
 from regroup.core.jobs import Job, JobSpec
 from regroup.core.workers import Worker
 from regroup.lab.sim.model import limits
-from regroup.lab.sim.model.agents import Agent, Agents
+from regroup.lab.sim.model.agents import LinkedAgent, LinkedAgents
 
 POLICY = replace(limits.POLICY, detached_limit=20.0, detached_margin=2.0, absent_limit=6.0)
 CROWD = 12  # messages under way on one link; beyond it the network loses the oldest heartbeat or its answer
@@ -23,7 +23,7 @@ BEATS = (m.Heartbeat, m.Heard)
 
 
 @dataclass
-class Connected(Agent):
+class Connected(LinkedAgent):
     """An agent and what is under way between it and the coordinator."""
 
     reports: list[tuple[int, m.Report]] = field(default_factory=list)  # to the coordinator
@@ -31,10 +31,10 @@ class Connected(Agent):
     heard: int = 0  # the connection whose first words the coordinator heard; 0: none, or it noticed its end
 
 
-class World(Agents):
-    def __init__(self, workers: int, rules: Any = None, policy: Policy = POLICY) -> None:
+class World(LinkedAgents[Connected]):
+    def __init__(self, workers: int, policy: Policy = POLICY) -> None:
+        super().__init__(map(Connected, limits.NAMES[:workers]))
         self.now = 1000.0
-        super().__init__(limits.NAMES[:workers], rules)
         self.policy = policy
         self.cluster: Cluster | None = None  # None: the coordinator is down
         self.jobs: dict[str, Job] = {}  # durable
@@ -42,15 +42,7 @@ class World(Agents):
         self.doom: str | None = None  # the next decision dies "unsaved" or "unsent"
         self.start_coordinator()
 
-    def agent(self, name: str) -> Connected:
-        return Connected(name)
-
     def clock(self, worker: str) -> float:
-        return self.now
-
-    @property
-    def decided_at(self) -> float:
-        """The coordinator's clock at its last decision."""
         return self.now
 
     # --- the coordinator
@@ -74,6 +66,7 @@ class World(Agents):
         if doom == "unsaved":
             self.crash_coordinator()
             return
+        self.decided_at = self.now
         self.rules.decided(self, self.cluster, decision)
         self.cluster = decision.cluster
         self.jobs, self.workers = dict(decision.cluster.jobs), dict(decision.cluster.workers)

@@ -1,0 +1,85 @@
+"""The plan of a life, drawn from its seed: a theme, and from that the cluster, its jobs and what goes wrong.
+
+Owns: the order of the dice, which is what makes a seed a life. Refuses to know: why these themes (`themes`).
+"""
+
+from dataclasses import replace
+from random import Random
+
+from regroup.core.jobs import JobSpec
+from regroup.lab.sim.lives.plan import LASTING, OF_ALL, Fault, Kind, Plan
+from regroup.lab.sim.lives.themes import SAME, THEMES, Some, Theme
+from regroup.lab.sim.model.limits import POLICY, SPEC
+
+WEATHER = (Kind.LOSSY, Kind.DOUBLING, Kind.JUMBLED, Kind.SLOW)
+WEATHER_LASTS = 12.0  # seconds
+WEIGHTS = [theme.weight for theme in THEMES]
+
+
+def draw(seed: int) -> Plan:
+    random = Random(seed)
+    choice = random.choice
+    theme = random.choices(THEMES, WEIGHTS)[0]
+    workers = choice(theme.workers)
+    spares = choice(theme.spares)
+    pace = choice(theme.paces)
+    jobs = tuple(_spec(random, theme, workers, max(1, workers - spares)) for _ in range(choice(theme.jobs)))
+    faults: list[Fault] = []
+    for some in theme.faults:
+        faults += _some(random, some, workers, faults[0] if faults else None)
+    if random.random() < 0.3:  # the network is bad all the time
+        faults.append(Fault(choice(WEATHER), (0,), at=random.uniform(0.1, 3.0), seconds=WEATHER_LASTS))
+    if random.random() < 0.1:
+        faults += _some(random, Some((Kind.STOP,), (1,)), workers)
+    return Plan(
+        seed=seed,
+        workers=workers,
+        jobs=jobs,
+        policy=replace(
+            POLICY,
+            error_limit=choice([0, 2, 1000, 1000, 1000, 1000]),
+            forget_limit=choice([1.5, POLICY.forget_limit, POLICY.forget_limit]),
+        ),
+        faults=tuple(sorted(faults, key=lambda fault: fault.at)),
+        skews=tuple(random.uniform(0.0, 1e6) for _ in range(workers + 1)),
+        drifts=tuple(random.uniform(-0.01, 0.01) for _ in range(workers + 1)),
+        pace=pace,
+    )
+
+
+def _some(random: Random, some: Some, workers: int, first: Fault | None = None) -> list[Fault]:
+    kinds = random.sample(some.kinds, k=random.randint(1, len(some.kinds)))
+    return [_fault(random, random.choice(kinds), workers, some, first) for _ in range(random.choice(some.counts))]
+
+
+def _spec(random: Random, theme: Theme, workers: int, most: int) -> JobSpec:
+    whole = random.random() < 0.15  # an epoch of 100 samples: 13 steps, the last one short
+    most = random.choice([most, most, most, most, random.randint(1, most)])
+    least = random.choice([1, 1, 1, min(2, most)])
+    if random.random() < 0.02:  # more than there are
+        least = most = workers + 1
+    return replace(
+        SPEC,
+        max_workers=most,
+        min_workers=least,
+        steps=None if whole else random.choice(theme.steps),
+        epochs=1 if whole else None,
+        max_restarts=random.choice([1, 1000, 1000, 1000]),
+    )
+
+
+def _fault(random: Random, kind: Kind, workers: int, some: Some, first: Fault | None) -> Fault:
+    struck = random.sample(range(workers), k=1 if kind in OF_ALL else min(workers, random.choice(some.crowds)))
+    at = random.uniform(some.since, some.until)
+    if first is not None and some.after is not None:
+        at = first.at + random.uniform(*some.after)
+    if first is not None and some.whom is not None:
+        others = [number for number in range(workers) if number not in first.workers]
+        struck = list(first.workers) if some.whom == SAME else others or struck
+    return Fault(
+        kind=kind,
+        workers=tuple(struck),
+        at=at,
+        border=random.choice(some.borders) if random.random() < some.waits else None,
+        seconds=random.choice(some.seconds) if kind in LASTING else 0.0,
+    )
