@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
@@ -13,6 +14,7 @@ from regroup.lab.sim.lives.life import Life
 from regroup.lab.sim.lives.outcome import Outcome, cut, live
 from regroup.lab.sim.lives.pace import IDLE
 from regroup.lab.sim.lives.plan import Fault, Kind
+from regroup.lab.sim.lives.runs import lives
 from regroup.lab.sim.lives.story import Story
 from regroup.lab.sim.model.limits import SPEC
 
@@ -128,3 +130,14 @@ def test_a_failing_plan_is_cut_down_to_the_faults_that_matter(monkeypatch):
     plan = next(p for p in map(draw, range(500)) if len(p.faults) > 5 and any(f.kind is Kind.CRASH for f in p.faults))
     assert {fault.kind for fault in cut(plan).faults} == {Kind.CRASH}
     assert len(cut(plan).faults) == 1
+
+
+def test_a_seed_that_is_another_life_each_time_is_told(monkeypatch):
+    often = count()
+
+    def moody(plan):
+        return replace(live(plan), digest=str(next(often)))
+
+    monkeypatch.setattr("regroup.lab.sim.lives.runs.live", moody)
+    (outcomes,) = lives(7, 2, processes=1)
+    assert [one.error for one in outcomes] == ["NotReproducible: lived twice, it was another life", None]
