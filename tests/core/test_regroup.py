@@ -1,6 +1,7 @@
 """What the answers to a Halt mean: one test for each hazard that rules 2, 3, 4, 6 and 7 close."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from regroup.core.cluster import Answer
 from regroup.core.jobs import ORIGIN, Fingerprint, Formation, Job, JobPhase, JobSpec, Link, Member, Seat, Version
@@ -152,6 +153,20 @@ def test_a_listed_member_that_never_got_the_base_does_not_put_the_others_back_to
     assert verdict.missing == (A,)
     assert train(last, {C: (1, 3)}, passed={A}).rolled_back
     assert train(last, {C: (1, 3), A: (5, 50)}).formation.base == Version(5, 50)
+
+
+def test_no_roll_back_goes_below_what_somebody_said_who_has_not_answered_yet():
+    last = job(A, base=Version(2, 5), generation=3)
+    verdict = conclude(last, 9, answers({C: None}), {A}, unheard={B: Version(2, 5)})
+    assert isinstance(verdict, Wait)
+    assert verdict.missing == (B,)
+    assert "the most advanced state left may be b's" in verdict.reason
+    stopping = replace(last, stopping=True)
+    assert isinstance(conclude(stopping, 9, {}, {A}, unheard={B: Version(2, 5)}), Wait)
+    assert isinstance(conclude(stopping, 9, {}, {A}), EndUnsaved)
+    equal = conclude(last, 9, answers({C: (2, 5)}), {A}, unheard={B: Version(2, 5)})
+    assert isinstance(equal, Train)
+    assert equal.rolled_back
 
 
 def test_the_base_may_come_from_a_holder_that_had_no_seat():

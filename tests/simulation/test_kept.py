@@ -192,6 +192,42 @@ MENDED = {  # what the code did once
         drifts=(-0.00714312729946945, -0.009521729165151793, -0.006387033059373793),
         pace=0.2,
     ),
+    "a stop did not wait for the answer of the last one that held a state": Plan(
+        seed=53652,
+        workers=2,
+        jobs=(
+            JobSpec(
+                task="digits",
+                steps=30,
+                global_batch=8,
+                shards=4,
+                max_workers=2,
+                step_timeout=4.0,
+                max_restarts=1,
+            ),
+        ),
+        policy=Policy(
+            heartbeat_interval=0.5,
+            detached_limit=5.0,
+            detached_margin=1.0,
+            leader_lease=1.0,
+            halt_limit=2.0,
+            form_limit=3.0,
+            absent_limit=5.0,
+            save_retry=0.5,
+            error_limit=1000,
+        ),
+        faults=(
+            Fault(kind=Kind.SLOW, workers=(0,), at=2.790038319113592, seconds=12.0),
+            Fault(kind=Kind.ISOLATE, workers=(1,), at=3.3304392153204425, seconds=2.5),
+            Fault(kind=Kind.CUT, workers=(1,), at=3.3304392153204425),
+            Fault(kind=Kind.KILL_AGENT, workers=(0,), at=4.9214141308611925, border="form"),
+            Fault(kind=Kind.STOP, workers=(0,), at=7.297508204599481, border="idle"),
+        ),
+        skews=(928734.405594966, 128069.28511602123, 549628.3060543486),
+        drifts=(-0.002673103670088681, 0.007311040980905856, 0.0093979826976979),
+        pace=0.2,
+    ),
 }
 KEPT = PLANTED | MENDED
 CANARY = "a torn state is answered"  # whatever the dice say

@@ -8,6 +8,7 @@ It refuses to know: how long a round lasts and who takes part (`rounds`), and an
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from regroup.core.cluster import Answer
 from regroup.core.jobs import ORIGIN, Formation, Job, Member, Seat, Version
@@ -58,15 +59,21 @@ class _Base:
 
 
 def conclude(
-    job: Job, generation: int, answers: Mapping[Member, Answer], passed: Set[Member], tried: Sequence[Member] = ()
+    job: Job,
+    generation: int,
+    answers: Mapping[Member, Answer],
+    passed: Set[Member],
+    tried: Sequence[Member] = (),
+    unheard: Mapping[Member, Version] = MappingProxyType({}),
 ) -> Verdict:
-    """Decide from the answers to the Halt of `generation`, and from them alone.
+    """Decide from the answers to the Halt of `generation`: nothing is formed or saved but what they hold.
 
     `passed` are the members of the last formation that rule 7 lets us roll back past: known dead, or silent for the
     detached limit and its margin. `tried` are the members that failed to save the state, in the order of their tries:
-    whoever failed last is asked again only after all others.
+    whoever failed last is asked again only after all others. `unheard` have not answered, and this is what they last
+    said they hold: no roll-back goes below it while they may still answer.
     """
-    base = _base(job, answers, passed)
+    base = _base(job, answers, passed, unheard)
     if isinstance(base, Wait):
         return base
     if job.stopping and base.version == ORIGIN:
@@ -86,7 +93,9 @@ def conclude(
     return _train(job, generation, answers, base, holders)
 
 
-def _base(job: Job, answers: Mapping[Member, Answer], passed: Set[Member]) -> _Base | Wait:
+def _base(
+    job: Job, answers: Mapping[Member, Answer], passed: Set[Member], unheard: Mapping[Member, Version]
+) -> _Base | Wait:
     """The state to go on from: rule 4's leader if there is an anchor (rule 6), else what rule 7 leaves."""
     if job.formation is None:
         return _Base(ORIGIN)
@@ -99,11 +108,18 @@ def _base(job: Job, answers: Mapping[Member, Answer], passed: Set[Member]) -> _B
         return _Base(best)
     missing = tuple(member for member in listed if member not in answers and member not in passed)
     if missing:
-        names = ", ".join(sorted(member.worker for member in missing))
-        whose = f"the state of generation {job.formation.generation} may live on {names}"
+        whose = f"the state of generation {job.formation.generation} may live on {_named(missing)}"
         reason = f"{whose}: waiting for it to answer, or for its lease to be over"
         return Wait(reason, missing)
+    better = tuple(member for member, version in unheard.items() if version > best)
+    if better:
+        whose = f"the last generation is lost, and the most advanced state left may be {_named(better)}'s"
+        return Wait(f"{whose}: waiting for it to answer", better)
     return _Base(best, rolled_back=True)
+
+
+def _named(members: Sequence[Member]) -> str:
+    return ", ".join(sorted(member.worker for member in members))
 
 
 def _train(job: Job, generation: int, answers: Mapping[Member, Answer], base: _Base, holders: list[Member]) -> Train:

@@ -72,7 +72,7 @@ def _register(turn: Turn, name: str, report: m.AgentRegistered) -> None:
     if again is not None:
         turn.sightings[name] = replace(again, seen=turn.now, connected=True)
     else:
-        turn.sightings[name] = Sighting(seen=turn.now)
+        turn.sightings[name] = Sighting(seen=turn.now, moved=turn.now)
 
 
 def _exited(turn: Turn, name: str, cause: str) -> None:
@@ -181,7 +181,7 @@ def _observe(turn: Turn, name: str, status: TrainerStatus | None, broken: str = 
     if before is not None and (status is None or status.incarnation != before.incarnation):
         turn.bury(before.job, Member(name, before.incarnation), "its process is gone")
     _bury_listed(turn, name, status.incarnation if status else None, "its process is gone")
-    turn.sightings[name] = replace(sighting, trainer=status)
+    turn.sightings[name] = replace(sighting, trainer=status, moved=turn.now if status != before else sighting.moved)
     job = turn.jobs.get(status.job) if status else None
     if status is None or job is None or job.ended or turn.workers[name].job != job.id:
         return

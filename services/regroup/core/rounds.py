@@ -8,13 +8,14 @@ Refuses to know: what the answers mean (`regroup.conclude`), and who sent what (
 `advance` is level-triggered: it reads the state and may be called at any time.
 """
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from enum import Enum, auto
+from types import MappingProxyType
 from typing import Any
 
 from regroup.core.cluster import ASKED, Answer, Cluster, reached
-from regroup.core.jobs import ORIGIN, Job, JobPhase, Link, Member, Round
+from regroup.core.jobs import ORIGIN, Job, JobPhase, Link, Member, Round, Version
 from regroup.core.regroup import EndUnsaved, SaveState, Train, Verdict, Wait, conclude
 from regroup.core.suspicion import evict, hangs, suspect
 from regroup.core.turn import Turn
@@ -167,7 +168,7 @@ def _settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
         for member, answer in watch.answers.items()
         if member not in watch.dead and present(member.worker)
     }
-    verdict = _verdict(turn, job, answers)
+    verdict = _verdict(turn, job, answers, _last_said(turn, unanswered))
     if isinstance(verdict, Wait):
         unheld = all(answer.version is None for answer in answers.values())
         unanswered = [member for member in unanswered if hangs(turn, job, member, unheld, member in verdict.missing)]
@@ -189,8 +190,21 @@ def _settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
         _wait(turn, turn.change_job(job, round=None), verdict.reason)
 
 
-def _verdict(turn: Turn, job: Job, answers: dict[Member, Answer]) -> Verdict:
-    return conclude(job, job.generation, answers, passed(turn, job), turn.watch(job.id).failed_savers)
+def _last_said(turn: Turn, members: list[Member]) -> dict[Member, Version]:
+    """What those of them that are connected last said they hold."""
+    found: dict[Member, Version] = {}
+    for member in members:
+        sighting = turn.cluster.present(member.worker)
+        trainer = sighting.trainer if sighting is not None else None
+        if trainer is not None and trainer.incarnation == member.incarnation and trainer.version is not None:
+            found[member] = trainer.version
+    return found
+
+
+def _verdict(
+    turn: Turn, job: Job, answers: Mapping[Member, Answer], unheard: Mapping[Member, Version] = MappingProxyType({})
+) -> Verdict:
+    return conclude(job, job.generation, answers, passed(turn, job), turn.watch(job.id).failed_savers, unheard)
 
 
 def _issue(turn: Turn, job: Job, verdict: Train) -> None:

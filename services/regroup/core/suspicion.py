@@ -20,13 +20,13 @@ def evict(turn: Turn, job: Job, member: Member, why: str) -> None:
 def hangs(turn: Turn, job: Job, member: Member, unheld: bool, missing: bool) -> bool:
     """Whether to give up a member that did not answer although nothing goes on without it.
 
-    Its agent must be heard, so that it had its chance. Who may hold the only state gets much longer: the `missing`, and
-    those that said they hold one while no answer has any (`unheld`).
+    Its agent must be heard, so that it had its chance. Who may hold the only state gets much longer, from the last sign
+    of its trainer on: the `missing`, and those that said they hold one while no answer has any (`unheld`).
     """
     sighting, watch = turn.cluster.present(member.worker), turn.watch(job.id)
     if sighting is None or turn.now - sighting.seen > turn.policy.halt_limit / 2:
         return False
-    began = watch.since if watch.disturbed is None else watch.disturbed
+    began = max(sighting.moved, watch.since if watch.disturbed is None else watch.disturbed)
     spared = missing or (unheld and sighting.trainer is not None and sighting.trainer.version is not None)
     return not spared or turn.now - began > turn.policy.detached_limit
 

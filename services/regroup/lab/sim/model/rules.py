@@ -134,6 +134,7 @@ class Rules:
         if back:
             self.rolled_back.add((job.id, n))
             self._may_roll_back(world, old, n)
+            self._goes_back_no_further(world, before, job.id, base)
         else:
             shown = reached(old, before.watches.get(job.id))
             assert base.step >= shown, f"no roll-back was told, and step {shown} that all committed is gone"
@@ -145,6 +146,21 @@ class Rules:
             if trainer is not None:
                 gave_up = trainer.session.promised >= n or world.clock(member.worker) >= trainer.session.lease
                 assert gave_up, f"rolled back past {member}, which may still commit"
+
+    def _goes_back_no_further(self, world: World, before: Cluster, job: str, base: Version) -> None:
+        """A roll-back goes to the most advanced state of which a healthy trainer told that is there and may answer."""
+        watch = before.watches.get(job)
+        for trainer in _holders(world, job):
+            seen = before.present(trainer.member.worker)
+            status = seen.trainer if seen is not None else None
+            if seen is None or status is None or status.incarnation != trainer.member.incarnation or trainer.hung:
+                continue
+            given_up = watch is not None and trainer.member in watch.evicted
+            silent = world.decided_at - seen.moved > world.policy.detached_limit
+            lower = status.version is not None and status.version > base
+            assert given_up or silent or not lower, (
+                f"rolled back to {base}, and {trainer.member} holds {status.version}"
+            )
 
     def _ended_job(self, world: World, before: Cluster, old: Job, job: Job) -> None:
         if job.checkpoint is not None:
@@ -162,6 +178,7 @@ class Rules:
             assert job.steps == job.checkpoint.version.step, "called completed before its last step"
             self._each_sample_once(job)
         if job.phase is JobPhase.STOPPED and job.checkpoint is None:
+            self._goes_back_no_further(world, before, job.id, ORIGIN)
             given_up = before.watches[job.id].evicted if job.id in before.watches else frozenset()
             for trainer in [one for one in _holders(world, job.id) if one.member not in given_up]:
                 seen = before.sightings.get(trainer.member.worker)
@@ -195,7 +212,8 @@ class Rules:
         if _rolled_back(decision, job.id):
             return  # rule 7 has its own check
         watch = before.watches[job.id]
-        began = watch.since if watch.disturbed is None else watch.disturbed
+        seen = before.sightings.get(member.worker)
+        began = max(watch.since if watch.disturbed is None else watch.disturbed, seen.moved if seen else before.started)
         told = {seat.member for seat in job.formation.seats if seat.version is not None} | set(watch.formed)
         told |= {other for other, answer in watch.answers.items() if answer.version is not None}
         told -= {member, *watch.dead}  # as far as the coordinator can know

@@ -180,7 +180,10 @@ class Small(Agents[Near]):
         for job, watch in self.cluster.watches.items():
             disturbed = None if watch.disturbed is None else changed(watch.disturbed)
             watches[job] = replace(watch, since=changed(watch.since), progressed=0.0, disturbed=disturbed, first=None)
-        sightings = {name: replace(one, seen=changed(one.seen)) for name, one in self.cluster.sightings.items()}
+        sightings = {
+            name: replace(one, seen=changed(one.seen), moved=changed(one.moved))
+            for name, one in self.cluster.sightings.items()
+        }
         started = changed(self.cluster.started)
         self.cluster = replace(self.cluster, started=started, sightings=sightings, watches=watches)
 
