@@ -346,3 +346,25 @@ def test_whoever_does_not_answer_is_given_up_only_if_its_agent_is_heard(scene, h
     scene.halt("a", (1, 3))
     evicted = [note.worker for note in scene.noted("evicted")]
     assert evicted == (["b"] if heard else [])
+
+
+def test_a_holder_that_comes_back_during_the_round_is_asked_before_all_is_begun_anew(scene):
+    """a alone was to go on, and died; c, which holds nothing, is asked; b, which was cut off, holds step 3."""
+    scene.running("a", "b", min_workers=1)
+    for name in "ab":
+        scene.train(name, 3)
+    scene.does(m.Disconnected("b"))
+    scene.breaks("a", 1)
+    scene.halt("a", (1, 3))
+    scene.register("c")
+    scene.prepare("c")
+    scene.exits("a")
+    assert scene.told("c", m.Halt) == [m.Halt("j", 3)]
+    scene.register("b")
+    scene.beat("b", TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 3))
+    scene.halt("c", None)
+    assert not scene.noted("rolled_back")
+    scene.after(0.2)
+    scene.halt("b", (1, 3))
+    scene.halt("c", None)
+    assert (scene.members, scene.job.formation.base, scene.job.step) == (["b", "c"], Version(1, 3), 3)

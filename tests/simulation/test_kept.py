@@ -228,6 +228,39 @@ MENDED = {  # what the code did once
         drifts=(-0.002673103670088681, 0.007311040980905856, 0.0093979826976979),
         pace=0.2,
     ),
+    "all was begun anew while the last one that held a state was back, and not asked yet": Plan(
+        seed=11703,
+        workers=3,
+        jobs=(
+            JobSpec(
+                task="digits",
+                epochs=1,
+                global_batch=8,
+                shards=4,
+                max_workers=2,
+                step_timeout=4.0,
+                max_restarts=1000,
+            ),
+        ),
+        policy=Policy(
+            heartbeat_interval=0.5,
+            detached_limit=5.0,
+            detached_margin=1.0,
+            leader_lease=1.0,
+            halt_limit=2.0,
+            form_limit=3.0,
+            absent_limit=5.0,
+            save_retry=0.5,
+            error_limit=0,
+        ),
+        faults=(
+            Fault(kind=Kind.ISOLATE, workers=(1,), at=2.880602448478628, seconds=4.0),
+            Fault(kind=Kind.KILL_AGENT, workers=(1,), at=6.524749305418101, border="connecting"),
+        ),
+        skews=(976786.4116810806, 152159.31253873583, 141997.88411625335, 287584.23603964667),
+        drifts=(0.0022733764670441, -0.0022435223129162376, 0.0052027894070406245, -0.006529130073005354),
+        pace=0.2,
+    ),
 }
 KEPT = PLANTED | MENDED
 CANARY = "a torn state is answered"  # whatever the dice say

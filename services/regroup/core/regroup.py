@@ -70,8 +70,8 @@ def conclude(
 
     `passed` are the members of the last formation that rule 7 lets us roll back past: known dead, or silent for the
     detached limit and its margin. `tried` are the members that failed to save the state, in the order of their tries:
-    whoever failed last is asked again only after all others. `unheard` have not answered, and this is what they last
-    said they hold: no roll-back goes below it while they may still answer.
+    whoever failed last is asked again only after all others. `unheard` are there and have not answered, or were not
+    asked yet, and this is what they last said they hold: no roll-back goes below it while they may still answer.
     """
     base = _base(job, answers, passed, unheard)
     if isinstance(base, Wait):

@@ -168,7 +168,8 @@ def _settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
         for member, answer in watch.answers.items()
         if member not in watch.dead and present(member.worker)
     }
-    verdict = _verdict(turn, job, answers, _last_said(turn, unanswered))
+    others = {one: told.version for one, told in candidates(turn.cluster, job).items() if one not in answers}
+    verdict = _verdict(turn, job, answers, {one: version for one, version in others.items() if version is not None})
     if isinstance(verdict, Wait):
         unheld = all(answer.version is None for answer in answers.values())
         unanswered = [member for member in unanswered if hangs(turn, job, member, unheld, member in verdict.missing)]
@@ -188,17 +189,6 @@ def _settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
         turn.end(job, JobPhase.STOPPED, verdict.reason)
     else:
         _wait(turn, turn.change_job(job, round=None), verdict.reason)
-
-
-def _last_said(turn: Turn, members: list[Member]) -> dict[Member, Version]:
-    """What those of them that are connected last said they hold."""
-    found: dict[Member, Version] = {}
-    for member in members:
-        sighting = turn.cluster.present(member.worker)
-        trainer = sighting.trainer if sighting is not None else None
-        if trainer is not None and trainer.incarnation == member.incarnation and trainer.version is not None:
-            found[member] = trainer.version
-    return found
 
 
 def _verdict(
