@@ -33,6 +33,13 @@ async def test_a_dead_holders_lease_is_waited_out_and_the_fence_grows(store: Sto
         assert await lead(store, "b", LEASE, asyncio.sleep) == 2
 
 
+async def test_a_holder_that_renewed_before_it_died_is_dead_all_the_same(store: Store) -> None:
+    assert await store.acquire("dead", LEASE) == 1
+    assert await store.renew("dead", 1, LEASE)
+    async with asyncio.timeout(20):
+        assert await lead(store, "b", LEASE, asyncio.sleep) == 2
+
+
 async def test_a_starter_with_a_shorter_lease_waits_out_the_longer_one(store: Store) -> None:
     assert await store.acquire("dead", LEASE) == 1
     async with asyncio.timeout(20):

@@ -144,10 +144,12 @@ class Faults:
         agent = self._life.agents[worker]
         trainer = agent.trainer
         match fault.kind:
-            case Kind.KILL_TRAINER | Kind.CRASH_TRAINER | Kind.HANG | Kind.STALL:
+            case Kind.KILL_TRAINER | Kind.CRASH_TRAINER | Kind.HANG | Kind.DEADLOCK | Kind.STALL:
                 return trainer is not None
             case Kind.KILL_AGENT | Kind.LEAVE:
                 return agent.alive
+            case Kind.GONE:
+                return agent.alive and len(self._life.gone) + 1 < len(self._life.agents)
             case Kind.RAISE:
                 if trainer is None or trainer.hung or trainer.loop.at not in ("stepping", "applying"):
                     return False
@@ -181,7 +183,10 @@ class Faults:
                     life.send(agent, m.AgentLeft(boot=boot))
                 life.draining.add(agent.name)
                 life.lose_agent(agent, dice.uniform(0.5, 4.0))
-            case Kind.HANG if trainer is not None:
+            case Kind.GONE:
+                life.gone.add(agent.name)
+                life.lose_agent(agent, None)
+            case Kind.HANG | Kind.DEADLOCK if trainer is not None:
                 trainer.hung = True
             case Kind.RAISE if trainer is not None:
                 life.raise_in_step(trainer, dice.randrange(4))

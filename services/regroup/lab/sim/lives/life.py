@@ -6,12 +6,13 @@ It does not model: what travels between trainers, bit by bit; user code; files.
 """
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 from regroup.coordinator.memory_store import MemoryStore
 from regroup.coordinator.persistence import StoreUnavailable
 from regroup.core import messages as m
-from regroup.core.cluster import Refusal
+from regroup.core.cluster import Cluster, Refusal
 from regroup.core.decide import Decision
 from regroup.core.jobs import Job, JobPhase, JobSpec
 from regroup.core.workers import Worker
@@ -43,6 +44,7 @@ class Life(Paced):
         self.workers: dict[str, Worker] = {}  # durable
         self.faults, self.network = Faults(self), Network(self)
         self.processes: list[Process] = []
+        self.gone: set[str] = set()  # workers whose machines will not come back
         self.draining: set[str] = set()  # agents that left in good order, and are not back
         self.reasons: set[str] = set()
         self.healed = False
@@ -119,17 +121,19 @@ class Life(Paced):
                 self._command(leader, m.ClearWorker(name))
         for job in self.jobs.values() if self.healed else ():
             waits = job.phase in (JobPhase.QUEUED, JobPhase.PREPARING, JobPhase.WAITING) and not job.stopping
-            if waits and len(self.agents.keys() - job.refused.keys()) < job.spec.min_workers:
+            if waits and len(self.agents.keys() - job.refused.keys() - self.gone) < job.spec.min_workers:
                 self._command(leader, m.StopJob(job.id))
 
     async def _submit(self, job: str, spec: JobSpec) -> None:
+        if job != "j0":  # others come while the first is under way, or when it is over
+            await asyncio.sleep(self.dice.choice((0.0, 4.0, 10.0, SECONDS + 10.0)))
         while job not in self.jobs:
             if self.leader is not None:
                 await self._say(self.leader, m.SubmitJob(job, spec, self.now))
             await asyncio.sleep(0.5)
 
     def stop_job(self, job: str) -> None:
-        if self.leader is not None and job in self.jobs and not self.jobs[job].ended:
+        if self.leader is not None and job in self.jobs:
             self._command(self.leader, m.StopJob(job))
 
     def _command(self, process: Process, command: m.Command) -> None:
@@ -167,9 +171,21 @@ class Life(Paced):
         (before, decision), process.pending = process.pending, None
         self.decided_at = process.clock()
         if saved:
+            self._stored(decision.cluster)
             self.jobs, self.workers = dict(decision.cluster.jobs), dict(decision.cluster.workers)
         self.reasons.update(told(before, decision.cluster))
         self.rules.decided(self, before, decision)
+
+    def _stored(self, decided: Cluster) -> None:
+        """The store keeps what was decided: all of it, and nothing else. Steps alone may be ahead in it."""
+        kept = self.store.holds
+        assert kept.jobs.keys() == decided.jobs.keys(), "the store keeps other jobs than were decided"
+        for id, job in decided.jobs.items():
+            one = kept.jobs[id]
+            same = one is job or replace(one, since=job.since, step=job.step) == job
+            assert same, f"{id} is not in the store as it was decided"
+            assert one.step >= job.step, f"the steps of {id} are not in the store as they were decided"
+        assert kept.workers == decided.workers, "workers are not in the store as they were decided"
 
     def adopted(self, decision: Decision) -> None:
         for note in decision.notes:
@@ -188,12 +204,13 @@ class Life(Paced):
             self.draining.discard(agent.name)
             self._beat(agent, agent.boot)
 
-    def lose_agent(self, agent: LinkedAgent, seconds: float) -> None:
-        """It is gone with its trainer, and comes back."""
+    def lose_agent(self, agent: LinkedAgent, seconds: float | None) -> None:
+        """It is gone with its trainer, and comes back; None: never."""
         number = agent.link
         self.kill_agent(agent)
         self.network.drop(number)
-        self.later(seconds, self.begin_agent, agent)
+        if seconds is not None:
+            self.later(seconds, self.begin_agent, agent)
 
     def _beat(self, agent: LinkedAgent, boot: str) -> None:
         if agent.boot != boot or self.over.done():

@@ -51,13 +51,33 @@ _MEETING = ("form", "connecting", "connected")
 _BREAKS = (Kind.BREAK, Kind.RAISE, Kind.HANG)
 _STEPPING = ("stepping", "contributed", "applying")
 _TASKS = (Kind.MISMATCH, Kind.UNPREPARED, Kind.BAD_SPEC, Kind.POISON, Kind.DIVERGE, Kind.FLIP)  # the users' own doing
-_ANYTHING = tuple(kind for kind in Kind if kind not in (Kind.STOP, *_TASKS))
+_FOREVER = (Kind.DEADLOCK, Kind.GONE)  # what no healing mends
+_ANYTHING = tuple(kind for kind in Kind if kind not in (Kind.STOP, *_TASKS, *_FOREVER))
 THEMES = (
-    *(Theme((Some((kind,), (1, 2, 4, 8)),)) for kind in (*_ANYTHING, Kind.FLIP)),  # one kind alone
+    *(Theme((Some((kind,), (1, 2, 4, 8)),)) for kind in (*_ANYTHING, *_FOREVER, Kind.FLIP)),  # one kind alone
     # anything
     Theme((Some(_ANYTHING, (2, 4, 8, 16)),), weight=12),
     # anything, also the users' own doing, while several jobs share the workers
     Theme((Some(tuple(Kind), (8, 16)),), weight=6, workers=(3, 4), spares=(1, 2), jobs=(2, 3)),
+    # trainers that hang until they are killed, machines that do not come back, among other deaths and cuts
+    Theme(
+        (
+            Some(_FOREVER, (1, 2), crowds=(1,), borders=(*_STEPPING, *_FORMING, "saving", "writing"), waits=0.9),
+            Some((*_DEATHS, *_CUTS, *_CRASHES, Kind.STOP), (0, 1, 2), borders=_FORMING),
+        ),
+        weight=8,
+        workers=(2, 3, 3, 4),
+        spares=(0, 1, 1),
+    ),
+    # one trainer hangs for ever, and nothing else tells of it than that nothing goes on
+    Theme(
+        (Some((Kind.DEADLOCK,), (1,), crowds=(1,), borders=(*_STEPPING, *_MEETING), waits=1.0, until=4.0),),
+        weight=6,
+        workers=(2, 2, 3),
+        jobs=(1,),
+        paces=(0.06, 0.15),
+        steps=(25, 60),
+    ),
     # one worker has other code than the others
     Theme(
         (

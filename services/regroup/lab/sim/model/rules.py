@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from regroup.core import messages as m
-from regroup.core.cluster import Cluster, Policy, reached
+from regroup.core.cluster import Cluster, Policy, Watch, reached
 from regroup.core.decide import Decision
 from regroup.core.jobs import ENDED, ORIGIN, Formation, Job, JobPhase, JobSpec, Link, Member, Version
 from regroup.core.phases import JOB_ARROWS
-from regroup.core.workers import Worker
+from regroup.core.workers import TrainerPhase, Worker
 from regroup.lab.sim.model.trainer import PRINT, Contribution, Happening, History, Trainer, consumed
 from regroup.worker import session as s
+
+CHANGING = ("applying", "loaded")  # where a step loop stands while its state is being changed
 
 
 class World(Protocol):
@@ -89,14 +91,68 @@ class Rules:
             if old is not None and not same and not _rolled_back(decision, id):
                 was, now = reached(old, before.watches.get(id)), reached(job, decision.cluster.watches.get(id))
                 assert now >= was, f"the step shown goes back from {was} to {now}"
+            if old is not None and not same and job.formation is not None and not job.ended:
+                self._known(world, job, job.formation, decision.cluster.watches.get(id))
         for id, watch in decision.cluster.watches.items():
+            self._answered(world, decision.cluster.jobs[id], watch, before.watches.get(id))
             known = before.watches[id].evicted if id in before.watches else frozenset()
             for member in watch.evicted - known:
                 self._evicted(world, before, decision, before.jobs[id], member)
+        self._lent(before, decision.cluster)
         for name, order in decision.orders:
             if isinstance(order, m.Form):
                 assert order.formation == decision.cluster.jobs[order.job].formation, "a Form is not what was saved"
                 assert name in {member.worker for member in order.formation.members}, "a Form goes to no member"
+
+    def _known(self, world: World, job: Job, formation: Formation, watch: Watch | None) -> None:
+        """What is known of the last formation is so: who holds its state, the steps of each, and that all are done."""
+        step, base = reached(job, watch), formation.base.step
+        made = self.commits.get(job.id, {}).get(formation.generation, set())
+        done = max(base, max(made, default=-1) + 1)
+        assert step <= done, f"step {step} is shown, and only {done} are committed"
+        if watch is not None and watch.finished:
+            assert job.steps is not None, "called finished, and nobody knows when it is"
+            assert done >= job.steps, f"called finished after {done} steps"
+        for trainer in [one for one in map(world.living, formation.members) if one is not None]:
+            session = trainer.session
+            holds = session.generation >= formation.generation and session.phase is not TrainerPhase.FORMING
+            formed = watch is not None and trainer.member in watch.formed
+            assert holds or not formed, f"{trainer.member} is said to have formed, and did not"
+            if session.version is not None:
+                its = session.version.step if session.version.generation == formation.generation else base
+                assert step <= its, f"step {step} is shown, and {trainer.member} has not committed it"
+
+    def _answered(self, world: World, job: Job, watch: Watch, before: Watch | None) -> None:
+        """An answer that counts is the member's own, to this round's Halt, and says what it holds."""
+        known = before.answers if before is not None else {}
+        for member, answer in watch.answers.items() if watch.answers is not known else ():
+            trainer = world.living(member)
+            if job.round is not None and trainer is not None and member not in known:
+                n, session = job.round.generation, trainer.session
+                assert session.promised >= n, f"{member} is said to have promised {n}, and did not"
+                same = session.promised > n or session.version == answer.version
+                assert same, f"{member} is said to hold {answer.version}, and holds {session.version}"
+
+    def _lent(self, before: Cluster, after: Cluster) -> None:
+        for name in before.workers.keys() - after.workers.keys():
+            assert not before.workers[name].quarantined, f"the quarantine of {name} is forgotten"
+        for name, worker in after.workers.items():
+            old = before.workers.get(name)
+            if worker is not old and worker.job is not None and (old is None or old.job != worker.job):
+                assert not worker.quarantined, f"{name} is lent from its quarantine"
+                assert name not in after.jobs[worker.job].refused, f"{name} is lent to a job that refused it"
+            if old is not None and old.job is not None and worker.job is None:
+                self._unlent(after, worker, after.jobs[old.job])
+
+    def _unlent(self, after: Cluster, worker: Worker, job: Job) -> None:
+        """Who may hold the state of a job that goes on leaves it only for its errors, or for what it is."""
+        seen, watch = after.sightings.get(worker.name), after.watches.get(job.id)
+        if seen is None or seen.trainer is None or job.ended or job.formation is None:
+            return
+        member = Member(worker.name, seen.trainer.incarnation)
+        dead = watch is not None and (member in watch.dead or member in watch.evicted)
+        meant = worker.quarantined or worker.name in job.refused or dead
+        assert meant or member not in job.formation.members, f"{member} is sent away with its state"
 
     def _changed(self, world: World, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
         assert old.phase not in ENDED, "an ended state absorbs"
@@ -105,6 +161,10 @@ class Rules:
         assert job.history[: len(old.history)] == old.history, "history only grows"
         if job.formation is not None and job.formation is not old.formation:
             self._issued(world, before, old, job, job.formation, _rolled_back(decision, job.id))
+            dead = decision.cluster.watches[job.id].dead if job.id in decision.cluster.watches else {}
+            for member in job.formation.members:
+                assert member not in dead, f"{member} is known dead, and is listed"
+                assert decision.cluster.present(member.worker), f"{member} is not connected, and is listed"
         if job.ended:
             self._ended_job(world, before, old, job)
 
@@ -131,6 +191,9 @@ class Rules:
         leader = world.living(formation.members[formation.leader])
         if leader is not None and leader.session.promised == n:
             assert base == ORIGIN or leader.session.version == base, "the leader holds the base"
+            assert leader.session.store == formation.store, "the rendezvous is the leader's"
+        best = max((trainer.session.version or ORIGIN for trainer in members), default=ORIGIN)
+        assert best <= base, f"{best} is given up for {base}"
         if back:
             self.rolled_back.add((job.id, n))
             self._may_roll_back(world, old, n)
@@ -206,6 +269,7 @@ class Rules:
 
     def _evicted(self, world: World, before: Cluster, decision: Decision, job: Job, member: Member) -> None:
         """A trainer in good health that holds the last copy of the state is given up for a long silence alone."""
+        assert job.round is None or not job.round.boundary, f"{member} is given up, and was never told to halt at once"
         trainer = world.living(member)
         if trainer is None or job.ended or trainer.hung or trainer not in _holders(world, job.id) or not job.formation:
             return
@@ -237,7 +301,16 @@ class Rules:
         after = trainer.session
         assert after.promised >= before.promised, "a promise is taken back"
         assert after.generation >= before.generation, "a trainer goes back to an older generation"
+        if isinstance(happening, s.StateHeld | s.LastStepDone | s.CollectiveBroke | s.StateDiscarded):
+            same = (after.phase, after.version) == (before.phase, before.version)
+            assert same or happening.generation == before.generation, "what happened in another generation counts"
+        if isinstance(happening, m.Halt) and not happening.boundary and before.phase is not TrainerPhase.PREPARING:
+            kept = after.promised >= happening.generation or trainer.loop.at in CHANGING
+            assert kept, f"a plain Halt of {happening.generation} is not answered"
+        if isinstance(happening, s.StepApplied) and happening.agreed is not None:
+            assert after.promised >= happening.agreed, "all agreed on the boundary, and yet it goes on"
         if after.promised > before.promised:
+            assert trainer.loop.at not in CHANGING, "a Halt is answered in the middle of a change"
             assert after.promised <= asked, f"{after.promised} is promised, and nobody asked for more than {asked}"
         if isinstance(happening, s.StepApplied) and happening.agreed is not None:
             assert before.boundary == happening.agreed, "an agreement is on what this member held when it contributed"
@@ -259,6 +332,7 @@ class Rules:
         assert known == history, f"two states are called {version}: {known} and {history}"
 
     def replaced(self, trainer: Trainer, formation: Formation) -> None:
+        assert trainer.session.phase is TrainerPhase.FORMING, "a state is replaced after it was answered"
         mine = trainer.session.version
         if mine is not None and (trainer.job, formation.generation) not in self.rolled_back:
             assert mine <= formation.base, f"{trainer.member} is put back from {mine} to {formation.base}"
@@ -270,6 +344,13 @@ class Rules:
         assert len(set(samples)) == len(samples), "a sample is trained twice in one step"
         whole = consumed(spec, len(trainer.state), tuple(range(spec.shard_count)))
         assert set(samples) == set(whole), "a sample of the step is trained by nobody"
+
+    def applies(self, slots: Mapping[int, Contribution], agreed: int | None) -> None:
+        """A step is applied: its members' replicas are the same, and `agreed` is the proposal that all of them held."""
+        assert len({one.tail.digests[rank] for rank, one in slots.items()}) == 1, "replicas that differ train on"
+        held = {one.tail.flags[rank] for rank, one in slots.items()}
+        wanted = held.pop() if len(held) == 1 and 0 not in held else None
+        assert agreed == wanted, f"{agreed} is taken for agreed, and {wanted} is what all held"
 
     def committed(self, trainer: Trainer, formation: Formation) -> None:
         g, step = formation.generation, len(trainer.state) - 1

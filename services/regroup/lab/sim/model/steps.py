@@ -95,7 +95,7 @@ class StepLoops(ABC):
                 return self._begin
             case "connecting" if not loop.broken and self._all_arrived(trainer):
                 return self._connected
-            case "connected" if not loop.broken:
+            case "connected":
                 return self._way_on_connected(trainer)
             case "loaded":
                 return self._held
@@ -103,7 +103,7 @@ class StepLoops(ABC):
                 return self._contribute
             case "contributed" if (
                 self._is_reduced(trainer)
-                and self._trains(trainer)
+                and self._trains(trainer, lost=True)  # a neighbour that is gone did its part
                 and trainer.session.may_apply(self.clock(trainer.member.worker))
             ):
                 return self._begin_apply
@@ -114,11 +114,14 @@ class StepLoops(ABC):
         return None
 
     def _way_on_connected(self, trainer: Trainer) -> Callable[[Trainer], None] | None:
-        """Where a state is needed, the leader gives its own before it goes on, and who needs it waits for it."""
+        """Where a state is needed, the leader gives its own before it goes on, and who needs it waits for it.
+
+        Whoever gives notices that its group was broken; who has all that it needs may go on without a look at it.
+        """
         group, rank = trainer.group, trainer.rank
         given = (trainer.job, group.generation) in self.gifts
-        if rank == group.leader:
-            return self._give if group.receivers and not given else self._held
+        if rank == group.leader and group.receivers and not given:
+            return self._give if not trainer.loop.broken else None
         if rank not in group.receivers:
             return self._held
         return self._load if given else None
@@ -154,9 +157,9 @@ class StepLoops(ABC):
         phases = (TrainerPhase.FORMING, TrainerPhase.TRAINING)
         return formation is not None and session.generation == formation.generation and session.phase in phases
 
-    def _trains(self, trainer: Trainer) -> bool:
-        formation = trainer.loop.formation
-        return formation is not None and trainer.session.trains_in(formation.generation) and not trainer.loop.lost
+    def _trains(self, trainer: Trainer, lost: bool = False) -> bool:
+        formation, goes_on = trainer.loop.formation, lost or not trainer.loop.lost
+        return formation is not None and trainer.session.trains_in(formation.generation) and goes_on
 
     def _prepared(self, trainer: Trainer) -> None:
         trainer.loop.at = "idle"
@@ -227,9 +230,9 @@ class StepLoops(ABC):
             self.take(trainer, s.LastStepDone(group.generation))
             return
         flag = 0 if session.boundary is None else session.boundary - session.generation
-        samples = consumed(self.jobs[trainer.job].spec, step, trainer.shards)
-        digest, seats = self.digest(trainer), len(group.seats)
-        tail = Tail.of(trainer.rank, seats, weight=float(len(samples)), loss=0.0, flag=flag, digest=digest)
+        spec, digest = self.jobs[trainer.job].spec, self.digest(trainer)
+        samples = consumed(spec, step, trainer.shards)
+        tail = Tail.of(trainer.rank, spec.max_workers, weight=float(len(samples)), loss=0.0, flag=flag, digest=digest)
         self._slots(trainer)[trainer.rank] = Contribution(trainer.state, tail, samples)
         loop.at = "contributed"
 
@@ -244,11 +247,12 @@ class StepLoops(ABC):
         loop, group, slots = trainer.loop, trainer.group, self._slots(trainer)
         self.rules.reduced(trainer, slots, self.jobs[trainer.job].spec)
         summed = [sum(column) for column in zip(*(one.tail.slots() for one in slots.values()), strict=True)]
-        total = Tail.read(summed, len(slots))
+        total = Tail.read(summed, self.jobs[trainer.job].spec.max_workers)
         if total.differing(len(slots), group.leader):
-            self._differ(trainer, group, total.digests)
+            self._differ(trainer, group, total.digests[: len(slots)])
             return
         agreed = total.agreed(len(slots))
+        self.rules.applies(slots, agreed)
         last = len(trainer.state) + 1 >= loop.steps
         loop.agreed = None if agreed is None or last else group.generation + agreed
         loop.at = "applying"
