@@ -123,6 +123,20 @@ class Scene:
             self.halt(name, (1, 10))
         assert self.job.saver is not None
 
+    def parted(self) -> None:
+        """a and b train to step 3 of a job j; then b is cut off, and a is to go on alone in generation 2."""
+        self.running("a", "b", min_workers=1)
+        for name in "ab":
+            self.train(name, 3)
+        self.does(m.Disconnected("b"))
+        self.breaks("a", 1)
+        self.halt("a", (1, 3))
+        assert self.members == ["a"]
+
+    def holds_on(self, name: str) -> None:
+        """It says again that its group of generation 1 broke after step 3, which it holds."""
+        self.beat(name, TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 3))
+
     def running(self, *names: str, step: int | None = None, **spec: Any) -> None:
         """A job j that these workers train, all of them in generation 1, also if fewer could."""
         asked = {"min_workers": len(names), "max_workers": len(names), **spec}

@@ -111,12 +111,7 @@ def test_a_state_that_nobody_told_of_yet_is_asked_for_before_a_job_ends_without_
 
 def test_a_stop_that_saves_an_older_state_says_that_it_goes_back(scene):
     """a went on alone to step 7, and died before b had taken that."""
-    scene.running("a", "b", min_workers=1)
-    for name in "ab":
-        scene.train(name, 3)
-    scene.does(m.Disconnected("b"))
-    scene.breaks("a", 1)
-    scene.halt("a", (1, 3))
+    scene.parted()
     scene.train("a", 7)
     scene.register("b")
     scene.halt("b", (1, 3))
@@ -136,20 +131,14 @@ def test_a_stop_that_saves_an_older_state_says_that_it_goes_back(scene):
 
 def test_a_job_does_not_end_without_a_state_that_a_slow_member_said_it_holds(scene):
     """a alone was to go on from step 3, and died; b holds step 3 as well, and its answer takes its time."""
-    scene.running("a", "b", min_workers=1)
-    for name in "ab":
-        scene.train(name, 3)
-    scene.does(m.Disconnected("b"))
-    scene.breaks("a", 1)
-    scene.halt("a", (1, 3))
-    assert scene.members == ["a"]
+    scene.parted()
     scene.register("b")
-    scene.beat("b", TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 3))
+    scene.holds_on("b")
     scene.exits("a")
     scene.does(m.StopJob("j"))
     for _ in range(8):
         scene.after(scene.policy.halt_limit + 0.1)
-        scene.beat("b", TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 3))
+        scene.holds_on("b")
         assert not scene.job.ended
     assert "may be b's" in "; ".join(note.reason for note in scene.noted("waiting"))
     assert not scene.noted("evicted")
@@ -158,20 +147,15 @@ def test_a_job_does_not_end_without_a_state_that_a_slow_member_said_it_holds(sce
 
 
 def test_a_holder_that_gives_no_sign_for_the_detached_limit_holds_up_a_stop_no_longer(scene):
-    scene.running("a", "b", min_workers=1)
-    for name in "ab":
-        scene.train(name, 3)
-    scene.does(m.Disconnected("b"))
-    scene.breaks("a", 1)
-    scene.halt("a", (1, 3))
+    scene.parted()
     scene.register("b")
-    scene.beat("b", TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 3))
+    scene.holds_on("b")
     scene.exits("a")
     scene.does(m.StopJob("j"))
     began = scene.now
     while not scene.job.ended and scene.now < began + 200:
         scene.after(1.0)
-        scene.beat("b", TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 3))
+        scene.holds_on("b")
     assert scene.policy.detached_limit < scene.now - began < scene.policy.detached_limit + 3 * scene.policy.halt_limit
     assert [note.worker for note in scene.noted("evicted")] == ["b"]
     assert scene.job.reason == "stopped without a checkpoint: no state is left"

@@ -158,7 +158,7 @@ def test_a_left_out_holder_of_the_last_copy_is_not_killed_at_once(scene):
     scene.exits("a")
     for _ in range(6):
         scene.now += 1.0
-        scene.beat("b", TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 3))
+        scene.holds_on("b")
         scene.after(0.0)
     assert not scene.noted("evicted")
     scene.halt("b", (1, 3))
@@ -350,18 +350,13 @@ def test_whoever_does_not_answer_is_given_up_only_if_its_agent_is_heard(scene, h
 
 def test_a_holder_that_comes_back_during_the_round_is_asked_before_all_is_begun_anew(scene):
     """a alone was to go on, and died; c, which holds nothing, is asked; b, which was cut off, holds step 3."""
-    scene.running("a", "b", min_workers=1)
-    for name in "ab":
-        scene.train(name, 3)
-    scene.does(m.Disconnected("b"))
-    scene.breaks("a", 1)
-    scene.halt("a", (1, 3))
+    scene.parted()
     scene.register("c")
     scene.prepare("c")
     scene.exits("a")
     assert scene.told("c", m.Halt) == [m.Halt("j", 3)]
     scene.register("b")
-    scene.beat("b", TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 3))
+    scene.holds_on("b")
     scene.halt("c", None)
     assert not scene.noted("rolled_back")
     scene.after(0.2)

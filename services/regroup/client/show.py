@@ -221,8 +221,13 @@ def _cut(name: str) -> str:
     return name if len(name) <= 24 else name[:23] + "…"
 
 
+def plain_table(title: str | None = None) -> Table:
+    """Without lines, and without columns so far."""
+    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", title=title, title_justify="left")
+
+
 def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table = plain_table()
     for column in columns:
         table.add_column(column, no_wrap=column != "reason", overflow="fold")
     return table

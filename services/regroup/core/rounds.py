@@ -168,8 +168,9 @@ def _settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
         for member, answer in watch.answers.items()
         if member not in watch.dead and present(member.worker)
     }
-    others = {one: told.version for one, told in candidates(turn.cluster, job).items() if one not in answers}
-    verdict = _verdict(turn, job, answers, {one: version for one, version in others.items() if version is not None})
+    told = candidates(turn.cluster, job).items()
+    unheard = {member: one.version for member, one in told if member not in answers and one.version is not None}
+    verdict = _verdict(turn, job, answers, unheard)
     if isinstance(verdict, Wait):
         unheld = all(answer.version is None for answer in answers.values())
         unanswered = [member for member in unanswered if hangs(turn, job, member, unheld, member in verdict.missing)]
@@ -178,8 +179,9 @@ def _settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
     if isinstance(verdict, Train):
         _issue(turn, job, verdict)
     elif isinstance(verdict, SaveState):
-        step = verdict.version.step if verdict.rolled_back else reached(job, watch)
-        if step < reached(job, watch):
+        shown = reached(job, watch)
+        step = verdict.version.step if verdict.rolled_back else shown
+        if step < shown:
             turn.change_watch(job.id, committed={})
             turn.note("rolled_back", verdict.reason, job=job.id, generation=job.generation, base_step=step)
         turn.change_job(job, round=None, saver=verdict.saver, step=step, reason=verdict.reason)

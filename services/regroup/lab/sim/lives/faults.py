@@ -81,8 +81,6 @@ class Faults:
 
     def loses(self, worker: str, up: bool) -> bool:
         """Whether a message of this worker, or to it, is lost."""
-        if not self._lasting:
-            return False
         one_way = Kind.SILENCE if up else Kind.DEAFEN
         if self.lasts(Kind.ISOLATE, worker) or self.lasts(one_way, worker):
             return True

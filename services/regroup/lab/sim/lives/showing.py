@@ -7,8 +7,8 @@ from collections import Counter
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
+from regroup.client.show import plain_table
 from regroup.lab.sim.lives.plan import Kind
 from regroup.lab.sim.lives.reasons import sentences
 from regroup.lab.sim.lives.tally import Tally, spell
@@ -42,7 +42,7 @@ def show(out: Console, tally: Tally) -> None:
 
 
 def _table(out: Console, title: str, counted: Counter[Any], columns: list[Any]) -> None:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", title=title, title_justify="left")
+    table = plain_table(title)
     for column in ("fault", *columns):
         table.add_column(str(column), justify="left" if column == "fault" else "right")
     for kind in Kind:

@@ -65,8 +65,7 @@ def _of(life: "Life", job: Job) -> Iterator[Activity]:
         return
     if forming and (job.id, job.generation) in life.rules.rolled_back:
         yield Activity.ROLLBACK
-    trainers = [agent.trainer for agent in life.agents.values()]
-    mine = [trainer for trainer in trainers if trainer is not None and trainer.job == job.id]
+    mine = [trainer for trainer in life.trainers() if trainer.job == job.id]
     new = forming and formation.base != ORIGIN and any(seat.version is None for seat in formation.seats)
     if new or any(trainer.member not in formation.members for trainer in mine):
         yield Activity.JOIN

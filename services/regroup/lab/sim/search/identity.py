@@ -23,15 +23,10 @@ def identity(state: Small) -> int:
     parts: list[Any] = [*state.left.values()]
     cluster = state.cluster
     for name, agent in state.agents.items():
-        parts.append(_agent(agent))
-        if cluster is not None:
-            parts.append((_worker(cluster.workers.get(name)), _sighting(cluster.sightings.get(name))))
-        else:
-            parts.append(_worker(state.workers.get(name)))
-    if cluster is None:
-        parts += [None, *map(job_identity, state.jobs.values())]
-    else:
-        parts += [cluster.started, *map(job_identity, cluster.jobs.values()), *map(_watch, cluster.watches.values())]
+        seen = cluster.sightings.get(name) if cluster is not None else None
+        parts += [_agent(agent), _worker(state.workers.get(name)), _sighting(seen)]
+    parts += map(job_identity, state.jobs.values())
+    parts += [None] if cluster is None else [cluster.started, *map(_watch, cluster.watches.values())]
     exchanged = {
         step: tuple((rank, one.history, one.tail.flags) for rank, one in sorted(slots.items()))
         for step, slots in state.contributions.items()

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from regroup.client.show import plain_table
 from regroup.lab.sim.search.bounds import Bounds
 from regroup.lab.sim.search.breadth import ENOUGH, Searched
 from regroup.lab.sim.search.runs import Telling, searches
@@ -51,7 +52,7 @@ def _tell(out: Console, name: str, one: Searched) -> None:
 
 
 def _table(found: Mapping[str, Searched]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table = plain_table()
     table.add_column("cluster")
     for column in ("states", "moves", "depth", "CPU s", "ended", "beyond", "stuck", "in vain"):
         table.add_column(column, justify="right")
