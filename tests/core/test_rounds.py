@@ -3,6 +3,7 @@
 import pytest
 
 from regroup.core import messages as m
+from regroup.core.cluster import reached
 from regroup.core.jobs import ORIGIN, JobPhase, Version
 from regroup.core.workers import TrainerPhase
 
@@ -363,3 +364,20 @@ def test_a_holder_that_comes_back_during_the_round_is_asked_before_all_is_begun_
     scene.halt("b", (1, 3))
     scene.halt("c", None)
     assert (scene.members, scene.job.formation.base, scene.job.step) == (["b", "c"], Version(1, 3), 3)
+
+
+def test_a_step_of_an_older_generation_is_not_counted_for_the_one_that_made_it_void(scene):
+    """b's trailing fourth step of generation 1 is void; the fourth step of generation 3 is not yet committed by b."""
+    scene.parted()
+    scene.train("a")
+    scene.beat("b", TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 4))
+    scene.halt("a", (2, 3))
+    scene.halt("b", (1, 4))
+    assert (scene.job.formation.generation, scene.members) == (3, ["a", "b"])
+    scene.beat("b", TrainerPhase.FORMING, promised=3, generation=1, version=Version(1, 4))
+    scene.train("a")
+    scene.train("b")
+    scene.train("a", 4)
+    assert reached(scene.job, scene.cluster.watches["j"]) == 3
+    scene.train("b", 4)
+    assert reached(scene.job, scene.cluster.watches["j"]) == 4

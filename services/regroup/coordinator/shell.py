@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from itertools import count, groupby
+from math import inf
 from operator import itemgetter
 
 from regroup.coordinator.gathering import Gathering
@@ -77,7 +78,7 @@ class Shell:
         self._clock, self._wall = clock, wall
         self.cluster = Cluster(started=clock(), jobs=dict(saved.jobs), workers=dict(saved.workers))
         self._events: asyncio.Queue[tuple[Event, float, asyncio.Future[None] | None]] = asyncio.Queue()
-        self._confirmed = clock()  # when the store was last asked about our leadership, and said yes
+        self._confirmed = -inf  # when the store was last asked about our leadership, and said yes
         self._trouble: str | None = None
         self._waiting: set[asyncio.Future[None]] = set()  # of commands that nothing was done about
         self._written: asyncio.Future[None] | None = None
