@@ -118,7 +118,7 @@ class Rules:
             holds = session.generation >= formation.generation and session.phase is not TrainerPhase.FORMING
             formed = watch is not None and trainer.member in watch.formed
             assert holds or not formed, f"{trainer.member} is said to have formed, and did not"
-            if session.version is not None:
+            if session.version is not None and session.version.generation <= formation.generation:  # later: overtaken
                 its = session.version.step if session.version.generation == formation.generation else base
                 assert step <= its, f"step {step} is shown, and {trainer.member} has not committed it"
 
