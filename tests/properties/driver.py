@@ -12,6 +12,7 @@ from world import POLICY, Connected, World, spec
 
 from regroup.core import messages as m
 from regroup.core.workers import TrainerPhase
+from regroup.lab.sim.model import decision_rules
 from regroup.lab.sim.model.trainer import Trainer
 
 
@@ -252,7 +253,7 @@ def heal(world: World, seconds: float = 150.0) -> None:
         for name in [name for name, worker in world.workers.items() if worker.quarantined]:
             world.command(m.ClearWorker(name))
         if all(job.ended for job in world.jobs.values()):
-            world.rules.over(world)
+            decision_rules.over(world)
             return
         world.tick(0.25)
     raise Stuck([(job.phase, job.reason) for job in world.jobs.values()])

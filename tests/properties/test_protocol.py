@@ -1,6 +1,6 @@
 """The protocol as a whole: the real decision and the real sessions, in worlds that misbehave in every way they can.
 
-Each event is followed by all checks of `rules`; at the end all faults stop, and every job must end.
+Each event is followed by all rules; at the end all faults stop, and every job must end.
 """
 
 from dataclasses import replace
@@ -16,7 +16,7 @@ from world import Connected, World, spec
 from regroup.core import messages as m
 from regroup.core.jobs import JobPhase, Link, Version
 from regroup.core.workers import TrainerPhase
-from regroup.lab.sim.model.rules import surviving
+from regroup.lab.sim.model.ghosts import surviving
 
 KINDS = sorted(Driver(World(1), Random(0)).temper)
 SCHEDULES, BLOCKS = 640, 8
@@ -126,7 +126,7 @@ def test_an_undisturbed_job_completes_without_a_restart():
     heal(world)
     job = world.jobs["j"]
     assert (job.phase, job.step) == (JobPhase.COMPLETED, 5)
-    assert not world.rules.rolled_back
+    assert not world.ghosts.rolled_back
     assert job.restarts == 0
 
 
@@ -137,7 +137,7 @@ def test_the_death_of_one_costs_the_others_no_step():
     job = world.jobs["j"]
     assert job.phase is JobPhase.COMPLETED
     assert all(link.base_step >= 4 for link in job.history[-2:])
-    assert not world.rules.rolled_back
+    assert not world.ghosts.rolled_back
 
 
 def test_a_superseded_group_whose_heartbeats_are_answered_again_commits_no_step():
@@ -151,7 +151,7 @@ def test_a_superseded_group_whose_heartbeats_are_answered_again_commits_no_step(
     calm_of_one(world, "c", seconds=26.0)
     job = world.jobs["j"]
     assert [member.worker for member in job.formation.members] == ["c"]
-    assert world.rules.rolled_back
+    assert world.ghosts.rolled_back
     assert committed(world, "a") == committed(world, "b") == 3
     for name in "ab":  # they come back, and go on for as long as only heartbeats are answered
         world.connect(world.agents[name])
@@ -187,7 +187,7 @@ def test_nobody_rolls_back_while_a_silent_member_may_still_commit():
         world.connect(world.agents[name])
     heal(world)
     assert world.jobs["j"].phase is JobPhase.COMPLETED
-    assert not world.rules.rolled_back
+    assert not world.ghosts.rolled_back
 
 
 def test_a_coordinator_that_hears_nobody_for_a_while_has_nobody_killed():
@@ -205,7 +205,7 @@ def test_a_coordinator_that_hears_nobody_for_a_while_has_nobody_killed():
     job = world.jobs["j"]
     assert job.phase is JobPhase.COMPLETED
     assert set(job.formation.members) <= survivors
-    assert not world.rules.rolled_back
+    assert not world.ghosts.rolled_back
 
 
 def test_a_coordinator_restarted_at_any_moment_of_a_regroup_goes_on_where_it_was():
@@ -221,7 +221,7 @@ def test_a_coordinator_restarted_at_any_moment_of_a_regroup_goes_on_where_it_was
         world.start_coordinator()
         heal(world)
         assert world.jobs["j"].phase is JobPhase.COMPLETED
-        assert not world.rules.rolled_back
+        assert not world.ghosts.rolled_back
 
 
 def test_a_halt_while_the_leaders_state_is_swapped_in_is_answered_with_that_state():
@@ -284,7 +284,7 @@ def test_a_worker_that_was_left_out_does_not_go_on_without_the_others():
         world.connect(world.agents[name])
     heal(world)
     assert world.jobs["j"].phase is JobPhase.COMPLETED
-    assert not world.rules.rolled_back
+    assert not world.ghosts.rolled_back
 
 
 def test_a_member_that_never_got_the_base_does_not_put_the_others_back_to_its_own():
@@ -306,7 +306,7 @@ def test_a_member_that_never_got_the_base_does_not_put_the_others_back_to_its_ow
         world.connect(world.agents[name])
     heal(world)
     assert world.jobs["j"].phase is JobPhase.COMPLETED
-    assert not world.rules.rolled_back
+    assert not world.ghosts.rolled_back
 
 
 def test_a_step_that_an_evicted_worker_committed_alone_is_void():

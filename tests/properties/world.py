@@ -14,7 +14,7 @@ from regroup.core.cluster import Cluster, JobEnded, Policy
 from regroup.core.decide import decide
 from regroup.core.jobs import Job, JobSpec
 from regroup.core.workers import Worker
-from regroup.lab.sim.model import limits
+from regroup.lab.sim.model import decision_rules, limits
 from regroup.lab.sim.model.agents import LinkedAgent, LinkedAgents
 
 POLICY = replace(limits.POLICY, detached_limit=20.0, detached_margin=2.0, absent_limit=6.0)
@@ -67,7 +67,7 @@ class World(LinkedAgents[Connected]):
             self.crash_coordinator()
             return
         self.decided_at = self.now
-        self.rules.decided(self, self.cluster, decision)
+        decision_rules.decided(self.ghosts, self, self.cluster, decision)
         self.cluster = decision.cluster
         self.jobs, self.workers = dict(decision.cluster.jobs), dict(decision.cluster.workers)
         if doom == "unsent":

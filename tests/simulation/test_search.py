@@ -116,7 +116,7 @@ def nothing_dropped(state):
 
 def to_the_letter(state):
     """A state with every word and every number in it."""
-    ghosts = (state.rules.states, state.rules.commits, state.rules.written)
+    ghosts = (state.ghosts.states, state.ghosts.commits, state.ghosts.written)
     arrived = sorted((group, sorted(members)) for group, members in state.arrived.items())
     agents, exchanged = sorted(state.agents.items()), (sorted(state.contributions.items()), sorted(state.gifts.items()))
     return hash(repr((state.left, state.cluster, state.jobs, state.workers, agents, exchanged, arrived, ghosts)))

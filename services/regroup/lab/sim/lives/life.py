@@ -1,7 +1,7 @@
 """One life of a cluster in virtual time: agents and trainers over a network, coordinators over a store, and faults.
 
 Owns: who is started and when, also again; the users who submit and stop jobs; and how long a life may last.
-Refuses to know: which faults there will be (`plan`), how they strike (`faults`), what must hold (`rules`).
+Refuses to know: which faults there will be (`plan`), how they strike (`faults`), what must hold (`decision_rules`).
 It does not model: what travels between trainers, bit by bit; user code; files.
 """
 
@@ -24,6 +24,7 @@ from regroup.lab.sim.lives.process import Process
 from regroup.lab.sim.lives.reasons import told
 from regroup.lab.sim.lives.story import Story
 from regroup.lab.sim.lives.virtual import VirtualLoop, sealed
+from regroup.lab.sim.model import decision_rules
 from regroup.lab.sim.model.agents import LinkedAgent
 
 START = 1000.0  # of the virtual clock
@@ -104,7 +105,7 @@ class Life(Paced):
             self._administer(self.leader)
         submitted = len(self.jobs) == len(self.plan.jobs)
         if submitted and all(job.ended for job in self.jobs.values()):
-            self.rules.over(self)
+            decision_rules.over(self)
             self.over.set_result(None)
         elif self.now > deadline:
             stuck = [(job.id, str(job.phase), job.reason) for job in self.jobs.values() if not job.ended]
@@ -174,7 +175,7 @@ class Life(Paced):
             self._stored(decision.cluster)
             self.jobs, self.workers = dict(decision.cluster.jobs), dict(decision.cluster.workers)
         self.reasons.update(told(before, decision.cluster))
-        self.rules.decided(self, before, decision)
+        decision_rules.decided(self.ghosts, self, before, decision)
 
     def _stored(self, decided: Cluster) -> None:
         """The store keeps what was decided: all of it, and nothing else. Steps alone may be ahead in it."""

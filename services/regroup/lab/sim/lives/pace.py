@@ -18,6 +18,7 @@ from regroup.lab.sim.lives.faults import Faults
 from regroup.lab.sim.lives.plan import Kind, Plan
 from regroup.lab.sim.lives.story import Story
 from regroup.lab.sim.lives.virtual import VirtualLoop
+from regroup.lab.sim.model import trainer_rules
 from regroup.lab.sim.model.agents import LinkedAgent, LinkedAgents
 from regroup.lab.sim.model.limits import NAMES
 from regroup.lab.sim.model.trainer import PRINT, Trainer
@@ -164,7 +165,7 @@ class Paced(LinkedAgents[LinkedAgent]):
         agent = self.agents[trainer.member.worker]
         if agent.trainer is trainer and not self.over.done():
             trainer.outbox.append(m.PrepareFailed(**trainer.who, field=field, message="it will not do"))
-            self.rules.given_up(trainer, field)
+            trainer_rules.given_up(self.ghosts, trainer, field)
             self.drain(agent)
             self.later(REPEAT, self._give_up, trainer, field)
 

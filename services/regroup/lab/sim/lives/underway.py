@@ -63,7 +63,7 @@ def _of(life: "Life", job: Job) -> Iterator[Activity]:
         yield Activity.TRAINING
     if formation is None:
         return
-    if forming and (job.id, job.generation) in life.rules.rolled_back:
+    if forming and (job.id, job.generation) in life.ghosts.rolled_back:
         yield Activity.ROLLBACK
     mine = [trainer for trainer in life.trainers() if trainer.job == job.id]
     new = forming and formation.base != ORIGIN and any(seat.version is None for seat in formation.seats)

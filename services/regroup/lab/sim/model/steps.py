@@ -1,8 +1,8 @@
 """The trainers' side of a simulation: the real session, and around it a step loop reduced to its borders.
 
 Owns: what a step loop could do next; `take` and the moves follow worker/control.py and worker/trainer.py event by
-event. The reduction's tail is the real one. What must hold is in `rules`, which is told of everything that happens.
-It does not model: bits of tensors, threads, user code. Nothing in it chooses.
+event. The reduction's tail is the real one. What must hold is in `trainer_rules`, told of everything that happens. It
+does not model: bits of tensors, threads, user code. Nothing in it chooses.
 """
 
 from abc import ABC, abstractmethod
@@ -12,7 +12,8 @@ from functools import partial
 from regroup.core import messages as m
 from regroup.core.jobs import Checkpoint, Fingerprint, Formation, Job, Member
 from regroup.core.workers import TrainerPhase
-from regroup.lab.sim.model.rules import Rules
+from regroup.lab.sim.model import trainer_rules
+from regroup.lab.sim.model.ghosts import Ghosts
 from regroup.lab.sim.model.trainer import PRINT, Contribution, Happening, History, Place, Trainer, consumed
 from regroup.worker import session as s
 from regroup.worker.tail import Tail
@@ -27,7 +28,7 @@ class StepLoops(ABC):
     jobs: Mapping[str, Job]  # durable
 
     def __init__(self) -> None:
-        self.rules = Rules()
+        self.ghosts = Ghosts()
         self.contributions: dict[tuple[str, int, int], dict[int, Contribution]] = {}  # job, generation, step -> by rank
         self.gifts: dict[tuple[str, int], History] = {}  # what a leader gave in a generation
         self.arrived: dict[tuple[str, int], set[Member]] = {}  # who waits in a generation for the others
@@ -55,7 +56,7 @@ class StepLoops(ABC):
         trainer.session, actions = s.handle(before, happening)
         if trainer.session.phase is not before.phase or trainer.session.promised != before.promised:
             trainer.outbox.append(trainer.session.status)
-        self.rules.handled(trainer, before, happening, self.jobs[trainer.job].generation)
+        trainer_rules.handled(self.ghosts, trainer, before, happening, self.jobs[trainer.job].generation)
         for action in actions:
             match action:
                 case s.Say(report=report):
@@ -211,7 +212,7 @@ class StepLoops(ABC):
             self.leave(trainer)
             return
         trainer.session = s.begin_load(trainer.session)
-        self.rules.replaced(trainer, group)
+        trainer_rules.replaced(self.ghosts, trainer, group)
         trainer.history = self.gifts[trainer.job, group.generation]
         trainer.loop.at = "loaded"
 
@@ -245,14 +246,14 @@ class StepLoops(ABC):
 
     def _begin_apply(self, trainer: Trainer) -> None:
         loop, group, slots = trainer.loop, trainer.group, self._slots(trainer)
-        self.rules.reduced(trainer, slots, self.jobs[trainer.job].spec)
+        trainer_rules.reduced(trainer, slots, self.jobs[trainer.job].spec)
         summed = [sum(column) for column in zip(*(one.tail.slots() for one in slots.values()), strict=True)]
         total = Tail.read(summed, self.jobs[trainer.job].spec.max_workers)
         if total.differing(len(slots), group.leader):
             self._differ(trainer, group, total.digests[: len(slots)])
             return
         agreed = total.agreed(len(slots))
-        self.rules.applies(slots, agreed)
+        trainer_rules.applies(slots, agreed)
         last = len(trainer.state) + 1 >= loop.steps
         loop.agreed = None if agreed is None or last else group.generation + agreed
         loop.at = "applying"
@@ -277,7 +278,7 @@ class StepLoops(ABC):
         trainer.history = (*trainer.state, group.generation)
         trainer.loop.at, trainer.unsaid = "stepping", True
         self.take(trainer, s.StepApplied(len(trainer.history), trainer.loop.agreed))
-        self.rules.committed(trainer, group)
+        trainer_rules.committed(self.ghosts, trainer, group)
 
     def raise_in_step(self, trainer: Trainer, shard: int) -> None:
         """User code raises: while computing, or in the middle of the optimizer step, which tears the state."""
@@ -298,7 +299,7 @@ class StepLoops(ABC):
     def _written(self, trainer: Trainer) -> None:
         task = trainer.loop.write
         assert task is not None
-        self.rules.wrote(trainer, task.version)
+        trainer_rules.wrote(self.ghosts, trainer, task.version)
         checkpoint = Checkpoint(task.version, "p", "c", 1)
         self._end_writing(trainer, m.StateSaved(**trainer.who, generation=task.generation, checkpoint=checkpoint))
 

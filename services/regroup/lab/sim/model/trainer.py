@@ -2,7 +2,7 @@
 
 Owns: the values. A state is the tuple of the generations in which its steps were reduced; a gradient is the samples
 that it was computed from.
-Refuses to know: what changes them (`steps`), and what must hold (`rules`).
+Refuses to know: what changes them (`steps`), and what must hold (`trainer_rules`).
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
 """Every schedule of a small cluster, breadth first: is a rule ever broken, and can every job still end?
 
 Owns: the order in which states are looked at, which were seen, and the graph on which progress is checked.
-Refuses to know: what a state is (`small`), when two are one (`identity`), and what must hold (`rules`).
+Refuses to know: what a state is (`small`), when two are one (`identity`), and what must hold (`model`).
 Does not guarantee: anything beyond the bounds, the time or the memory that it was given; it says how far it came.
 """
 

@@ -11,7 +11,7 @@ from regroup.core.cluster import ASKED, Watch
 from regroup.core.jobs import Job
 from regroup.core.messages import GroupBroke, Prepare, SaveFailed, StateSaved, TrainerExited
 from regroup.core.workers import Sighting, TrainerStatus, Worker
-from regroup.lab.sim.model.rules import Rules
+from regroup.lab.sim.model.ghosts import Ghosts
 from regroup.lab.sim.model.trainer import Trainer
 from regroup.lab.sim.search.small import Near, Small
 from regroup.worker.session import Session
@@ -32,7 +32,7 @@ def identity(state: Small) -> int:
         for step, slots in state.contributions.items()
     }
     parts += [frozenset(exchanged.items()), frozenset(state.gifts.items())]
-    parts += [frozenset((step, frozenset(members)) for step, members in state.arrived.items()), _ghosts(state.rules)]
+    parts += [frozenset((step, frozenset(members)) for step, members in state.arrived.items()), _ghosts(state.ghosts)]
     return hash(tuple(parts))
 
 
@@ -126,12 +126,12 @@ def _watch(watch: Watch) -> Hashable:
     return (*seen, dead, answers, watch.evicted, *counts)
 
 
-def _ghosts(rules: Rules) -> Hashable:
-    """What the rules know that no process does, and that decides whether they hold later."""
+def _ghosts(ghosts: Ghosts) -> Hashable:
+    """What no process knows, and that decides whether they hold later."""
     commits = tuple(
         (job, tuple((n, tuple(sorted(steps))) for n, steps in sorted(each.items())))
-        for job, each in rules.commits.items()
+        for job, each in ghosts.commits.items()
     )
-    late = frozenset((which, frozenset(steps)) for which, steps in rules.late.items())
-    states = frozenset(one for one in rules.states.items() if one[0][1].step)
-    return commits, late, frozenset(rules.written), frozenset(rules.writers), states
+    late = frozenset((which, frozenset(steps)) for which, steps in ghosts.late.items())
+    states = frozenset(one for one in ghosts.states.items() if one[0][1].step)
+    return commits, late, frozenset(ghosts.written), frozenset(ghosts.writers), states

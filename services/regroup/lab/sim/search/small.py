@@ -18,6 +18,7 @@ from regroup.core.cluster import Cluster, Policy
 from regroup.core.decide import decide
 from regroup.core.jobs import Job, JobSpec
 from regroup.core.workers import Worker
+from regroup.lab.sim.model import decision_rules
 from regroup.lab.sim.model.agents import Agent, Agents, first_words
 from regroup.lab.sim.model.limits import NAMES
 from regroup.lab.sim.model.trainer import Loop, Trainer
@@ -84,7 +85,7 @@ class Small(Agents[Near]):
         twin.gifts = dict(self.gifts)
         twin.arrived = {group: set(members) for group, members in self.arrived.items()}
         twin.agents = {name: _copied(agent) for name, agent in self.agents.items()}
-        twin.rules = self.rules.copy()
+        twin.ghosts = self.ghosts.copy()
         return twin
 
     def share(self, other: "Small") -> None:
@@ -92,7 +93,7 @@ class Small(Agents[Near]):
         for name, agent in other.agents.items():
             if self.agents[name] == agent:
                 self.agents[name] = agent
-        for part in ("rules", "contributions", "gifts", "arrived", "left"):
+        for part in ("ghosts", "contributions", "gifts", "arrived", "left"):
             if getattr(self, part) == getattr(other, part):
                 setattr(self, part, getattr(other, part))
         mine, theirs = self.cluster, other.cluster
@@ -134,7 +135,7 @@ class Small(Agents[Near]):
     def decide(self, event: m.Event, now: float = 0.0) -> None:
         assert self.cluster is not None
         decision = decide(self.cluster, event, now, self.policy)
-        self.rules.decided(self, self.cluster, decision)
+        decision_rules.decided(self.ghosts, self, self.cluster, decision)
         self.cluster = decision.cluster
         self.jobs, self.workers = self.cluster.jobs, self.cluster.workers
         for name, order in decision.orders:

@@ -1,0 +1,48 @@
+"""What no process of a real cluster remembers: every state that ever was, every formation ever issued.
+
+Owns: that memory, and where a state descends from. Refuses to know: what must hold (`decision_rules`, `trainer_rules`).
+"""
+
+from dataclasses import dataclass, field
+
+from regroup.core.jobs import Formation, Link, Member, Version
+from regroup.lab.sim.model.trainer import History
+
+
+@dataclass(slots=True)
+class Ghosts:
+    states: dict[tuple[str, Version], History] = field(default_factory=dict)
+    formations: dict[tuple[str, int], Formation] = field(default_factory=dict)
+    rolled_back: set[tuple[str, int]] = field(default_factory=set)
+    commits: dict[str, dict[int, set[int]]] = field(default_factory=dict)  # job -> generation -> steps
+    late: dict[tuple[str, int], set[int]] = field(default_factory=dict)  # steps of a generation after a later one's
+    written: set[tuple[str, Version]] = field(default_factory=set)
+    writers: set[tuple[Member, Version]] = field(default_factory=set)
+    unpreparable: set[str] = field(default_factory=set)  # jobs of which a trainer said that they are wrong
+
+    def copy(self) -> "Ghosts":
+        """For another future."""
+        return Ghosts(
+            dict(self.states),
+            dict(self.formations),
+            set(self.rolled_back),
+            {job: {n: set(steps) for n, steps in each.items()} for job, each in self.commits.items()},
+            {which: set(steps) for which, steps in self.late.items()},
+            set(self.written),
+            set(self.writers),
+            set(self.unpreparable),
+        )
+
+
+def surviving(history: tuple[Link, ...], version: Version) -> History:
+    """In which generation each step of a state was reduced, by the chain of history (rule 8)."""
+    links = {link.generation: link for link in history}
+    generation, step = version.generation, version.step
+    found: list[int] = []
+    while generation:
+        link = links[generation]
+        assert step >= link.base_step, f"{version} is below its own generation's base"
+        found = [generation] * (step - link.base_step) + found
+        generation, step = link.parent, link.base_step
+    assert step == 0, f"{version} begins with {step} steps that no generation committed"
+    return tuple(found)

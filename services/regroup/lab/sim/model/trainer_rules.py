@@ -1,0 +1,101 @@
+"""What must hold of everything that a trainer does. Each breach raises AssertionError and names the rule.
+
+Owns: the rules for sessions and step loops. Refuses to know: what coordinators decide (`decision_rules`).
+"""
+
+from collections.abc import Mapping
+
+from regroup.core import messages as m
+from regroup.core.jobs import Formation, JobSpec, Version
+from regroup.core.workers import TrainerPhase
+from regroup.lab.sim.model.ghosts import Ghosts
+from regroup.lab.sim.model.trainer import Contribution, Happening, History, Trainer, consumed
+from regroup.worker import session as s
+
+CHANGING = ("applying", "loaded")  # where a step loop stands while its state is being changed
+
+
+def handled(ghosts: Ghosts, trainer: Trainer, before: s.Session, happening: Happening, asked: int) -> None:
+    """A session took something in. `asked`: the generation that the coordinator keeps for its job."""
+    after = trainer.session
+    assert after.promised >= before.promised, "a promise is taken back"
+    assert after.generation >= before.generation, "a trainer goes back to an older generation"
+    if isinstance(happening, s.StateHeld | s.LastStepDone | s.CollectiveBroke | s.StateDiscarded):
+        same = (after.phase, after.version) == (before.phase, before.version)
+        assert same or happening.generation == before.generation, "what happened in another generation counts"
+    if isinstance(happening, m.Halt) and not happening.boundary and before.phase is not TrainerPhase.PREPARING:
+        kept = after.promised >= happening.generation or trainer.loop.at in CHANGING
+        assert kept, f"a plain Halt of {happening.generation} is not answered"
+    if isinstance(happening, s.StepApplied) and happening.agreed is not None:
+        assert after.promised >= happening.agreed, "all agreed on the boundary, and yet it goes on"
+    if after.promised > before.promised:
+        assert trainer.loop.at not in CHANGING, "a Halt is answered in the middle of a change"
+        assert after.promised <= asked, f"{after.promised} is promised, and nobody asked for more than {asked}"
+    if isinstance(happening, s.StepApplied) and happening.agreed is not None:
+        assert before.boundary == happening.agreed, "an agreement is on what this member held when it contributed"
+    if after.lease != before.lease:
+        assert isinstance(happening, m.RenewLease), "an order never renews the lease"
+        assert happening.generation == after.generation, "an answer that names another generation renewed the lease"
+    if isinstance(happening, s.StateDiscarded) and after.phase is not before.phase:
+        assert after.version is None, "a state that differs from the leader's is kept"
+    if after.generation > before.generation:
+        assert isinstance(happening, m.Form), "only a Form takes a trainer into a generation"
+        assert before.promised == after.generation, "a formation is accepted under another promise"
+    if after.version is not None and after.version != before.version:
+        _holds(ghosts, trainer.job, after.version, trainer.history)
+
+
+def _holds(ghosts: Ghosts, job: str, version: Version, history: History | None) -> None:
+    assert history is not None, f"{version} is called a state, and nothing is held"
+    assert len(history) == version.step, f"{version} is not what is held: {history}"
+    known = ghosts.states.setdefault((job, version), history)
+    assert known == history, f"two states are called {version}: {known} and {history}"
+
+
+def replaced(ghosts: Ghosts, trainer: Trainer, formation: Formation) -> None:
+    assert trainer.session.phase is TrainerPhase.FORMING, "a state is replaced after it was answered"
+    mine = trainer.session.version
+    if mine is not None and (trainer.job, formation.generation) not in ghosts.rolled_back:
+        assert mine <= formation.base, f"{trainer.member} is put back from {mine} to {formation.base}"
+
+
+def reduced(trainer: Trainer, slots: Mapping[int, Contribution], spec: JobSpec) -> None:
+    states = {one.history for one in slots.values()}
+    assert states == {trainer.history}, f"replicas differ: {states}"
+    samples = [sample for one in slots.values() for sample in one.samples]
+    assert len(set(samples)) == len(samples), "a sample is trained twice in one step"
+    whole = consumed(spec, len(trainer.state), tuple(range(spec.shard_count)))
+    assert set(samples) == set(whole), "a sample of the step is trained by nobody"
+
+
+def applies(slots: Mapping[int, Contribution], agreed: int | None) -> None:
+    """A step is applied: its members' replicas are the same, and `agreed` is the proposal that all of them held."""
+    assert len({one.tail.digests[rank] for rank, one in slots.items()}) == 1, "replicas that differ train on"
+    held = {one.tail.flags[rank] for rank, one in slots.items()}
+    wanted = held.pop() if len(held) == 1 and 0 not in held else None
+    assert agreed == wanted, f"{agreed} is taken for agreed, and {wanted} is what all held"
+
+
+def committed(ghosts: Ghosts, trainer: Trainer, formation: Formation) -> None:
+    g, step = formation.generation, len(trainer.state) - 1
+    commits = ghosts.commits.setdefault(trainer.job, {})
+    commits.setdefault(g, set()).add(step)
+    # The first formation after g went on from its base; a step below that was another member's before it.
+    after = min((n for job, n in ghosts.formations if job == trainer.job and n > g), default=g)
+    floor = ghosts.formations[trainer.job, after].base.step if after > g else 0
+    if g < max(commits) and step >= floor:
+        late = ghosts.late.setdefault((trainer.job, g), set())
+        late.add(step)
+        assert len(late) < 2, f"split brain: generation {g} went on after {max(commits)}"
+
+
+def wrote(ghosts: Ghosts, trainer: Trainer, version: Version) -> None:
+    assert ghosts.states[trainer.job, version] == trainer.history, "wrote another state than was ordered"
+    ghosts.written.add((trainer.job, version))
+    ghosts.writers.add((trainer.member, version))
+
+
+def given_up(ghosts: Ghosts, trainer: Trainer, field: str) -> None:
+    """A trainer says that it cannot prepare, and whose fault that is."""
+    if field != m.WORKER:
+        ghosts.unpreparable.add(trainer.job)
