@@ -129,6 +129,33 @@ def test_a_stop_that_saves_an_older_state_says_that_it_goes_back(scene):
     assert (scene.job.phase, scene.job.step) == (JobPhase.STOPPED, 3)
 
 
+def test_a_state_of_more_steps_than_are_shown_is_shown_only_once_it_is_saved(scene):
+    """a began anew after a total loss, and has no state yet when b is back, which was silent for too long."""
+    scene.running("a", "b", min_workers=1)
+    for name in "ab":
+        scene.train(name, 3)
+    scene.does(m.Disconnected("b"))
+    scene.exits("a")
+    scene.prepare("a", incarnation="i2")
+    scene.after(scene.policy.detached_limit + scene.policy.detached_margin + 1.0)
+    scene.prepare("a", incarnation="i2")
+    scene.halt("a", None, incarnation="i2")
+    scene.after(scene.policy.halt_limit + 1.0)
+    assert (scene.job.formation.generation, scene.job.formation.base, scene.job.step) == (3, ORIGIN, 0)
+    scene.restart()
+    scene.register("a", "b")
+    scene.does(m.StopJob("j"))
+    scene.holds_on("b")
+    scene.beat("a", TrainerPhase.FORMING, incarnation="i2", promised=3, generation=3)
+    scene.breaks("a", 3, incarnation="i2")
+    scene.halt("a", None, incarnation="i2")
+    scene.halt("b", (1, 3))
+    assert scene.job.reason == "the last generation is lost: b saves the state of step 3, to stop"
+    assert scene.job.step == 0
+    scene.saved("b", (1, 3))
+    assert (scene.job.phase, scene.job.step) == (JobPhase.STOPPED, 3)
+
+
 def test_a_job_does_not_end_without_a_state_that_a_slow_member_said_it_holds(scene):
     """a alone was to go on from step 3, and died; b holds step 3 as well, and its answer takes its time."""
     scene.parted()

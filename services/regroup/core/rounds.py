@@ -180,7 +180,7 @@ def _settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
         _issue(turn, job, verdict)
     elif isinstance(verdict, SaveState):
         shown = reached(job, watch)
-        step = verdict.version.step if verdict.rolled_back else shown
+        step = min(shown, verdict.version.step)  # more only once it is saved: until then it may be lost, too
         if step < shown:
             turn.change_watch(job.id, committed={})
             turn.note("rolled_back", verdict.reason, job=job.id, generation=job.generation, base_step=step)
