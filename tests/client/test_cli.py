@@ -235,6 +235,18 @@ def test_a_job_is_stopped_and_stopping_it_again_says_its_state(run, submitted):
     assert "stopped" in err
 
 
+def test_a_job_is_paused_and_resumed(run, submitted):
+    code, out, _ = run("pause", submitted, "--wait")
+    assert code == 0
+    assert "paused before its first step" in out.splitlines()[-1]
+    code, out, _ = run("resume", submitted)
+    assert code == 0
+    assert out.startswith(f"{submitted} queued: ")
+    code, out, err = run("pause", submitted, "--hold")
+    assert (code, out) == (1, "")
+    assert "pause it without hold" in err
+
+
 def test_waiting_watches_the_job_to_its_end_in_lines(run, served):
     def stop_it():
         while not served.desk.cluster.jobs:

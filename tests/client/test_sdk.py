@@ -37,6 +37,17 @@ def test_a_job_is_submitted_listed_read_and_stopped(client):
     assert client.stop(job.id).phase is JobPhase.STOPPED
 
 
+def test_a_job_is_paused_waited_for_and_resumed(client):
+    job = client.submit(task="digits", steps=5)
+    client.pause(job.id)
+    assert client.wait(job.id, paused=True).phase is JobPhase.PAUSED
+    with pytest.raises(WaitedTooLong, match="still paused"):
+        client.wait(job.id, timeout=0.0)
+    with pytest.raises(Conflict, match="no workers that could be held"):
+        client.pause(job.id, hold=True)
+    assert client.resume(job.id).phase is JobPhase.QUEUED
+
+
 def test_a_spec_can_be_given_whole(client):
     spec = JobSpec(task="gpt", epochs=2, global_batch=32, max_workers=2)
     assert client.submit(spec).spec == spec

@@ -24,6 +24,7 @@ from regroup.core.jobs import (
     Member,
     Seat,
     Version,
+    Wanted,
 )
 from regroup.core.messages import AgentRegistered, Heartbeat, StateSaved, StepPoint, StepsCommitted, StopJob, SubmitJob
 from regroup.core.workers import TrainerPhase, TrainerStatus, Worker
@@ -261,7 +262,7 @@ async def test_whoever_sees_that_a_job_ended_finds_all_that_was_measured(
     job, worker, watch = training(6)
     store = Failing()
     async with leading(
-        tmp_path, store, Saved({"j": replace(job, stopping=True, generation=2)}, {"w0": worker})
+        tmp_path, store, Saved({"j": replace(job, wanted=Wanted.STOP, generation=2)}, {"w0": worker})
     ) as shell:
         shell.cluster = replace(shell.cluster, watches={"j": replace(watch, since=1e9)})
         saver = replace(shell.cluster.jobs["j"], saver=MEMBER)

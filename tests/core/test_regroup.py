@@ -4,8 +4,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from regroup.core.cluster import Answer
-from regroup.core.jobs import ORIGIN, Fingerprint, Formation, Job, JobPhase, JobSpec, Link, Member, Seat, Version
-from regroup.core.regroup import EndUnsaved, SaveState, Train, Wait, conclude
+from regroup.core.jobs import (
+    ORIGIN,
+    Fingerprint,
+    Formation,
+    Job,
+    JobPhase,
+    JobSpec,
+    Link,
+    Member,
+    Seat,
+    Version,
+    Wanted,
+)
+from regroup.core.regroup import NothingToSave, SaveState, Train, Wait, conclude
 from regroup.core.shards import assign
 
 A, B, C, D = (Member(name, "i1") for name in "abcd")
@@ -161,9 +173,9 @@ def test_no_roll_back_goes_below_what_somebody_said_who_has_not_answered_yet():
     assert isinstance(verdict, Wait)
     assert verdict.missing == (B,)
     assert "the most advanced state left may be b's" in verdict.reason
-    stopping = replace(last, stopping=True)
+    stopping = replace(last, wanted=Wanted.STOP)
     assert isinstance(conclude(stopping, 9, {}, {A}, unheard={B: Version(2, 5)}), Wait)
-    assert isinstance(conclude(stopping, 9, {}, {A}), EndUnsaved)
+    assert isinstance(conclude(stopping, 9, {}, {A}), NothingToSave)
     equal = conclude(last, 9, answers({C: (2, 5)}), {A}, unheard={B: Version(2, 5)})
     assert isinstance(equal, Train)
     assert equal.rolled_back
@@ -253,27 +265,27 @@ def test_a_finished_job_needs_no_min_workers_to_be_saved():
 
 
 def test_a_stopping_job_saves_where_it_is():
-    verdict = conclude(job(A, B, stopping=True, min_workers=2), 9, answers({A: (1, 3), B: (1, 4)}), set())
+    verdict = conclude(job(A, B, wanted=Wanted.STOP, min_workers=2), 9, answers({A: (1, 3), B: (1, 4)}), set())
     assert isinstance(verdict, SaveState)
     assert (verdict.saver, verdict.version) == (B, Version(1, 4))
 
 
 def test_members_that_failed_to_save_are_asked_last():
-    asked = job(A, B, C, stopping=True)
+    asked = job(A, B, C, wanted=Wanted.STOP)
     states = answers({A: (1, 4), B: (1, 4), C: (1, 3)})
     savers = [conclude(asked, 9, states, set(), tried) for tried in ((), (A,), (A, B), (A, B, A), (A, A))]
     assert [verdict.saver for verdict in savers if isinstance(verdict, SaveState)] == [A, B, A, B, B]
 
 
 def test_a_stopping_job_that_committed_nothing_ends_unsaved():
-    assert isinstance(conclude(job(stopping=True), 9, answers({A: None}), set()), EndUnsaved)
+    assert isinstance(conclude(job(wanted=Wanted.STOP), 9, answers({A: None}), set()), NothingToSave)
 
 
 def test_a_stopping_job_does_not_give_up_a_state_that_may_live():
     """Its holder may be about to come back, as all do after a coordinator's restart."""
-    verdict = conclude(job(A, B, stopping=True), 9, {}, {B})
+    verdict = conclude(job(A, B, wanted=Wanted.STOP), 9, {}, {B})
     assert isinstance(verdict, Wait)
     assert verdict.missing == (A,)
-    lost = conclude(job(A, B, stopping=True), 9, {}, {A, B})
-    assert isinstance(lost, EndUnsaved)
+    lost = conclude(job(A, B, wanted=Wanted.STOP), 9, {}, {A, B})
+    assert isinstance(lost, NothingToSave)
     assert lost.reason == "stopped without a checkpoint: no state is left"

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from regroup.core.cluster import Cluster
-from regroup.core.jobs import Formation, Job, JobPhase, JobSpec, Member, Seat, Version
-from regroup.core.schedule import lend, lent
+from regroup.core.jobs import Formation, Job, JobPhase, JobSpec, Member, Seat, Version, Wanted
+from regroup.core.schedule import lend, lent, makes_room
 from regroup.core.workers import Sighting, TrainerPhase, TrainerStatus, Worker
 
 
@@ -79,7 +79,7 @@ def test_older_jobs_grow_first():
 
 
 def test_stopping_and_ended_jobs_get_nobody():
-    stopping = job("1", 1, 2, JobPhase.RUNNING, stopping=True)
+    stopping = job("1", 1, 2, JobPhase.RUNNING, wanted=Wanted.STOP)
     assert lend(cluster("ab", stopping, job("2", phase=JobPhase.COMPLETED), a="1"), False) == {}
 
 
@@ -111,3 +111,48 @@ def test_a_member_that_is_cut_off_keeps_its_place_while_the_job_runs():
 def test_a_waiting_job_gets_another_worker_in_place_of_one_that_is_gone():
     """Else a job whose machine never comes back would wait for ever beside free workers."""
     assert lend(gone(JobPhase.WAITING), False) == {"c": "1"}
+
+
+# --- Jobs that keep each other from going on
+
+
+def waiting(name: str, low: int = 2, **changes) -> Job:
+    return job(name, low, low, JobPhase.WAITING, **changes)
+
+
+def test_of_two_jobs_that_keep_what_the_other_lacks_the_younger_makes_room():
+    older, younger = waiting("1"), waiting("2")
+    assert makes_room(cluster("ab", older, younger, a="1", b="2"), {"1", "2"}) == (younger, older)
+
+
+def test_nobody_makes_room_for_a_job_that_could_still_not_go_on():
+    assert makes_room(cluster("ab", waiting("1", 3), waiting("2"), a="1", b="2"), {"1", "2"}) is None
+
+
+def test_nobody_makes_room_before_both_have_waited_for_long():
+    both = cluster("ab", waiting("1"), waiting("2"), a="1", b="2")
+    assert makes_room(both, {"1"}) is None
+    assert makes_room(both, {"2"}) is None
+
+
+def test_one_job_at_a_time_makes_room_and_the_youngest_first():
+    jobs = waiting("1", 3), waiting("2"), waiting("3")
+    three = cluster("abc", *jobs, a="1", b="2", c="3")
+    assert makes_room(three, {"1", "2", "3"}) == (jobs[2], jobs[0])
+    asked = waiting("1", 3), waiting("2"), waiting("3", wanted=Wanted.YIELD)
+    assert makes_room(cluster("abc", *asked, a="1", b="2", c="3"), {"1", "2", "3"}) is None
+
+
+def test_a_worker_that_the_older_job_refused_is_no_help_to_it():
+    older = waiting("1", refused={"b": "its code differs"})
+    assert makes_room(cluster("ab", older, waiting("2"), a="1", b="2"), {"1", "2"}) is None
+
+
+def test_a_younger_job_that_the_older_one_cannot_be_helped_by_is_left_alone_and_the_next_two_are_looked_at():
+    jobs = waiting("1", 9), waiting("2"), waiting("3")
+    assert makes_room(cluster("abc", *jobs, a="1", b="2", c="3"), {"1", "2", "3"}) == (jobs[2], jobs[1])
+
+
+def test_held_jobs_and_those_that_have_their_workers_make_no_room():
+    assert makes_room(cluster("ab", waiting("1"), waiting("2", wanted=Wanted.HOLD), a="1", b="2"), {"1", "2"}) is None
+    assert makes_room(cluster("abc", waiting("1"), waiting("2"), a="1", b="2", c="2"), {"1", "2"}) is None

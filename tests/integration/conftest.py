@@ -118,6 +118,10 @@ class Trial:
     def now(self) -> JobView:
         return self.client.job(self.id)
 
+    def pause(self, hold: bool = False) -> JobView:
+        self.client.pause(self.id, hold)
+        return self.client.wait(self.id, timeout=LIMIT, interval=PAUSE, paused=True)
+
     def until(self, met: Callable[[JobView], Found | None], what: str) -> Found:
         """Look at the job until it is as awaited. Fails at once when it ends before."""
 

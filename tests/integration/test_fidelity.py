@@ -319,6 +319,38 @@ def test_below_min_workers_the_job_waits_with_its_state_in_memory(started: Any, 
     same_curve(trial)
 
 
+# --- Paused
+
+
+def test_paused_into_a_checkpoint_and_resumed_the_curve_is_the_same(started: Any, same_curve: Any) -> None:
+    trial = started(options=PACED, gates=(60,))
+    trial.until_committed(30)
+    paused = trial.pause()
+    assert (paused.checkpoint.version.step, paused.members) == (paused.step, ())
+    trial.bed.rest()  # everybody is free
+    trial.client.resume(trial.id)
+    trial.finish()
+    (formed,) = [event for event in trial.events("form") if event.data["base_step"] == paused.step]
+    assert "from the checkpoint" in formed.reason
+    assert not trial.events("rolled_back")
+    trial.points_are_complete()
+    same_curve(trial)
+
+
+def test_held_in_memory_through_the_death_of_two_the_curve_is_the_same(started: Any, same_curve: Any) -> None:
+    trial = started(options=PACED, gates=(60,))
+    trial.until_committed(30)
+    held = trial.pause(hold=True)
+    assert held.checkpoint is None
+    trial.bed.kill_trainers("w0", "w2")
+    trial.until(lambda job: len(trial.events("exited")) == 2, "both deaths are noticed")
+    assert trial.now.phase == "paused"
+    trial.client.resume(trial.id)
+    trial.finish()
+    assert trial.now.restarts == 0
+    same_curve(trial)
+
+
 # --- Replicas that differ
 
 

@@ -5,13 +5,14 @@ import multiprocessing
 import runpy
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
-from regroup.core.jobs import ORIGIN, Formation, JobSpec, Member, Seat, Version
+from regroup.core.jobs import ORIGIN, Checkpoint, Formation, JobSpec, Member, Seat, Version
 from regroup.core.messages import Form, Halt, Halted, Order, Prepare, Prepared, RenewLease, Save, TrainerReport
 from regroup.core.workers import TrainerPhase, TrainerStatus
 from regroup.wire.codec import decode_report, decode_value, encode
@@ -111,14 +112,16 @@ class Driven:
         self.version = answer.version
         return answer
 
-    def train(self, generation: int) -> None:
-        """A Halt, and then alone from whatever it answered."""
+    def train(self, generation: int, checkpoint: Checkpoint | None = None) -> None:
+        """A Halt, and then alone from whatever it answered, or from a checkpoint."""
         assert self.spec is not None
         assert self.spec.steps is not None
         answer = self.halt(generation)
         seat = Seat(Member(self.birth.worker, self.birth.incarnation), answer.version)
         owners = (0,) * self.spec.shard_count
-        formation = Formation(generation, (seat,), 0, answer.version or ORIGIN, owners, answer.store, detached_limit=60)
+        base = checkpoint.version if checkpoint is not None else answer.version or ORIGIN
+        given = {"checkpoint": checkpoint, "detached_limit": 60.0}
+        formation = Formation(generation, (seat,), 0, base, owners, answer.store, **given)
         self.tell(Form("j", formation, self.spec.steps))
         self.tell(RenewLease(generation, time.monotonic()))
 
@@ -129,10 +132,10 @@ class Driven:
         self.train(1)
         self.until(TrainerPhase.FINISHED)
 
-    def save(self, generation: int) -> None:
+    def save(self, generation: int, final: bool = True) -> None:
         self.halt(generation)
         assert self.version is not None
-        self.tell(Save("j", generation, self.version))
+        self.tell(Save("j", generation, self.version, final))
 
     @property
     def position(self) -> tuple[int, int] | None:
@@ -152,15 +155,26 @@ class Driven:
 
 
 @pytest.fixture
-def driven(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driven]:
+def driven(start_driven: Callable[[str], Driven]) -> Driven:
     """A trainer that waits for its job; tasks are classes of the test's own file."""
+    return start_driven("w0")
+
+
+@pytest.fixture
+def start_driven(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[str], Driven]]:
     monkeypatch.syspath_prepend(str(request.path.parent))
-    nursery = Nursery("w0", "127.0.0.1", tmp_path, 1, "regroup.worker.process:main")
-    started = Driven(nursery, request.path.stem)
-    yield started
-    if not started.trainer.pipe.closed:
-        started.end()
-    nursery.close()
+    with ExitStack() as ending:
+
+        def start(worker: str) -> Driven:
+            nursery = Nursery(worker, "127.0.0.1", tmp_path, 1, "regroup.worker.process:main")
+            ending.callback(nursery.close)
+            started = Driven(nursery, request.path.stem)
+            ending.callback(lambda: None if started.trainer.pipe.closed else started.end())
+            return started
+
+        yield start
 
 
 __all__ = ["Connection", "Driven", "Rank"]

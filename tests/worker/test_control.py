@@ -10,7 +10,7 @@ from regroup.core.jobs import ORIGIN, Fingerprint, Formation, Member, Seat, Vers
 from regroup.core.messages import Form, Halt, RenewLease, StepFailed, StepPoint, StepsCommitted
 from regroup.wire.codec import decode_report, encode
 from regroup.worker.control import REPORT, Control
-from regroup.worker.session import Session, StateHeld, TaskPrepared, UserCodeRaised
+from regroup.worker.session import LoopFailed, Session, StateHeld, TaskPrepared
 
 ME = Member("w0", "one")
 
@@ -85,7 +85,7 @@ def torn(pipe: Any) -> None:
     driven.until_told(1, 1)
     driven.apply(1, 1, loss=1.0)
     failed = StepFailed(job="j", incarnation="one", generation=1, step=2, shard=-1, error="", traceback="")
-    driven.control.happened(UserCodeRaised(failed, torn=True))
+    driven.control.happened(LoopFailed(failed, torn=True))
     while driven.agent.poll(0.1):
         driven.agent.recv_bytes()
     with processor_time() as spent:

@@ -27,6 +27,7 @@ from regroup.worker.session import (
     Join,
     LastStepDone,
     LoopEvent,
+    LoopFailed,
     SaveEnded,
     Say,
     Session,
@@ -34,7 +35,6 @@ from regroup.worker.session import (
     StateHeld,
     StepApplied,
     TaskPrepared,
-    UserCodeRaised,
     Write,
     begin_apply,
     begin_load,
@@ -415,7 +415,7 @@ def failure(step: int = 0) -> StepFailed:
 
 def test_user_code_that_raises_leaves_the_state_as_it_was():
     trainer = training()
-    assert trainer.gets(UserCodeRaised(failure())) == (BreakGroup(), Say(failure()))
+    assert trainer.gets(LoopFailed(failure())) == (BreakGroup(), Say(failure()))
     assert trainer.session.phase is TrainerPhase.BROKEN
     trainer.gets(Halt("j", 2))
     assert trainer.said == [halted(2, Version(1, 0))]
@@ -425,7 +425,7 @@ def test_user_code_of_an_older_generation_that_raises_late_breaks_nothing():
     trainer = training()
     trainer.gets(Halt("j", 2))
     trainer.gets(form(2, base=Version(1, 0)))
-    assert trainer.gets(UserCodeRaised(failure())) == (Say(failure()),)
+    assert trainer.gets(LoopFailed(failure())) == (Say(failure()),)
     assert trainer.gets(StateDiscarded(1, "its digest differs")) == ()
     assert (trainer.session.phase, trainer.session.version) == (TrainerPhase.FORMING, Version(1, 0))
 
@@ -433,7 +433,7 @@ def test_user_code_of_an_older_generation_that_raises_late_breaks_nothing():
 def test_a_torn_state_answers_none():
     trainer = training()
     trainer.begins_to_apply()
-    trainer.gets(UserCodeRaised(failure(), torn=True))
+    trainer.gets(LoopFailed(failure(), torn=True))
     trainer.gets(Halt("j", 2))
     assert trainer.said == [halted(2, None)]
 
@@ -442,7 +442,7 @@ def test_a_halt_owed_by_a_torn_trainer_is_answered_with_none():
     trainer = training()
     trainer.begins_to_apply()
     trainer.gets(Halt("j", 2))
-    trainer.gets(UserCodeRaised(failure(), torn=True))
+    trainer.gets(LoopFailed(failure(), torn=True))
     assert trainer.said == [failure(), halted(2, None)]
     trainer.gets(form(2, base=Version(1, 0)))
     trainer.gets(StateHeld(2))

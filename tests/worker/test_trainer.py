@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,8 @@ from torch.optim import SGD, Optimizer
 from torch.utils.data import TensorDataset
 
 from regroup.core.jobs import Version
-from regroup.core.messages import Prepared, StateSaved, StepFailed
+from regroup.core.messages import CheckpointUnreadable, Prepared, StateSaved, StepFailed
+from regroup.core.workers import TrainerPhase
 from regroup.tasks import SizedDataset, Task
 from regroup.worker.checkpoint import read
 from regroup.worker.data import Loader, Superseded
@@ -103,6 +105,52 @@ def test_a_report_that_kills_its_process_leaves_the_state_on_the_disk(driven: An
     (path,) = (driven.birth.checkpoints / "j").iterdir()
     tree, _ = read(path, hashlib.sha256(path.read_bytes()).hexdigest())
     assert tree["step"] == 4
+
+
+def test_a_pause_saves_the_state_and_asks_the_task_for_no_report(driven: Any) -> None:
+    driven.finish("ReportsAndLeaves")
+    driven.save(2, final=False)
+    saved = driven.hears(StateSaved)
+    assert (saved.checkpoint.version, saved.result, saved.remark) == (Version(1, 4), None, None)
+
+
+def test_a_leader_goes_on_from_a_checkpoint_that_another_one_wrote(driven: Any, start_driven: Any) -> None:
+    driven.finish("Sound", steps=4)
+    driven.save(2)
+    checkpoint = driven.hears(StateSaved).checkpoint
+    heir = start_driven("w1")
+    heir.prepare("Sound", steps=6)
+    heir.hears(Prepared)
+    heir.train(3, checkpoint)
+    heir.until(TrainerPhase.FINISHED)
+    assert heir.halt(4).version == Version(3, 6)
+    lines = map(json.loads, heir.records.read_text().splitlines())
+    assert [line["applied"] for line in lines if "applied" in line] == [4, 5]
+
+
+@pytest.mark.parametrize("harm", ["missing", "damaged"])
+def test_a_leader_that_cannot_read_its_checkpoint_says_so_and_holds_no_state(
+    driven: Any, start_driven: Any, harm: str
+) -> None:
+    driven.finish("Sound", steps=4)
+    driven.save(2)
+    checkpoint = driven.hears(StateSaved).checkpoint
+    file = Path(checkpoint.path)
+    if harm == "missing":
+        file.unlink()
+    else:
+        content = bytearray(file.read_bytes())
+        content[-1] ^= 1
+        file.write_bytes(content)
+    heir = start_driven("w1")
+    heir.prepare("Sound", steps=6)
+    heir.hears(Prepared)
+    heir.train(3, checkpoint)
+    told = heir.hears(CheckpointUnreadable)
+    assert told.generation == 3
+    assert str(file) in told.error
+    assert str(file) in heir.log
+    assert heir.halt(4).version is None
 
 
 def test_a_disk_that_is_full_before_a_step_is_told_and_costs_no_state(driven: Any) -> None:

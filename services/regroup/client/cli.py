@@ -113,6 +113,8 @@ for command in (
     commands.jobs,
     commands.job,
     commands.events,
+    commands.pause,
+    commands.resume,
     commands.stop,
     commands.workers,
     commands.worker,

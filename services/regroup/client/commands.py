@@ -12,9 +12,11 @@ import typer
 
 from regroup.client import show, terminal
 from regroup.client.printable import one_line
+from regroup.client.sdk import Client
 from regroup.client.terminal import AsJson
 from regroup.client.watch import exit_code, watch
 from regroup.core.jobs import JobPhase
+from regroup.wire.rest import JobView
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A job's id, or enough of its beginning.")]
 WorkerArgument = Annotated[str, typer.Argument(metavar="WORKER", help="A worker's name.")]
@@ -53,24 +55,45 @@ def events(
             terminal.write_json_line(event) if as_json else out.print(show.event_line(event), soft_wrap=True)
 
 
-def stop(
-    context: typer.Context,
-    job: JobArgument,
-    wait: Annotated[bool, typer.Option("--wait", "-w", help="Watch the job until it has ended.")] = False,
-    as_json: AsJson = False,
-) -> None:
+Wait = Annotated[bool, typer.Option("--wait", "-w", help="Watch the job until it has ended.")]
+
+
+def stop(context: typer.Context, job: JobArgument, wait: Wait = False, as_json: AsJson = False) -> None:
     """Stop a job at its next step, with a checkpoint of its state."""
     with terminal.connected(context) as client:
         asked = client.stop(terminal.job_id(client, job))
-        if not wait:
-            terminal.write_json(asked) if as_json else terminal.write(
-                f"{asked.id} {asked.phase}: {one_line(asked.reason)}"
-            )
-            return
-        ended = watch(client, asked.id, quiet=as_json)
+        _follow(client, asked, wait, as_json, JobPhase.STOPPED, JobPhase.COMPLETED)
+
+
+def pause(
+    context: typer.Context,
+    job: JobArgument,
+    hold: Annotated[bool, typer.Option("--hold", help="Keep its workers, and its state in their memory.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Watch the job until it rests.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Pause a job at its next step: its state is saved, and its workers are free for other jobs."""
+    with terminal.connected(context) as client:
+        asked = client.pause(terminal.job_id(client, job), hold)
+        _follow(client, asked, wait, as_json, JobPhase.PAUSED, JobPhase.COMPLETED)
+
+
+def resume(context: typer.Context, job: JobArgument, wait: Wait = False, as_json: AsJson = False) -> None:
+    """Let a paused job go on where it rested."""
+    with terminal.connected(context) as client:
+        asked = client.resume(terminal.job_id(client, job))
+        _follow(client, asked, wait, as_json, JobPhase.COMPLETED)
+
+
+def _follow(client: Client, asked: JobView, wait: bool, as_json: bool, *wanted: JobPhase) -> None:
+    """Say where a job is, or watch it until it is where it was asked to be."""
+    reached = watch(client, asked.id, quiet=as_json, paused=JobPhase.PAUSED in wanted) if wait else asked
     if as_json:
-        terminal.write_json(ended)
-    raise typer.Exit(exit_code(ended, JobPhase.STOPPED, JobPhase.COMPLETED))
+        terminal.write_json(reached)
+    elif not wait:
+        terminal.write(f"{asked.id} {asked.phase}: {one_line(asked.reason)}")
+    if wait:
+        raise typer.Exit(exit_code(reached, *wanted))
 
 
 def workers(context: typer.Context, as_json: AsJson = False) -> None:

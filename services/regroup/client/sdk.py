@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 from regroup.client.address import find
 from regroup.client.errors import NotRunning, Unavailable, Unreachable, WaitedTooLong
 from regroup.client.transport import Transport, understood
-from regroup.core.jobs import JobSpec
+from regroup.core.jobs import JobPhase, JobSpec
 from regroup.wire.rest import (
     ClusterView,
     EventList,
@@ -147,14 +147,27 @@ class Client:
         """Ask a job to end at its next step. Raises Conflict if it has ended."""
         return self._transport.post(_JOB, f"/v1/jobs/{_part(id)}/stop")
 
+    def pause(self, id: str, hold: bool = False) -> JobView:
+        """Ask a job to rest at its next step: its state is saved and its workers freed.
+
+        `hold`: its workers stay, with the state in their memory. Raises Conflict if it has ended or is being stopped,
+        or if there is nobody to hold.
+        """
+        return self._transport.post(_JOB, f"/v1/jobs/{_part(id)}/pause" + ("?hold=true" if hold else ""))
+
+    def resume(self, id: str) -> JobView:
+        """Let a paused job go on where it rested. Raises Conflict if it has ended or is being stopped."""
+        return self._transport.post(_JOB, f"/v1/jobs/{_part(id)}/resume")
+
     def wait(
         self,
         id: str,
         timeout: float | None = None,
         on_change: Callable[[JobView], None] | None = None,
         interval: float = 0.5,
+        paused: bool = False,
     ) -> JobView:
-        """The job once it has ended, asked for every `interval` seconds.
+        """The job once it has ended, asked for every `interval` seconds. `paused`: also once it rests.
 
         `on_change` is called with the first answer and with each that differs from the one before.
         Raises WaitedTooLong after `timeout` seconds; the job goes on.
@@ -174,7 +187,7 @@ class Client:
             if job != last and on_change:
                 on_change(job)
             last = job
-            if job.ended:
+            if job.ended or (paused and job.phase is JobPhase.PAUSED):
                 return job
             if deadline is not None and time.monotonic() >= deadline:
                 raise WaitedTooLong(f"job {job.id} is still {job.phase} after {timeout:g} s; it goes on")

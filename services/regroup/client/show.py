@@ -21,6 +21,7 @@ _STYLES = {
     JobPhase.COMPLETED: "bold green",
     JobPhase.REGROUPING: "yellow",
     JobPhase.WAITING: "yellow",
+    JobPhase.PAUSED: "cyan",
     JobPhase.FAILED: "bold red",
     JobPhase.STOPPED: "magenta",
 }

@@ -19,18 +19,21 @@ from regroup.core.jobs import JobPhase
 from regroup.wire.rest import JobView
 
 
-def watch(client: Client, id: str, *, quiet: bool) -> JobView:
-    """The job once it has ended. `quiet`: show nothing on the way."""
+def watch(client: Client, id: str, *, quiet: bool, paused: bool = False) -> JobView:
+    """The job once it has ended; `paused`: also once it rests. `quiet`: show nothing on the way."""
     out = console()
     if quiet:
-        return client.wait(id)
-    job = client.wait(id, on_change=Lines(out).show) if not out.is_terminal else _draw(client, id, out)
+        return client.wait(id, paused=paused)
+    if out.is_terminal:
+        job = _draw(client, id, out, paused)
+    else:
+        job = client.wait(id, on_change=Lines(out).show, paused=paused)
     if job.error and "Traceback" in job.error:
         out.print(Text(f"`regroup job {job.id}` shows the error in full, with its traceback", style="dim"))
     return job
 
 
-def _draw(client: Client, id: str, out: Console) -> JobView:
+def _draw(client: Client, id: str, out: Console, paused: bool) -> JobView:
     with Progress(
         TextColumn("{task.description}"),
         _Phase(),
@@ -49,7 +52,7 @@ def _draw(client: Client, id: str, out: Console) -> JobView:
                 last.append((job.phase, job.reason))
                 progress.console.print(_line(job))
 
-        return client.wait(id, on_change=draw, interval=0.25)
+        return client.wait(id, on_change=draw, interval=0.25, paused=paused)
 
 
 def exit_code(job: JobView, *wanted: JobPhase) -> int:

@@ -33,7 +33,7 @@ from regroup.coordinator.problems import (
 from regroup.coordinator.submissions import body_schema, read_spec
 from regroup.core.cluster import NoSuchJob
 from regroup.core.jobs import Job, JobSpec
-from regroup.core.messages import StepPoint, StopJob, SubmitJob
+from regroup.core.messages import PauseJob, ResumeJob, StepPoint, StopJob, SubmitJob
 from regroup.wire.rest import JobList, JobView, PointList, RecordPiece
 
 log = logging.getLogger("regroup.coordinator")
@@ -121,6 +121,34 @@ async def job(context: InContext, job: JobId) -> JobView:
 async def stop(context: InContext, job: JobId) -> JobView:
     desk = context.desk
     await desk.command(StopJob(job))
+    return views.job_view(desk.cluster, job_at(desk, job))
+
+
+@router.post(
+    "/{job}/pause",
+    status_code=202,
+    summary="Pause a job at its next step",
+    responses=documented(NO_SUCH_JOB, JOB_ENDED),
+)
+async def pause(
+    context: InContext,
+    job: JobId,
+    hold: Annotated[bool, Query(description="keep its workers, and its state in their memory")] = False,
+) -> JobView:
+    desk = context.desk
+    await desk.command(PauseJob(job, hold))
+    return views.job_view(desk.cluster, job_at(desk, job))
+
+
+@router.post(
+    "/{job}/resume",
+    status_code=202,
+    summary="Let a paused job go on",
+    responses=documented(NO_SUCH_JOB, JOB_ENDED),
+)
+async def resume(context: InContext, job: JobId) -> JobView:
+    desk = context.desk
+    await desk.command(ResumeJob(job))
     return views.job_view(desk.cluster, job_at(desk, job))
 
 

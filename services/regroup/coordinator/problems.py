@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 
 from regroup.coordinator.json_line import JsonLine
 from regroup.coordinator.persistence import StoreUnavailable, Unconfirmed
-from regroup.core.cluster import JobEnded, NoSuchJob, NoSuchWorker, Refusal
+from regroup.core.cluster import Conflict, JobEnded, NoSuchJob, NoSuchWorker, Refusal
 from regroup.core.jobs import JobPhase, JobSpec, Problem
 from regroup.wire.rest import ProblemView
 
@@ -43,6 +43,7 @@ NO_SUCH_WORKER = Kind("no-such-worker", 404, "There is no worker with this name"
 NOT_ALLOWED = Kind("method-not-allowed", 405, "This path does not know this method")
 JOB_ENDED = Kind("job-ended", 409, "The job has ended")
 KEY_TAKEN = Kind("key-taken", 409, "Another job was submitted under this key")
+CONFLICT = Kind("conflict", 409, "The job is where this cannot be done")
 REFUSED = Kind("refused", 409, "The command cannot be carried out")
 TOO_LARGE = Kind("body-too-large", 413, "The body is too large")
 INVALID = Kind("invalid-request", 422, "The request is not valid")
@@ -156,8 +157,8 @@ async def _refusal(request: Request, error: Exception) -> JsonLine:
         kind = NO_SUCH_JOB
     elif isinstance(error, NoSuchWorker):
         kind = NO_SUCH_WORKER
-    elif isinstance(error, JobEnded):
-        kind = JOB_ENDED
+    elif isinstance(error, JobEnded | Conflict):
+        kind = JOB_ENDED if isinstance(error, JobEnded) else CONFLICT
         job = request.app.state.context.desk.cluster.jobs.get(request.path_params.get("job"))
         phase = job.phase if job else None
     return respond(kind, str(error) or kind.title, phase=phase)

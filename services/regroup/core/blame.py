@@ -35,7 +35,7 @@ def _refuse(turn: Turn, job: Job, name: str, reason: str) -> None:
 def prepare_failed(turn: Turn, job: Job, name: str, report: m.PrepareFailed) -> None:
     """Before the first formation it is the job's spec that is wrong; later, or if it says so itself, the worker."""
     reason = f"{report.field}: {report.message}"
-    if job.formation is None and report.field != m.WORKER:
+    if not job.history and report.field != m.WORKER:
         turn.end(job, JobPhase.FAILED, reason, error=report.traceback or reason)
     else:
         _refuse(turn, job, name, reason)

@@ -56,6 +56,7 @@ class Watch:
     first: tuple[float, int] | None = None  # when all of them had told theirs, and the step that they had reached
     stumbled: Mapping[Member, int] = field(default_factory=dict)  # how often it kept others from forming, in a row
     failed_savers: tuple[Member, ...] = ()  # the last try last
+    unable: Mapping[Member, str] = field(default_factory=dict)  # to read the checkpoint, and why
     diverged: bool = False  # a loss was no number, and that was said
 
 
@@ -96,3 +97,7 @@ class NoSuchWorker(Refusal):
 
 class JobEnded(Refusal):
     """The job has ended; ended states absorb."""
+
+
+class Conflict(Refusal):
+    """The job is where this cannot be done. The message says what to do instead."""

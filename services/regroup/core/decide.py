@@ -1,6 +1,6 @@
 """decide(cluster, event, now, policy) -> (cluster, orders, notes): every decision of the coordinator, as a value.
 
-Owns: what each command changes, and the order of things, always the same: take in the facts (`reports`), lend free
+Owns: the order of things, always the same: do what is asked (`commands`), take in the facts (`reports`), lend free
 workers (`schedule`), advance the jobs (`rounds`), derive the orders that became due (`orders`). The caller persists
 what is durable before it sends any of them.
 Refuses to know: clocks (`now` is passed in), sockets, stores, randomness.
@@ -9,15 +9,16 @@ Does not guarantee: that anybody hears the orders; they are due again at the nex
 
 from dataclasses import dataclass, replace
 
+from regroup.core import commands
 from regroup.core import messages as m
 from regroup.core.absence import forget_gone, unlend_absent
-from regroup.core.cluster import Cluster, JobEnded, Policy, reached
-from regroup.core.jobs import Job, JobPhase
+from regroup.core.cluster import Cluster, Policy, reached
+from regroup.core.jobs import Job, JobPhase, Wanted
 from regroup.core.notes import Note
 from regroup.core.orders import due
 from regroup.core.reports import take_in
-from regroup.core.rounds import advance
-from regroup.core.schedule import lend, why_queued
+from regroup.core.rounds import Stage, advance, stage
+from regroup.core.schedule import lend, makes_room, why_queued
 from regroup.core.turn import Turn
 from regroup.core.workers import LEFT
 
@@ -42,7 +43,11 @@ def decide(cluster: Cluster, event: m.Event, now: float, policy: Policy) -> Deci
                 turn.jobs[job] = Job(id=job, spec=spec, submitted=at)
                 turn.note("submitted", f"submitted: {spec.task}", job=job)
         case m.StopJob(job=job):
-            _stop(turn, turn.job(job))
+            commands.stop(turn, turn.job(job))
+        case m.PauseJob(job=job, hold=hold):
+            commands.pause(turn, turn.job(job), hold)
+        case m.ResumeJob(job=job):
+            commands.resume(turn, turn.job(job))
         case m.ClearWorker(worker=name):
             worker = turn.worker(name)
             turn.workers[name] = replace(worker, errors=0, quarantined=False, reason="cleared by its operator")
@@ -55,6 +60,7 @@ def decide(cluster: Cluster, event: m.Event, now: float, policy: Policy) -> Deci
         case m.Tick():
             unlend_absent(turn)
             forget_gone(turn)
+            _make_room(turn)
         case m.KeepSteps():
             _keep_steps(turn)
             return _decided(cluster, turn, event, answers)  # and nothing else, since this may be lost
@@ -90,17 +96,9 @@ def _disconnected(turn: Turn, name: str) -> None:
         turn.note("lost", f"the connection to {name} is lost: it died, or cannot be reached", worker.job, name)
 
 
-def _stop(turn: Turn, job: Job) -> None:
-    if job.ended:
-        raise JobEnded(f"job {job.id} is {job.phase} already")
-    if job.formation is None and job.round is None:
-        turn.end(job, JobPhase.STOPPED, "stopped before its first step", stopping=True)
-    elif not job.stopping:
-        turn.change_job(job, stopping=True)
-        turn.note("stopping", "its user asked to stop it", job=job.id)
-
-
 def _lend(turn: Turn) -> None:
+    for job in [job for job in turn.jobs.values() if job.wanted is Wanted.YIELD and job.phase is JobPhase.PAUSED]:
+        turn.change_job(job, phase=JobPhase.QUEUED, wanted=Wanted.RUN)
     for name, job_id in lend(turn.cluster, turn.young).items():
         job = turn.jobs[job_id]
         if job.phase is JobPhase.QUEUED:
@@ -112,6 +110,13 @@ def _lend(turn: Turn) -> None:
     for job in turn.jobs.values():
         if job.phase is JobPhase.QUEUED and job.reason != (reason := why_queued(turn.cluster, job, turn.young)):
             turn.change_job(job, reason=reason)
+
+
+def _make_room(turn: Turn) -> None:
+    stuck = {id for id, watch in turn.watches.items() if turn.now - watch.since > turn.policy.absent_limit}
+    found = makes_room(turn.cluster, {id for id in stuck if stage(turn.jobs[id]) is Stage.GATHERING})
+    if found is not None:
+        commands.make_room(turn, *found)
 
 
 def _keep_steps(turn: Turn) -> None:

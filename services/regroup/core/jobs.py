@@ -98,9 +98,20 @@ class JobPhase(StrEnum):
     RUNNING = "running"
     REGROUPING = "regrouping"
     WAITING = "waiting"  # fewer than min_workers; the survivors keep the state in memory
+    PAUSED = "paused"  # until its user resumes it; its state is in a checkpoint, or held in the workers' memory
     STOPPED = "stopped"
     COMPLETED = "completed"
     FAILED = "failed"
+
+
+class Wanted(StrEnum):
+    """What is wanted of a job, mostly by its user; what is done about it is decided from this at any later moment."""
+
+    RUN = "run"
+    HOLD = "hold"  # paused, its workers kept: the state stays in their memory
+    PAUSE = "pause"  # paused, its workers freed: the state is in a checkpoint
+    YIELD = "make room"  # for an older job: paused, and in the queue again at once
+    STOP = "stop"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -131,6 +142,16 @@ class Seat:
 
 
 @dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A durable state, named by its version."""
+
+    version: Version
+    path: str
+    checksum: str  # sha256 of the file of tensors
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Formation:
     """Who trains in a generation, and from which state. Issued once persisted; built from answers to its own Halt."""
 
@@ -141,6 +162,7 @@ class Formation:
     owners: tuple[int, ...]  # owners[v] is the rank that owns shard v
     store: str  # the leader's rendezvous: host:port/prefix, fresh for this generation
     micro_batch: int | None = None  # samples per pass, the same for everybody; None: the task's natural pass
+    checkpoint: Checkpoint | None = None  # the leader reads the base from it; None: the leader holds it
     detached_limit: float = 0.0  # seconds that a lease lasts in it: the policy's when it was issued
 
     @property
@@ -185,16 +207,6 @@ class Fingerprint:
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """A durable state, named by its version."""
-
-    version: Version
-    path: str
-    checksum: str  # sha256 of the file of tensors
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class StepFailure:
     """User code that raised, or a process that died, in the passes of one shard of one step."""
 
@@ -217,12 +229,12 @@ class Job:
     since: float = 0.0
     generation: int = 0  # the highest number taken; never reused
     round: Round | None = None  # the Halt round under way
-    formation: Formation | None = None  # the last issued
-    saver: Member | None = None  # who was asked to write the final state
-    stopping: bool = False
+    formation: Formation | None = None  # the last issued; None: none yet, or a pause closed it
+    saver: Member | None = None  # who was asked to write the state
+    wanted: Wanted = Wanted.RUN
     history: tuple[Link, ...] = ()
     fingerprint: Fingerprint | None = None
-    checkpoint: Checkpoint | None = None
+    checkpoint: Checkpoint | None = None  # the newest durable state; where no formation is, the next begins from it
     result: Mapping[str, Any] | None = None  # what the task said of the final state
     step: int = 0  # the minimum committed step over the members when last persisted
     restarts: int = 0
@@ -235,6 +247,11 @@ class Job:
         return self.phase in ENDED
 
     @property
+    def saved(self) -> Version:
+        """The newest durable state; before there is a checkpoint, the one that anybody builds from the seed."""
+        return self.checkpoint.version if self.checkpoint is not None else ORIGIN
+
+    @property
     def steps(self) -> int | None:
         """Steps to commit until completion; None while the dataset's length is unknown."""
         if self.spec.steps is not None:
@@ -242,6 +259,9 @@ class Job:
         if self.fingerprint is None or self.spec.epochs is None:
             return None
         return self.spec.epochs * -(-self.fingerprint.samples // self.spec.global_batch)
+
+    def complete_at(self, step: int) -> bool:
+        return self.steps is not None and step >= self.steps
 
 
 ENDED = frozenset({JobPhase.STOPPED, JobPhase.COMPLETED, JobPhase.FAILED})

@@ -32,6 +32,21 @@ class StopJob:
 
 
 @dataclass(frozen=True, slots=True)
+class PauseJob:
+    """Rest at the next step until ResumeJob: save the state and free the workers, or `hold` it in their memory."""
+
+    job: str
+    hold: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeJob:
+    """Go on where a pause left off."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClearWorker:
     """Forgive a worker's errors and lift its quarantine."""
 
@@ -188,6 +203,16 @@ class SaveFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointUnreadable:
+    """The leader of `generation` was to begin from a checkpoint, and could not read it. It holds no state."""
+
+    job: str
+    incarnation: str
+    generation: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerExited:
     """The agent saw its trainer end. `step` and `shard` are where it was, if it was in a pass."""
 
@@ -283,6 +308,7 @@ class Save:
     job: str
     generation: int
     version: Version
+    final: bool = True  # the job ends with it: what its task says of the result is due
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,7 +381,7 @@ class KeepSteps:
     """Take into the record of each job the steps that it is known to have committed."""
 
 
-Command = SubmitJob | StopJob | ClearWorker
+Command = SubmitJob | StopJob | PauseJob | ResumeJob | ClearWorker
 TrainerReport = (
     Prepared
     | PrepareFailed
@@ -367,6 +393,7 @@ TrainerReport = (
     | ReplicasDiffered
     | StateSaved
     | SaveFailed
+    | CheckpointUnreadable
 )
 RecordsAnswer = RecordsListed | RecordsRead | RecordsFailed
 Report = AgentRegistered | AgentLeft | Heartbeat | TrainerExited | RecordsAnswer | TrainerReport

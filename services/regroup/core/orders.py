@@ -5,7 +5,7 @@ Refuses to know: what was sent before; nothing is edge-triggered.
 """
 
 from regroup.core.cluster import Cluster
-from regroup.core.jobs import Job, Member
+from regroup.core.jobs import Job, Member, Wanted
 from regroup.core.messages import Form, Halt, Kill, Order, Prepare, Release, Save
 from regroup.core.workers import TrainerPhase, TrainerStatus
 
@@ -35,7 +35,8 @@ def _due_to_trainer(cluster: Cluster, job: Job, member: Member, trainer: Trainer
         return (Halt(job.id, job.round.generation, job.round.boundary),) if asked else ()
     halted = trainer.phase is TrainerPhase.HALTED and trainer.promised == job.generation
     if job.saver == member and halted and trainer.version is not None:
-        return (Save(job.id, job.generation, trainer.version),)
+        final = job.wanted is Wanted.STOP or job.complete_at(trainer.version.step)
+        return (Save(job.id, job.generation, trainer.version, final),)
     formation = job.formation
     issued = formation is not None and formation.generation == job.generation
     if formation is not None and issued and halted and member in formation.members and job.steps is not None:

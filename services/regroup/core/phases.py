@@ -18,11 +18,12 @@ class IllegalTransition(Exception):
 
 _J = JobPhase
 JOB_ARROWS: Mapping[JobPhase, frozenset[JobPhase]] = {
-    _J.QUEUED: frozenset({_J.PREPARING, *ENDED} - {_J.COMPLETED}),
-    _J.PREPARING: frozenset({_J.RUNNING, _J.REGROUPING, _J.WAITING, *ENDED} - {_J.COMPLETED}),
-    _J.RUNNING: frozenset({_J.REGROUPING, _J.WAITING, *ENDED}),
-    _J.REGROUPING: frozenset({_J.RUNNING, _J.WAITING, *ENDED}),
-    _J.WAITING: frozenset({_J.REGROUPING, *ENDED}),
+    _J.QUEUED: frozenset({_J.PREPARING, _J.PAUSED, *ENDED} - {_J.COMPLETED}),
+    _J.PREPARING: frozenset({_J.RUNNING, _J.REGROUPING, _J.WAITING, _J.PAUSED, *ENDED} - {_J.COMPLETED}),
+    _J.RUNNING: frozenset({_J.REGROUPING, _J.WAITING, _J.PAUSED, *ENDED}),
+    _J.REGROUPING: frozenset({_J.RUNNING, _J.WAITING, _J.PAUSED, *ENDED}),
+    _J.WAITING: frozenset({_J.REGROUPING, _J.PAUSED, *ENDED}),
+    _J.PAUSED: frozenset({_J.QUEUED, _J.PREPARING, _J.WAITING, *ENDED} - {_J.COMPLETED}),
     _J.STOPPED: frozenset(),
     _J.COMPLETED: frozenset(),
     _J.FAILED: frozenset(),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from regroup.core.cluster import Answer
-from regroup.core.jobs import ORIGIN, Formation, Job, Member, Seat, Version
+from regroup.core.jobs import ORIGIN, Formation, Job, Member, Seat, Version, Wanted
 from regroup.core.shards import assign
 
 
@@ -26,7 +26,7 @@ class Train:
 
 @dataclass(frozen=True, slots=True)
 class SaveState:
-    """Ask this member to write its state, the job's most advanced, which ends the job. `rolled_back`: as in Train."""
+    """Ask this member to write its state, the job's most advanced: it ends, or pauses. `rolled_back`: as in Train."""
 
     saver: Member
     version: Version
@@ -35,8 +35,15 @@ class SaveState:
 
 
 @dataclass(frozen=True, slots=True)
-class EndUnsaved:
-    """A job that is to stop and has no state to save."""
+class NothingToSave:
+    """A job that is to stop or to pause, and what is durable of it is all there is."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The job rests, and its state stays in the workers' memory."""
 
     reason: str
 
@@ -49,7 +56,8 @@ class Wait:
     missing: tuple[Member, ...] = ()
 
 
-Verdict = Train | SaveState | EndUnsaved | Wait
+RESTED = {Wanted.STOP: "stopped", Wanted.PAUSE: "paused", Wanted.YIELD: "made room"}
+Verdict = Train | SaveState | NothingToSave | Hold | Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,7 @@ def conclude(
     passed: Set[Member],
     tried: Sequence[Member] = (),
     unheard: Mapping[Member, Version] = MappingProxyType({}),
+    unable: Mapping[Member, str] = MappingProxyType({}),
 ) -> Verdict:
     """Decide from the answers to the Halt of `generation`: nothing is formed or saved but what they hold.
 
@@ -72,25 +81,47 @@ def conclude(
     detached limit and its margin. `tried` are the members that failed to save the state, in the order of their tries:
     whoever failed last is asked again only after all others. `unheard` are there and have not answered, or were not
     asked yet, and this is what they last said they hold: no roll-back goes below it while they may still answer.
+    `unable` could not read the checkpoint, each with its reason: where nobody holds the state, they do not lead.
     """
     base = _base(job, answers, passed, unheard)
     if isinstance(base, Wait):
         return base
-    if job.stopping and base.version == ORIGIN:
-        lost = job.formation is not None and base.rolled_back
-        return EndUnsaved("stopped without a checkpoint: no state is left" if lost else "stopped before its first step")
+    finished = job.complete_at(base.version.step)
     holders = sorted(member for member, answer in answers.items() if answer.version == base.version)
-    finished = job.steps is not None and base.version.step >= job.steps
-    if job.stopping or finished:
-        last_try = {member: number for number, member in enumerate(tried)}
-        saver = min(holders, key=lambda member: (last_try.get(member, -1), member))
-        what = "the final state" if finished else f"the state of step {base.version.step}, to stop"
-        back = "the last generation is lost: " if base.rolled_back else ""
-        return SaveState(saver, base.version, base.rolled_back, f"{back}{saver.worker} saves {what}")
+    rests = job.wanted in RESTED
+    if rests and base.version == job.saved:
+        verb = RESTED[job.wanted]
+        where = "without a checkpoint" if base.rolled_back and job.checkpoint is None else durable(job)
+        left = "newer state" if job.checkpoint is not None else "state"
+        return NothingToSave(f"{verb} {where}" + (f": no {left} is left" if base.rolled_back else ""))
+    if rests or finished:
+        return _save(job, base, holders, finished, tried)
+    if job.wanted is Wanted.HOLD:
+        kept = f"at step {base.version.step}, in the memory of {_named(holders)}" if holders else durable(job)
+        return Hold(f"held {kept}")
     if len(answers) < job.spec.min_workers:
         kept = f"; step {base.version.step} is kept in memory" if holders else ""
         return Wait(f"waits for workers: {len(answers)} of {job.spec.min_workers} are ready{kept}")
-    return _train(job, generation, answers, base, holders)
+    leaders = holders or [member for member in sorted(answers) if member not in unable]
+    if not leaders:
+        why = "; ".join(f"{member.worker}: {error}" for member, error in sorted(unable.items()))
+        return Wait(f"no worker can read the checkpoint of step {base.version.step}: {why}")
+    return _train(job, generation, answers, base, leaders[0])
+
+
+def durable(job: Job) -> str:
+    """How far a job is that nobody trains, in words."""
+    if job.checkpoint is None:
+        return "before its first step"
+    return f"at step {job.checkpoint.version.step}; its state is in {job.checkpoint.path}"
+
+
+def _save(job: Job, base: _Base, holders: list[Member], finished: bool, tried: Sequence[Member]) -> SaveState:
+    last_try = {member: number for number, member in enumerate(tried)}
+    saver = min(holders, key=lambda member: (last_try.get(member, -1), member))
+    what = "the final state" if finished else f"the state of step {base.version.step}, to {job.wanted}"
+    back = "the last generation is lost: " if base.rolled_back else ""
+    return SaveState(saver, base.version, base.rolled_back, f"{back}{saver.worker} saves {what}")
 
 
 def _base(
@@ -98,7 +129,7 @@ def _base(
 ) -> _Base | Wait:
     """The state to go on from: rule 4's leader if there is an anchor (rule 6), else what rule 7 leaves."""
     if job.formation is None:
-        return _Base(ORIGIN)
+        return _Base(job.saved)  # whatever any trainer still holds of a generation that a pause closed is void
     stateful = {member: answer.version for member, answer in answers.items() if answer.version is not None}
     listed = job.formation.members
     best = max(stateful.values(), default=ORIGIN)
@@ -111,6 +142,7 @@ def _base(
         whose = f"the state of generation {job.formation.generation} may live on {_named(missing)}"
         reason = f"{whose}: waiting for it to answer, or for its lease to be over"
         return Wait(reason, missing)
+    best = max(best, job.saved)
     better = tuple(member for member, version in unheard.items() if version > best)
     if better:
         whose = f"the last generation is lost, and the most advanced state left may be {_named(better)}'s"
@@ -122,25 +154,29 @@ def _named(members: Sequence[Member]) -> str:
     return ", ".join(sorted(member.worker for member in members))
 
 
-def _train(job: Job, generation: int, answers: Mapping[Member, Answer], base: _Base, holders: list[Member]) -> Train:
-    first = holders[0] if holders else min(answers)
+def _train(job: Job, generation: int, answers: Mapping[Member, Answer], base: _Base, leader: Member) -> Train:
     # The leader first, then those that need no transfer.
-    by_worth = sorted(answers, key=lambda member: (member != first, answers[member].version != base.version, member))
+    by_worth = sorted(answers, key=lambda member: (member != leader, answers[member].version != base.version, member))
     members = sorted(by_worth[: job.spec.max_workers])
+    held = answers[leader].version == base.version
     formation = Formation(
         generation=generation,
         seats=tuple(Seat(member, answers[member].version) for member in members),
-        leader=members.index(first),
+        leader=members.index(leader),
         base=base.version,
         owners=assign(job.spec.shard_count, len(members), turn=len(job.history)),
-        store=answers[first].store,
+        store=answers[leader].store,
         micro_batch=job.spec.micro_batch,
+        checkpoint=None if held else job.checkpoint,
     )
     names = ", ".join(member.worker for member in members)
+    lost = "the last generation is lost: " if base.rolled_back else ""
     if base.version == ORIGIN:
-        start = "no state is left: from the seed, at step 0, on" if base.rolled_back else "from the seed on"
-    elif base.rolled_back:
-        start = f"the last generation is lost: from step {base.version.step}, the most advanced state left, on"
+        start = "no state is left: from the seed, at step 0, on" if lost else "from the seed on"
+    elif not held:
+        start = f"{lost}from the checkpoint of step {base.version.step} on"
+    elif lost:
+        start = f"{lost}from step {base.version.step}, the most advanced state left, on"
     else:
         start = f"from step {base.version.step} on"
     return Train(formation, base.rolled_back, f"{start} {names}")

@@ -11,7 +11,8 @@ from math import isfinite
 from regroup.core import messages as m
 from regroup.core.blame import agrees, blame_task, count_odd_replicas, prepare_failed
 from regroup.core.cluster import ASKED, Answer, reached
-from regroup.core.jobs import Job, JobPhase, Member, StepFailure, Version
+from regroup.core.jobs import Job, JobPhase, Member, StepFailure, Version, Wanted
+from regroup.core.regroup import RESTED
 from regroup.core.rounds import Stage, begin_round, stage
 from regroup.core.turn import Turn
 from regroup.core.workers import LEFT, Sighting, TrainerPhase, TrainerStatus, Worker
@@ -112,7 +113,7 @@ def _trainer_exited(turn: Turn, name: str, report: m.TrainerExited) -> None:
     if report.step is not None and report.shard is not None:
         cause = "it hung, and was evicted" if evicted else report.cause
         blame_task(turn, job, StepFailure(report.step, report.shard, name, cause, died=True), killed and not evicted)
-    elif preparing and not killed and job.formation is None:  # later it is the worker's, which was counted
+    elif preparing and not killed and not job.history:  # later it is the worker's, which was counted
         error = f"its process ended while preparing: {report.cause}"
         blame_task(turn, job, StepFailure(-1, -1, name, error, died=True))
 
@@ -163,6 +164,12 @@ def _take_in_trainer(turn: Turn, name: str, report: m.TrainerReport) -> None:
             _saved(turn, job, member, report)
         case m.SaveFailed():
             _save_failed(turn, job, member, report)
+        case m.CheckpointUnreadable(generation=n, error=error) if not overtaken:
+            reason = f"{name} cannot read the checkpoint: {error}"
+            turn.note("unreadable", reason, job=job.id, worker=name)
+            # That a formation fails for this says nothing against anybody.
+            turn.change_watch(job.id, unable={**turn.watch(job.id).unable, member: error}, stumbled={})
+            _observe(turn, name, replace(trainer, phase=TrainerPhase.BROKEN, generation=n), broken=reason)
 
 
 def _look_at_losses(turn: Turn, job: Job, points: tuple[m.StepPoint, ...]) -> None:
@@ -192,6 +199,8 @@ def _observe(turn: Turn, name: str, status: TrainerStatus | None, broken: str = 
     if max(status.promised, status.generation) > job.generation:
         highest = max(status.promised, status.generation)
         turn.change_job(job, generation=highest)
+        if job.phase is JobPhase.PAUSED:
+            return  # a number above it is taken when it is resumed
         begin_round(turn, turn.jobs[job.id], f"{name} knows generation {highest}, above the coordinator's")
         return
     _take_phase(turn, job, member, status, broken)
@@ -231,11 +240,17 @@ def _saved(turn: Turn, job: Job, member: Member, report: m.StateSaved) -> None:
     # A slow saver that was given up may still be the first: a state is what its version says, whoever wrote it.
     if job.saver is None or not (asked or version == wanted):
         return  # an evicted or superseded saver moves nothing
-    finished = job.steps is not None and version.step >= job.steps
-    phase = JobPhase.COMPLETED if finished else JobPhase.STOPPED
-    reason = f"{phase} at step {version.step}; its state is in {report.checkpoint.path}"
-    reason += f"; {report.remark}" if report.remark else ""
-    turn.end(job, phase, reason, checkpoint=report.checkpoint, result=report.result, step=version.step)
+    saved = {"checkpoint": report.checkpoint, "result": report.result}
+    where = f"at step {version.step}; its state is in {report.checkpoint.path}"
+    where += f"; {report.remark}" if report.remark else ""
+    if job.complete_at(version.step):
+        turn.end(job, JobPhase.COMPLETED, f"completed {where}", **saved, step=version.step)
+    elif job.wanted is Wanted.STOP:
+        turn.end(job, JobPhase.STOPPED, f"stopped {where}", **saved, step=version.step)
+    elif job.wanted in RESTED:
+        turn.pause(job, f"{RESTED[job.wanted]} {where}", **saved)
+    else:  # it was asked to go on meanwhile
+        turn.change_job(job, saver=None, **saved)
 
 
 def _save_failed(turn: Turn, job: Job, member: Member, report: m.SaveFailed) -> None:

@@ -15,14 +15,14 @@ from types import MappingProxyType
 from typing import Any
 
 from regroup.core.cluster import ASKED, Answer, Cluster, reached
-from regroup.core.jobs import ORIGIN, Job, JobPhase, Link, Member, Round, Version
-from regroup.core.regroup import EndUnsaved, SaveState, Train, Verdict, Wait, conclude
+from regroup.core.jobs import ORIGIN, Job, JobPhase, Link, Member, Round, Version, Wanted
+from regroup.core.regroup import Hold, NothingToSave, SaveState, Train, Verdict, Wait, conclude
 from regroup.core.suspicion import evict, hangs, suspect
 from regroup.core.turn import Turn
 
 
 class Stage(Enum):
-    IDLE = auto()  # queued or ended
+    IDLE = auto()  # queued, paused or ended
     GATHERING = auto()  # no round, no formation of this generation: too few workers, or nobody holds the state
     HALTING = auto()
     FORMING = auto()
@@ -31,7 +31,7 @@ class Stage(Enum):
 
 
 def stage(job: Job) -> Stage:
-    if job.ended or job.phase is JobPhase.QUEUED:
+    if job.ended or job.phase in (JobPhase.QUEUED, JobPhase.PAUSED):
         return Stage.IDLE
     if job.saver is not None:
         return Stage.SAVING
@@ -98,7 +98,7 @@ def passed(turn: Turn, job: Job) -> Set[Member]:
     if job.formation is None:
         return frozenset()
     policy = turn.policy
-    limit = policy.absent_limit if job.stopping else job.formation.detached_limit + policy.detached_margin
+    limit = policy.absent_limit if job.wanted is Wanted.STOP else job.formation.detached_limit + policy.detached_margin
     watch = turn.watch(job.id)
 
     def silent(member: Member) -> bool:
@@ -117,8 +117,8 @@ def _gather(turn: Turn, job: Job) -> None:
     verdict = _verdict(turn, job, present)
     if isinstance(verdict, Wait):
         _wait(turn, job, verdict.reason)
-    elif isinstance(verdict, EndUnsaved) and not present:  # what they last said is no answer: they may hold more by now
-        turn.end(job, JobPhase.STOPPED, verdict.reason)
+    elif isinstance(verdict, NothingToSave) and not present:  # else what they said is no answer: they may hold more now
+        _rest(turn, job, verdict)
     else:
         begin_round(turn, job, "enough workers are ready" if job.formation is None else verdict.reason)
 
@@ -176,34 +176,52 @@ def _settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
         unanswered = [member for member in unanswered if hangs(turn, job, member, unheld, member in verdict.missing)]
     for member in unanswered:
         evict(turn, job, member, f"it did not answer the Halt in {turn.policy.halt_limit:g} s")
+    shown = reached(job, turn.watch(job.id))
     if isinstance(verdict, Train):
         _issue(turn, job, verdict)
     elif isinstance(verdict, SaveState):
-        shown = reached(job, watch)
         step = min(shown, verdict.version.step)  # more only once it is saved: until then it may be lost, too
         if step < shown:
             turn.change_watch(job.id, committed={})
-            turn.note("rolled_back", verdict.reason, job=job.id, generation=job.generation, base_step=step)
+            _tell_rolled_back(turn, job, step, verdict.reason)
         turn.change_job(job, round=None, saver=verdict.saver, step=step, reason=verdict.reason)
         turn.change_watch(job.id, since=turn.now)
         turn.note("saving", verdict.reason, job=job.id, worker=verdict.saver.worker, generation=job.generation)
-    elif isinstance(verdict, EndUnsaved):
-        turn.end(job, JobPhase.STOPPED, verdict.reason)
+    elif isinstance(verdict, NothingToSave):
+        _rest(turn, job, verdict)
+    elif isinstance(verdict, Hold):
+        turn.change_job(job, round=None, phase=JobPhase.PAUSED, step=shown, reason=verdict.reason)
+        turn.change_watch(job.id, disturbed=None)
+        turn.note("paused", verdict.reason, job=job.id, step=shown)
     else:
         _wait(turn, turn.change_job(job, round=None), verdict.reason)
+
+
+def _rest(turn: Turn, job: Job, verdict: NothingToSave) -> None:
+    if job.wanted is Wanted.STOP:
+        turn.end(job, JobPhase.STOPPED, verdict.reason)
+        return
+    if job.saved.step < reached(job, turn.watch(job.id)):
+        _tell_rolled_back(turn, job, job.saved.step, verdict.reason)
+    turn.pause(job, verdict.reason)
+
+
+def _tell_rolled_back(turn: Turn, job: Job, step: int, reason: str) -> None:
+    turn.note("rolled_back", reason, job=job.id, generation=job.generation, base_step=step)
 
 
 def _verdict(
     turn: Turn, job: Job, answers: Mapping[Member, Answer], unheard: Mapping[Member, Version] = MappingProxyType({})
 ) -> Verdict:
-    return conclude(job, job.generation, answers, passed(turn, job), turn.watch(job.id).failed_savers, unheard)
+    watch = turn.watch(job.id)
+    return conclude(job, job.generation, answers, passed(turn, job), watch.failed_savers, unheard, watch.unable)
 
 
 def _issue(turn: Turn, job: Job, verdict: Train) -> None:
     formation = replace(verdict.formation, detached_limit=turn.policy.detached_limit)
     watch = turn.watch(job.id)
     committed = reached(job, watch)
-    lost = committed > 0 or any(watch.committed.values())
+    lost = max([committed, *watch.committed.values()]) > formation.base.step
     # All may have been ended on purpose, as when their cluster is stopped: that is no failure of the job.
     meant = job.formation is not None and all(watch.dead.get(member) == ASKED for member in job.formation.members)
     restarts = job.restarts + (verdict.rolled_back and lost and not meant)
@@ -236,9 +254,10 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
 
 
 def _wait(turn: Turn, job: Job, reason: str) -> None:
-    reason = f"asked to stop; {reason}" if job.stopping else reason
+    runs = job.wanted is Wanted.RUN
+    reason = reason if runs else f"asked to {job.wanted}; {reason}"
     phase = JobPhase.PREPARING if job.formation is None else JobPhase.WAITING
-    if job.phase is JobPhase.RUNNING and job.stopping:
+    if job.phase is JobPhase.RUNNING and not runs:
         phase = job.phase
     if (job.phase, job.reason) != (phase, reason):
         turn.change_job(job, phase=phase, reason=reason)
@@ -294,8 +313,8 @@ def _train(turn: Turn, job: Job) -> None:
         begin_round(turn, job, "the last step is committed", boundary=True)
     elif turn.now - watch.progressed > job.spec.step_timeout:
         begin_round(turn, job, f"no step was committed for {job.spec.step_timeout:g} s")
-    elif job.stopping:
-        begin_round(turn, job, "stopped by its user", boundary=True)
+    elif job.wanted is not Wanted.RUN:
+        begin_round(turn, job, f"asked to {job.wanted}", boundary=True)
     elif len(formation.seats) < job.spec.max_workers:
         ready = set(candidates(turn.cluster, job))
         newcomers = sorted(ready - set(formation.members))

@@ -1,14 +1,15 @@
 """Which free worker is lent to which job: first in, first out.
 
 Owns: the order in which jobs get workers. Jobs that began and are below `min_workers` come first; the oldest queued job
-starts as soon as `min_workers` are free; running jobs grow to `max_workers` from what no queued job can use.
+starts as soon as `min_workers` are free; running jobs grow to `max_workers` from what no queued job can use. Jobs that
+keep each other from going on make room, the youngest first.
 Refuses to know: what a worker does once it is lent. Does not guarantee: that a lent worker ever gets prepared.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from regroup.core.cluster import Cluster
-from regroup.core.jobs import Job, JobPhase
+from regroup.core.jobs import Job, JobPhase, Wanted
 from regroup.core.workers import LEFT
 
 
@@ -30,6 +31,10 @@ def lent(cluster: Cluster, job: Job) -> list[str]:
     ]
 
 
+def _has_begun(job: Job) -> bool:
+    return job.phase is not JobPhase.QUEUED and not job.ended
+
+
 def why_queued(cluster: Cluster, job: Job, young: bool) -> str:
     """What a queued job waits for, in words."""
     wanted, usable = job.spec.min_workers, _usable(cluster, young)
@@ -47,6 +52,31 @@ def _usable(cluster: Cluster, young: bool) -> int:
     )
 
 
+def makes_room(cluster: Cluster, stuck: Set[str]) -> tuple[Job, Job] | None:
+    """The job that should give its workers up, and the older one that can go on with them; None: nobody need.
+
+    Two jobs that lost workers for good may each keep what the other lacks. `stuck` are the jobs that have waited for
+    long. One at a time makes room, the youngest first; what it trained is saved before.
+    """
+    if any(job.wanted is Wanted.YIELD for job in cluster.jobs.values()):
+        return None
+    lacking = [
+        job
+        for job in cluster.jobs.values()
+        if job.id in stuck and job.wanted is Wanted.RUN and len(_here(cluster, job)) < job.spec.min_workers
+    ]
+    for number, older in enumerate(lacking):
+        younger = lacking[number + 1 :]
+        had = {name for job in younger for name in _here(cluster, job)} - set(older.refused)
+        if len(_here(cluster, older)) + len(had) >= older.spec.min_workers:
+            return next(job for job in reversed(younger) if _here(cluster, job)), older
+    return None
+
+
+def _here(cluster: Cluster, job: Job) -> list[str]:
+    return [name for name, worker in cluster.workers.items() if worker.job == job.id and cluster.present(name)]
+
+
 def lend(cluster: Cluster, young: bool) -> Mapping[str, str]:
     """Worker -> job, for every worker that should be lent now.
 
@@ -55,7 +85,7 @@ def lend(cluster: Cluster, young: bool) -> Mapping[str, str]:
     free = [name for name in sorted(cluster.workers) if is_free(cluster, name)]
     if not free:
         return {}
-    begun = [job for job in cluster.jobs.values() if not (job.phase is JobPhase.QUEUED or job.ended or job.stopping)]
+    begun = [job for job in cluster.jobs.values() if job.wanted is Wanted.RUN and _has_begun(job)]
     loans: dict[str, str] = {}
 
     def grow(job: Job, most: int) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from regroup.core.cluster import ASKED, Cluster, NoSuchJob, NoSuchWorker, Policy, Watch, reached
-from regroup.core.jobs import Job, JobPhase, Member
+from regroup.core.jobs import Job, JobPhase, Member, Wanted
 from regroup.core.messages import StepPoint
 from regroup.core.notes import Note
 from regroup.core.phases import check_arrow
@@ -91,11 +91,21 @@ class Turn:
         """The job ends: its workers are free, and nothing of it is watched any more. The step shown stays."""
         changes = {"step": reached(job, self.watches.get(job.id)), **changes}
         job = self.change_job(job, phase=phase, reason=reason, round=None, saver=None, **changes)
+        self._free_workers(job)
+
+    def pause(self, job: Job, reason: str, **changes: Any) -> None:
+        """The job rests: its workers are free, and its last generation is closed, since all that counts is durable."""
+        wanted = job.wanted if job.wanted is Wanted.YIELD else Wanted.PAUSE
+        closed = {"formation": None, "round": None, "saver": None, "wanted": wanted}
+        job = self.change_job(job, phase=JobPhase.PAUSED, reason=reason, **closed, **changes)
+        self._free_workers(self.change_job(job, step=job.saved.step))
+
+    def _free_workers(self, job: Job) -> None:
         self.watches.pop(job.id, None)
         for name, worker in self.workers.items():
             if worker.job == job.id:
-                self.workers[name] = replace(worker, job=None, reason=f"job {job.id} is {phase}")
-        self.note(str(phase), reason, job=job.id, step=job.step)
+                self.workers[name] = replace(worker, job=None, reason=f"job {job.id} is {job.phase}")
+        self.note(str(job.phase), job.reason, job=job.id, step=job.step)
 
     def unlend(self, name: str, reason: str) -> None:
         worker = self.workers[name]

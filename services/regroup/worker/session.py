@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from regroup.core.jobs import Fingerprint, Formation, Member, Version
 from regroup.core.messages import (
+    CheckpointUnreadable,
     Form,
     Formed,
     GroupBroke,
@@ -65,10 +66,10 @@ class CollectiveBroke:
 
 
 @dataclass(frozen=True, slots=True)
-class UserCodeRaised:
-    """`torn`: the optimizer step had begun, so the state is lost."""
+class LoopFailed:
+    """User code raised, or a checkpoint cannot be read. `torn`: the state was being changed, so it is lost."""
 
-    report: StepFailed
+    report: StepFailed | CheckpointUnreadable
     torn: bool = False
 
 
@@ -86,14 +87,7 @@ class SaveEnded:
 
 
 LoopEvent = (
-    TaskPrepared
-    | StateHeld
-    | StepApplied
-    | LastStepDone
-    | CollectiveBroke
-    | UserCodeRaised
-    | StateDiscarded
-    | SaveEnded
+    TaskPrepared | StateHeld | StepApplied | LastStepDone | CollectiveBroke | LoopFailed | StateDiscarded | SaveEnded
 )
 
 # --- Actions
@@ -123,6 +117,7 @@ class Write:
 
     generation: int
     version: Version
+    final: bool = True  # the task's report of the result is due
 
 
 Action = Say | BreakGroup | Join | Write
@@ -190,8 +185,8 @@ def handle(session: Session, happening: Halt | Form | Save | RenewLease | LoopEv
             return _halt(session, happening)
         case Form(formation=formation, steps=steps):
             return _form(session, formation, steps)
-        case Save(generation=generation, version=version):
-            return _save(session, generation, version)
+        case Save():
+            return _save(session, happening)
         case RenewLease():
             return _renew(session, happening), ()
         case TaskPrepared(fingerprint=fingerprint):
@@ -205,7 +200,7 @@ def handle(session: Session, happening: Halt | Form | Save | RenewLease | LoopEv
             return _finish(session, generation)
         case CollectiveBroke(generation=generation, reason=reason):
             return _broke(session, generation, reason)
-        case UserCodeRaised(report=report, torn=torn):
+        case LoopFailed(report=report, torn=torn):
             return _raised(session, report, torn)
         case StateDiscarded(generation=generation, reason=reason):
             if session.phase not in _LIVE or session.generation != generation:
@@ -273,11 +268,11 @@ def _form(session: Session, formation: Formation, steps: int) -> Handled:
     return session, (Join(formation, steps),)
 
 
-def _save(session: Session, generation: int, version: Version) -> Handled:
-    asked = session.phase is TrainerPhase.HALTED and session.promised == generation
-    if not asked or session.version != version:
+def _save(session: Session, order: Save) -> Handled:
+    asked = session.phase is TrainerPhase.HALTED and session.promised == order.generation
+    if not asked or session.version != order.version:
         return session, ()
-    return _enter(session, TrainerPhase.SAVING), (Write(generation, version),)
+    return _enter(session, TrainerPhase.SAVING), (Write(order.generation, order.version, order.final),)
 
 
 def _hold(session: Session, generation: int) -> Handled:
@@ -328,7 +323,7 @@ def _broke(session: Session, generation: int, reason: str) -> Handled:
     return session, actions
 
 
-def _raised(session: Session, report: StepFailed, torn: bool) -> Handled:
+def _raised(session: Session, report: StepFailed | CheckpointUnreadable, torn: bool) -> Handled:
     owed = session.owed
     session = replace(session, applying=False, version=None if torn else session.version)
     actions: tuple[Action, ...] = (Say(report),)

@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 
-from regroup.core.jobs import Formation, JobSpec, Member
-from regroup.core.messages import ReplicasDiffered, SaveFailed, StateSaved, StepFailed, StepPoint
+from regroup.core.jobs import Checkpoint, Formation, JobSpec, Member
+from regroup.core.messages import CheckpointUnreadable, ReplicasDiffered, SaveFailed, StateSaved, StepFailed, StepPoint
 from regroup.core.shards import owned
-from regroup.worker.checkpoint import write
+from regroup.worker.checkpoint import CheckpointDamaged, read, write
 from regroup.worker.control import Control
 from regroup.worker.data import DataFailed, Loader, StepData, Superseded, draw_seed
 from regroup.worker.evaluation import combine
@@ -35,11 +35,11 @@ from regroup.worker.session import (
     CollectiveBroke,
     Join,
     LastStepDone,
+    LoopFailed,
     SaveEnded,
     StateDiscarded,
     StateHeld,
     TaskPrepared,
-    UserCodeRaised,
     Write,
 )
 from regroup.worker.tail import Tail
@@ -52,7 +52,7 @@ DIGEST_EVERY = 100  # steps between comparisons of the replicas; the first step 
 class Raised(Exception):
     """The task raised, or the disk; `report` says where. `torn`: in the middle of changing the state."""
 
-    def __init__(self, report: StepFailed, torn: bool = False) -> None:
+    def __init__(self, report: StepFailed | CheckpointUnreadable, torn: bool = False) -> None:
         super().__init__(report.error)
         self.report, self.torn = report, torn
 
@@ -112,8 +112,7 @@ class Trainer:
         except (GroupBroken, Interrupted, Superseded) as broken:
             self.control.happened(CollectiveBroke(generation, str(broken)))
         except Raised as raised:
-            log(raised.report.traceback)
-            self.control.happened(UserCodeRaised(raised.report, raised.torn))
+            self.control.happened(LoopFailed(raised.report, raised.torn))
         finally:
             self.position.leave()
 
@@ -135,7 +134,9 @@ class Trainer:
     def _hold_state(self, formation: Formation, group: Group) -> None:
         """Rules 4 and 5: the leader keeps its state; whoever differs takes it, beside its own, and swaps at the end."""
         if group.rank == formation.leader:
-            if formation.base.generation == 0:
+            if formation.checkpoint is not None:
+                self._restore(formation.generation, formation.checkpoint)
+            elif formation.base.generation == 0:
                 with self._told(formation.generation):
                     self.replica.reset()
                 self.evaluated = 0
@@ -143,13 +144,25 @@ class Trainer:
                 with self._told(formation.generation):
                     give(group, self._tree(), formation.receivers)
         elif group.rank in formation.receivers:
-            tree = take(group, formation.leader)
-            if not self.control.begin_load(formation.generation):
-                raise Interrupted(f"generation {formation.generation} is over")
-            with self._told(formation.generation, torn=True):
-                self._load(tree)
+            self._swap_in(formation.generation, take(group, formation.leader))
         self.control.happened(StateHeld(formation.generation))
         self.control.begin_telling(group.rank == formation.leader, self.replica.step)
+
+    def _swap_in(self, generation: int, tree: Mapping[str, Any]) -> None:
+        if not self.control.begin_load(generation):
+            raise Interrupted(f"generation {generation} is over")
+        with self._told(generation, torn=True):
+            self._load(tree)
+
+    def _restore(self, generation: int, checkpoint: Checkpoint) -> None:
+        """Nobody holds the state any more: it is where a pause left it."""
+        try:
+            tree, _ = read(checkpoint.path, checkpoint.checksum)
+        except CheckpointDamaged as error:
+            log(error)
+            who = {"job": self.job, "incarnation": self.birth.incarnation}
+            raise Raised(CheckpointUnreadable(**who, generation=generation, error=str(error))) from error
+        self._swap_in(generation, tree)
 
     # ----- one step
 
@@ -299,7 +312,7 @@ class Trainer:
             return
         # from here on the state is on the disk, whatever the report does to this process
         remarks: list[str] = []
-        result = result_of(self.task, self.replica.model, remarks.append)
+        result = result_of(self.task, self.replica.model, remarks.append) if task.final else None
         remark = "; ".join(remarks) or None
         saved = StateSaved(**who, generation=task.generation, checkpoint=checkpoint, result=result, remark=remark)
         self.control.happened(SaveEnded(saved))
@@ -310,10 +323,8 @@ class Trainer:
             return
         try:
             self._measure(generation, Alone(), range(self.spec.shard_count), lambda: not self.control.saves(generation))
-        except Interrupted:
+        except (Interrupted, Raised):  # to lose the metrics is better than to lose the state
             return
-        except Raised as raised:  # to lose the metrics is better than to lose the state
-            log(raised.report.traceback)
 
     # ----- small things
 
@@ -335,6 +346,8 @@ class Trainer:
             raise self._raised(generation, shard, error, torn) from error
 
     def _raised(self, generation: int, shard: int, error: BaseException, torn: bool = False) -> Raised:
+        traceback = format_exc()
+        log(traceback)
         report = StepFailed(
             job=self.job,
             incarnation=self.birth.incarnation,
@@ -342,6 +355,6 @@ class Trainer:
             step=self.replica.step,
             shard=shard,
             error=f"{type(error).__name__}: {error}",
-            traceback=format_exc(),
+            traceback=traceback,
         )
         return Raised(report, torn)

@@ -187,6 +187,33 @@ async def test_stopping_a_job_is_accepted_and_stopping_it_again_names_its_state(
     assert "stopped" in again.json()["detail"]
 
 
+async def test_a_job_is_paused_and_resumed(api):
+    job = (await api.post("/v1/jobs", json=SPEC)).json()["id"]
+    paused = await api.post(f"/v1/jobs/{job}/pause")
+    assert (paused.status_code, paused.json()["phase"]) == (202, "paused")
+    assert not paused.json()["ended"]
+    resumed = await api.post(f"/v1/jobs/{job}/resume")
+    assert (resumed.status_code, resumed.json()["phase"]) == (202, "queued")
+
+
+async def test_what_cannot_be_held_is_a_conflict_that_says_what_to_do(api):
+    job = (await api.post("/v1/jobs", json=SPEC)).json()["id"]
+    refused = await api.post(f"/v1/jobs/{job}/pause?hold=true")
+    assert refused.status_code == 409
+    assert (refused.json()["type"], refused.json()["phase"]) == ("/problems/conflict", "queued")
+    assert "pause it without hold" in refused.json()["detail"]
+    assert (await api.post(f"/v1/jobs/{job}/pause?hold=maybe")).status_code == 422
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+async def test_a_job_that_ended_neither_pauses_nor_goes_on(api, verb):
+    job = (await api.post("/v1/jobs", json=SPEC)).json()["id"]
+    await api.post(f"/v1/jobs/{job}/stop")
+    refused = await api.post(f"/v1/jobs/{job}/{verb}")
+    assert (refused.status_code, refused.json()["type"]) == (409, "/problems/job-ended")
+    assert (await api.post(f"/v1/jobs/j-nothing/{verb}")).status_code == 404
+
+
 @pytest.mark.parametrize("path", ["", "/points", "/records", "/events", "/events?follow=true"])
 async def test_an_unknown_job_is_not_found(api, path):
     answer = await api.get(f"/v1/jobs/j-nothing{path}")

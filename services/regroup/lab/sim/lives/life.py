@@ -14,7 +14,7 @@ from regroup.coordinator.persistence import StoreUnavailable
 from regroup.core import messages as m
 from regroup.core.cluster import Cluster, Refusal
 from regroup.core.decide import Decision
-from regroup.core.jobs import Job, JobPhase, JobSpec
+from regroup.core.jobs import Job, JobPhase, JobSpec, Wanted
 from regroup.core.workers import Worker
 from regroup.lab.sim.lives.faults import Faults
 from regroup.lab.sim.lives.network import Network
@@ -121,7 +121,7 @@ class Life(Paced):
             if worker.quarantined and (self.healed or self.dice.random() < 0.1):
                 self._command(leader, m.ClearWorker(name))
         for job in self.jobs.values() if self.healed else ():
-            waits = job.phase in (JobPhase.QUEUED, JobPhase.PREPARING, JobPhase.WAITING) and not job.stopping
+            waits = job.phase in (JobPhase.QUEUED, JobPhase.PREPARING, JobPhase.WAITING) and job.wanted is Wanted.RUN
             if waits and len(self.agents.keys() - job.refused.keys() - self.gone) < job.spec.min_workers:
                 self._command(leader, m.StopJob(job.id))
 

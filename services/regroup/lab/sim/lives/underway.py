@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from regroup.core.jobs import ORIGIN, Job, JobPhase
+from regroup.core.jobs import ORIGIN, Job, JobPhase, Wanted
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
@@ -47,7 +47,7 @@ def under_way(life: "Life") -> frozenset[Activity]:
 def _of(life: "Life", job: Job) -> Iterator[Activity]:
     formation, asked = job.formation, job.round
     forming = formation is not None and formation.generation == job.generation and job.phase is JobPhase.REGROUPING
-    if job.stopping:
+    if job.wanted is Wanted.STOP:
         yield Activity.STOP
     if job.saver is not None:
         yield Activity.SAVE

@@ -72,7 +72,8 @@ def _known(ghosts: Ghosts, world: World, job: Job, formation: Formation, watch: 
         assert done >= job.steps, f"called finished after {done} steps"
     for trainer in [one for one in map(world.living, formation.members) if one is not None]:
         session = trainer.session
-        holds = session.generation >= formation.generation and session.phase is not TrainerPhase.FORMING
+        later = session.generation > formation.generation
+        holds = later or (session.generation == formation.generation and session.phase is not TrainerPhase.FORMING)
         formed = watch is not None and trainer.member in watch.formed
         assert holds or not formed, f"{trainer.member} is said to have formed, and did not"
         if session.version is not None and session.version.generation <= formation.generation:  # later: overtaken

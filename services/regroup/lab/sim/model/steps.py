@@ -294,7 +294,7 @@ class StepLoops(ABC):
         trainer.loop.at = "idle"
         if torn:
             trainer.history = None
-        self.take(trainer, s.UserCodeRaised(report, torn))
+        self.take(trainer, s.LoopFailed(report, torn))
 
     def _written(self, trainer: Trainer) -> None:
         task = trainer.loop.write

@@ -140,7 +140,8 @@ BUGS = (
     Bug(
         "silence is taken for death too soon",
         ROUNDS,
-        "limit = policy.absent_limit if job.stopping else job.formation.detached_limit + policy.detached_margin",
+        "limit = policy.absent_limit if job.wanted is Wanted.STOP else "
+        "job.formation.detached_limit + policy.detached_margin",
         "limit = 1.5",
     ),
     Bug(
@@ -212,14 +213,14 @@ BUGS = (
     Bug(
         "a stopped job is called completed",
         REPORTS,
-        "finished = job.steps is not None and version.step >= job.steps",
-        "finished = True",
+        "if job.complete_at(version.step):",
+        "if True:",
     ),
     Bug(
         "a job is finished a step early",
         REGROUP,
-        "base.version.step >= job.steps",
-        "base.version.step >= job.steps - 1",
+        "job.complete_at(base.version.step)",
+        "job.complete_at(base.version.step + 1)",
     ),
     Bug(
         "a job is completed before its state is durable",

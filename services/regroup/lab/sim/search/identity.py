@@ -113,7 +113,7 @@ def job_identity(job: Job) -> Hashable:
     asked = None if job.round is None else (job.round.generation, job.round.boundary, job.round.participants)
     formation = None if job.formation is None else (job.formation.seats, job.formation.leader, job.formation.base)
     written = None if job.checkpoint is None else job.checkpoint.version
-    durable = (job.phase, job.generation, asked, formation, job.saver, job.stopping, job.history)
+    durable = (job.phase, job.generation, asked, formation, job.saver, job.wanted, job.history)
     return (*durable, job.fingerprint is None, written, job.step)
 
 

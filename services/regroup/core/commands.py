@@ -1,0 +1,79 @@
+"""What is asked of a job, mostly by its user: to stop, to pause, to be held, to go on, to make room for another.
+
+Owns: what each of these changes at once. The rest follows from `Job.wanted` at any later moment (`rounds`, `regroup`),
+so that it outlives this coordinator.
+Refuses to know: how a boundary is reached and a state saved. To ask twice is to ask once.
+"""
+
+from regroup.core.cluster import Conflict, JobEnded
+from regroup.core.jobs import Job, JobPhase, Wanted
+from regroup.core.regroup import durable
+from regroup.core.turn import Turn
+
+
+def stop(turn: Turn, job: Job) -> None:
+    """Raises JobEnded."""
+    _expect_open(job)
+    if job.formation is None and job.round is None:
+        turn.end(job, JobPhase.STOPPED, f"stopped {durable(job)}", wanted=Wanted.STOP)
+    elif job.wanted is not Wanted.STOP:
+        turn.change_job(job, wanted=Wanted.STOP, phase=_awake(job))
+        turn.note("stopping", "its user asked to stop it", job=job.id)
+
+
+def pause(turn: Turn, job: Job, hold: bool) -> None:
+    """Raises JobEnded, and Conflict where there is nothing to pause or to hold."""
+    _expect_unstopped(job)
+    wanted = Wanted.HOLD if hold else Wanted.PAUSE
+    if job.wanted is wanted:
+        return
+    if hold and job.phase in (JobPhase.QUEUED, JobPhase.PAUSED):
+        raise Conflict(f"job {job.id} has no workers that could be held: pause it without hold, or resume it first")
+    unmoved = job.formation is None and job.round is None
+    if unmoved and hold:
+        turn.change_job(job, wanted=wanted, phase=JobPhase.PAUSED, reason=f"held {durable(job)}")
+        turn.note("paused", f"held {durable(job)}", job=job.id, step=job.saved.step)
+    elif unmoved:
+        turn.pause(job, f"paused {durable(job)}")
+    else:
+        turn.change_job(job, wanted=wanted, phase=_awake(job))
+        turn.note("pausing", f"its user asked to {wanted} it", job=job.id)
+
+
+def resume(turn: Turn, job: Job) -> None:
+    """Raises JobEnded, and Conflict if it is being stopped."""
+    _expect_unstopped(job)
+    if job.wanted in (Wanted.RUN, Wanted.YIELD):
+        return
+    freed = job.phase is JobPhase.PAUSED and job.wanted is Wanted.PAUSE
+    reason = "its user asked it to go on"
+    phase = JobPhase.QUEUED if freed else _awake(job)
+    turn.change_job(job, wanted=Wanted.RUN, phase=phase, reason=reason if phase is not job.phase else job.reason)
+    turn.note("resumed", reason, job=job.id)
+
+
+def make_room(turn: Turn, job: Job, older: Job) -> None:
+    """Not its user but the queue asks for this: the older job lacks what this one has."""
+    reason = f"makes room for {older.id}, which is older and lacks workers"
+    job = turn.change_job(job, wanted=Wanted.YIELD)
+    turn.note("yielding", reason, job=job.id)
+    if job.formation is None and job.round is None:
+        turn.pause(job, f"made room {durable(job)}")
+
+
+def _expect_open(job: Job) -> None:
+    if job.ended:
+        raise JobEnded(f"job {job.id} is {job.phase} already")
+
+
+def _expect_unstopped(job: Job) -> None:
+    _expect_open(job)
+    if job.wanted is Wanted.STOP:
+        raise Conflict(f"job {job.id} is being stopped")
+
+
+def _awake(job: Job) -> JobPhase:
+    """The phase in which something can be done about a job: a held one gathers its workers again."""
+    if job.phase is not JobPhase.PAUSED:
+        return job.phase
+    return JobPhase.PREPARING if job.formation is None else JobPhase.WAITING

@@ -1,0 +1,443 @@
+"""How a job rests and goes on: paused into a checkpoint with its workers freed, or held in their memory."""
+
+import pytest
+
+from regroup.core import messages as m
+from regroup.core.cluster import Conflict, JobEnded
+from regroup.core.jobs import ORIGIN, Checkpoint, JobPhase, Version, Wanted
+from regroup.core.workers import TrainerPhase
+
+
+def pause(scene, hold=False):
+    return scene.does(m.PauseJob("j", hold))
+
+
+def resume(scene):
+    return scene.does(m.ResumeJob("j"))
+
+
+def paused(scene, *names, step=3):
+    """A job that these workers trained to a step, and that was paused there; they are free again."""
+    scene.running(*names)
+    for name in names:
+        scene.train(name, step)
+    pause(scene)
+    for name in names:
+        scene.halt(name, (1, step))
+    scene.saved("a", (1, step))
+    for name in names:
+        scene.exits(name, asked=True)
+        scene.beat(name)
+    assert (scene.job.phase, scene.job.checkpoint.version) == (JobPhase.PAUSED, Version(1, step))
+
+
+def held(scene, *names, step=3):
+    scene.running(*names, min_workers=1)
+    for name in names:
+        scene.train(name, step)
+    pause(scene, hold=True)
+    for name in names:
+        scene.halt(name, (1, step))
+    assert scene.job.phase is JobPhase.PAUSED
+
+
+# --- Paused
+
+
+def test_a_running_job_pauses_at_a_boundary_into_a_checkpoint_and_frees_its_workers(scene):
+    scene.running("a", "b")
+    pause(scene)
+    assert (scene.job.round.boundary, scene.job.phase) == (True, JobPhase.RUNNING)
+    for name in "ab":
+        scene.halt(name, (1, 3))
+    assert scene.job.reason == "a saves the state of step 3, to pause"
+    scene.saved("a", (1, 3))
+    assert (scene.job.phase, scene.job.step, scene.job.formation) == (JobPhase.PAUSED, 3, None)
+    assert scene.job.reason == "paused at step 3; its state is in /c/j"
+    assert [worker.job for worker in scene.cluster.workers.values()] == [None, None]
+    scene.beat("b", TrainerPhase.HALTED, promised=2, generation=1, version=Version(1, 3))
+    assert scene.told("b", m.Release)
+
+
+def test_a_resumed_job_waits_for_its_turn_and_begins_from_its_checkpoint(scene):
+    paused(scene, "a", "b")
+    scene.register("c", "d")
+    resume(scene)
+    assert (scene.job.phase, scene.job.wanted) == (JobPhase.PREPARING, Wanted.RUN)  # it was its turn at once
+    scene.prepare("a", "b", incarnation="i2")
+    for name in "ab":
+        scene.halt(name, None, incarnation="i2")
+    formation = scene.job.formation
+    assert (formation.base, formation.checkpoint) == (Version(1, 3), scene.job.checkpoint)
+    assert formation.receivers == (1,)  # the leader reads it
+    assert scene.job.reason == "from the checkpoint of step 3 on a, b"
+    for name in "ab":
+        scene.train(name, incarnation="i2")
+    assert (scene.job.phase, scene.job.step, scene.job.restarts) == (JobPhase.RUNNING, 3, 0)
+    assert not scene.noted("rolled_back")
+
+
+def test_the_trailing_step_of_a_generation_that_a_pause_closed_is_void(scene):
+    """b committed one step more than the others when its connection was cut, and comes back with it."""
+    scene.running("a", "b")
+    for name in "ab":
+        scene.train(name, 3)
+    scene.does(m.Disconnected("b"))
+    pause(scene)
+    scene.breaks("a", 1)
+    scene.halt("a", (1, 3))
+    scene.saved("a", (1, 3))
+    resume(scene)
+    scene.register("c")
+    scene.exits("a", asked=True)
+    scene.beat("a")
+    scene.prepare("a", incarnation="i2")
+    scene.prepare("c")
+    scene.halt("a", None, incarnation="i2")
+    scene.halt("c", (1, 4))  # whoever holds it
+    assert scene.job.formation.base == Version(1, 3)
+    assert scene.job.formation.receivers == (1,)
+
+
+def test_whoever_still_holds_what_was_saved_leads_and_nothing_is_read(scene):
+    paused(scene, "a", "b")
+    resume(scene)
+    scene.prepare("a", "b", incarnation="i2")
+    scene.halt("a", None, incarnation="i2")
+    scene.halt("b", (1, 3), incarnation="i2")
+    assert (scene.job.formation.leader, scene.job.formation.checkpoint) == (1, None)
+
+
+def test_a_queued_job_and_one_that_prepares_pause_at_once(scene):
+    scene.submit()
+    pause(scene)
+    assert (scene.job.phase, scene.job.reason) == (JobPhase.PAUSED, "paused before its first step")
+    resume(scene)
+    assert scene.job.phase is JobPhase.QUEUED
+    scene.register("a")
+    assert scene.job.phase is JobPhase.PREPARING
+    pause(scene)
+    assert (scene.job.phase, scene.cluster.workers["a"].job) == (JobPhase.PAUSED, None)
+
+
+def test_a_paused_job_gets_no_workers(scene):
+    scene.submit()
+    pause(scene)
+    scene.register("a", "b")
+    assert [worker.job for worker in scene.cluster.workers.values()] == [None, None]
+
+
+def test_a_job_that_waits_for_workers_saves_what_is_kept_in_memory(scene):
+    scene.running("a", "b")
+    scene.exits("b")
+    scene.halt("a", (1, 3))
+    assert scene.job.phase is JobPhase.WAITING
+    pause(scene)
+    scene.halt("a", (1, 3))
+    scene.saved("a", (1, 3))
+    assert (scene.job.phase, scene.job.step) == (JobPhase.PAUSED, 3)
+
+
+def test_a_job_whose_last_step_is_committed_while_it_is_to_pause_completes(scene):
+    scene.finished("a", "b")
+    pause(scene)
+    scene.saved("a", (1, 10))
+    assert scene.job.phase is JobPhase.COMPLETED
+
+
+def test_resumed_while_its_state_is_being_saved_it_goes_on_and_keeps_the_checkpoint(scene):
+    scene.running("a", "b")
+    pause(scene)
+    for name in "ab":
+        scene.halt(name, (1, 3))
+    resume(scene)
+    assert scene.job.saver is not None
+    scene.saved("a", (1, 3))
+    assert scene.job.checkpoint.version == Version(1, 3)
+    for name in "ab":
+        scene.halt(name, (1, 3))
+    assert (scene.job.formation.base, scene.job.formation.checkpoint) == (Version(1, 3), None)
+
+
+def test_a_pause_that_finds_no_state_goes_back_and_says_so(scene):
+    scene.running("a")
+    scene.train("a", 3)
+    scene.exits("a")
+    pause(scene)
+    scene.after(scene.policy.halt_limit + 1.0)
+    assert (scene.job.phase, scene.job.step) == (JobPhase.PAUSED, 0)
+    assert scene.job.reason == "paused without a checkpoint: no state is left"
+    assert [note.data["base_step"] for note in scene.noted("rolled_back")] == [0]
+
+
+def test_after_a_total_loss_the_checkpoint_of_a_pause_is_the_most_advanced_state_left(scene):
+    paused(scene, "a")
+    resume(scene)
+    scene.prepare("a", incarnation="i2")
+    scene.halt("a", None, incarnation="i2")
+    scene.train("a", incarnation="i2")
+    scene.train("a", 7, incarnation="i2")
+    scene.exits("a", incarnation="i2")
+    scene.prepare("a", incarnation="i3")
+    scene.halt("a", None, incarnation="i3")
+    assert (scene.job.formation.base, scene.job.step, scene.job.restarts) == (Version(1, 3), 3, 1)
+    assert scene.job.reason == "the last generation is lost: from the checkpoint of step 3 on a"
+
+
+# --- The checkpoint cannot be read
+
+
+def unreadable(scene, name, incarnation="i2"):
+    n = scene.job.generation
+    scene.beat(name, TrainerPhase.FORMING, incarnation, promised=n, generation=n)
+    report = m.CheckpointUnreadable(job="j", incarnation=incarnation, generation=n, error="no such file")
+    return scene.says(name, report)
+
+
+def test_whoever_cannot_read_the_checkpoint_does_not_lead(scene):
+    paused(scene, "a", "b")
+    resume(scene)
+    scene.prepare("a", "b", incarnation="i2")
+    for name in "ab":
+        scene.halt(name, None, incarnation="i2")
+    unreadable(scene, "a")
+    for name in "ab":
+        scene.halt(name, None, incarnation="i2")
+    assert (scene.job.formation.leader, scene.job.restarts) == (1, 0)
+
+
+def test_where_nobody_can_read_the_checkpoint_the_job_waits_and_says_why(scene):
+    paused(scene, "a", "b")
+    resume(scene)
+    scene.prepare("a", "b", incarnation="i2")
+    for reader in "ab":
+        for name in "ab":
+            scene.halt(name, None, incarnation="i2")
+        unreadable(scene, reader)
+    for name in "ab":
+        scene.halt(name, None, incarnation="i2")
+    why = "no worker can read the checkpoint of step 3: a: no such file; b: no such file"
+    assert (scene.job.phase, scene.job.reason) == (JobPhase.WAITING, why)
+    assert not scene.noted("evicted")
+    scene.does(m.StopJob("j"))
+    for name in "ab":
+        scene.halt(name, None, incarnation="i2")
+    assert (scene.job.phase, scene.job.checkpoint.version) == (JobPhase.STOPPED, Version(1, 3))
+
+
+# --- Held
+
+
+def test_a_held_job_keeps_its_workers_and_its_state_in_their_memory(scene):
+    held(scene, "a", "b")
+    assert scene.job.reason == "held at step 3, in the memory of a, b"
+    assert [worker.job for worker in scene.cluster.workers.values()] == ["j", "j"]
+    scene.after(scene.policy.detached_limit)
+    for name in "ab":
+        scene.halt(name, (1, 3))
+    assert scene.job.phase is JobPhase.PAUSED
+    assert scene.orders == [] or not scene.told("b", m.Halt)
+
+
+def test_a_held_job_goes_on_in_a_new_generation_from_what_was_held(scene):
+    held(scene, "a", "b")
+    resume(scene)
+    assert scene.job.phase is JobPhase.REGROUPING
+    for name in "ab":
+        scene.halt(name, (1, 3))
+    assert (scene.job.formation.generation, scene.job.formation.base) == (3, Version(1, 3))
+    assert scene.job.formation.receivers == ()
+
+
+def test_a_held_job_survives_the_loss_of_all_but_one(scene):
+    held(scene, "a", "b")
+    scene.exits("b")
+    assert scene.job.phase is JobPhase.PAUSED
+    resume(scene)
+    scene.halt("a", (1, 3))
+    assert (scene.members, scene.job.formation.base) == (["a"], Version(1, 3))
+
+
+def test_a_held_job_that_is_paused_saves_and_frees_its_workers(scene):
+    held(scene, "a", "b")
+    pause(scene)
+    for name in "ab":
+        scene.halt(name, (1, 3))
+    scene.saved("a", (1, 3))
+    assert (scene.job.phase, scene.job.formation) == (JobPhase.PAUSED, None)
+    assert scene.cluster.workers["a"].job is None
+
+
+def test_a_job_is_held_while_it_prepares_and_its_workers_stay_prepared(scene):
+    scene.submit(min_workers=2)
+    scene.register("a", "b")
+    scene.prepare("a")
+    pause(scene, hold=True)
+    assert (scene.job.phase, scene.job.reason) == (JobPhase.PAUSED, "held before its first step")
+    scene.prepare("b")
+    assert scene.job.round is None
+    resume(scene)
+    for name in "ab":
+        scene.halt(name, None)
+    assert scene.job.formation.base == ORIGIN
+
+
+def test_held_in_the_middle_of_its_first_round_it_holds_when_the_round_is_over(scene):
+    scene.submit(min_workers=1, max_workers=1)
+    scene.register("a")
+    scene.prepare("a")
+    pause(scene, hold=True)
+    assert scene.job.phase is JobPhase.PREPARING
+    scene.halt("a", None)
+    assert (scene.job.phase, scene.job.formation) == (JobPhase.PAUSED, None)
+
+
+def test_a_generation_that_a_held_worker_knows_is_jumped_over_when_it_is_resumed(scene):
+    held(scene, "a")
+    scene.beat("a", TrainerPhase.HALTED, promised=9, generation=1, version=Version(1, 3))
+    assert (scene.job.phase, scene.job.round) == (JobPhase.PAUSED, None)
+    resume(scene)
+    assert scene.job.generation == 10
+
+
+# --- Stopped while it rests
+
+
+def test_a_paused_job_stops_at_once_with_its_checkpoint(scene):
+    paused(scene, "a")
+    scene.does(m.StopJob("j"))
+    assert (scene.job.phase, scene.job.step) == (JobPhase.STOPPED, 3)
+    assert scene.job.reason == "stopped at step 3; its state is in /c/j"
+
+
+def test_a_held_job_is_saved_before_it_stops(scene):
+    held(scene, "a", "b")
+    scene.does(m.StopJob("j"))
+    for name in "ab":
+        scene.halt(name, (1, 3))
+    scene.saved("a", (1, 3))
+    assert (scene.job.phase, scene.job.checkpoint.version) == (JobPhase.STOPPED, Version(1, 3))
+
+
+# --- Restarts of the coordinator
+
+
+def test_a_restarted_coordinator_leaves_a_held_job_alone(scene):
+    held(scene, "a", "b")
+    scene.restart()
+    scene.register("a", "b")
+    for name in "ab":
+        scene.halt(name, (1, 3))
+    scene.after(scene.policy.absent_limit + 1.0)
+    assert (scene.job.phase, scene.job.round) == (JobPhase.PAUSED, None)
+    resume(scene)
+    for name in "ab":
+        scene.halt(name, (1, 3))
+    assert scene.job.formation.base == Version(1, 3)
+
+
+def test_a_restarted_coordinator_goes_on_pausing(scene):
+    scene.running("a")
+    pause(scene)
+    scene.restart()
+    scene.register("a")
+    scene.halt("a", (1, 3))
+    assert scene.job.saver is not None
+
+
+# --- Asked for what cannot be
+
+
+@pytest.mark.parametrize("hold", [False, True])
+def test_to_pause_and_to_resume_twice_is_once(scene, hold):
+    scene.running("a")
+    resume(scene)
+    pause(scene, hold)
+    before = scene.job
+    pause(scene, hold)
+    assert scene.job is before
+    resume(scene)
+    before = scene.job
+    resume(scene)
+    assert scene.job is before
+
+
+def test_a_queued_or_a_paused_job_has_nobody_to_hold(scene):
+    scene.submit()
+    with pytest.raises(Conflict, match="no workers that could be held"):
+        pause(scene, hold=True)
+    pause(scene)
+    with pytest.raises(Conflict, match="resume it first"):
+        pause(scene, hold=True)
+
+
+def test_a_job_that_is_being_stopped_or_has_ended_neither_pauses_nor_goes_on(scene):
+    scene.running("a")
+    scene.does(m.StopJob("j"))
+    for asked in (m.PauseJob("j"), m.ResumeJob("j")):
+        with pytest.raises(Conflict, match="being stopped"):
+            scene.does(asked)
+    scene.halt("a", (1, 3))
+    scene.saved("a", (1, 3))
+    for asked in (m.PauseJob("j"), m.ResumeJob("j")):
+        with pytest.raises(JobEnded):
+            scene.does(asked)
+
+
+def test_a_worker_that_cannot_prepare_a_resumed_job_is_refused_and_the_job_lives(scene):
+    paused(scene, "a")
+    resume(scene)
+    scene.beat("a", TrainerPhase.PREPARING, "i2")
+    scene.says("a", m.PrepareFailed(job="j", incarnation="i2", field="options.lr", message="is odd"))
+    assert not scene.job.ended
+    assert scene.job.refused == {"a": "options.lr: is odd"}
+
+
+# --- Asked for by the queue
+
+
+def test_the_younger_of_two_jobs_that_lack_workers_is_saved_and_queued_again(scene):
+    scene.running("a", "b")
+    scene.submit("k", min_workers=2)
+    scene.register("c", "d")
+    for name in "cd":
+        scene.beat(name, TrainerPhase.PREPARED, job="k")
+    n = scene.cluster.jobs["k"].generation
+    for name in "cd":
+        scene.beat(name, TrainerPhase.HALTED, job="k", promised=n)
+    for name in "cd":
+        scene.beat(name, TrainerPhase.TRAINING, job="k", promised=n, generation=n, version=Version(n, 5))
+    for name, job in (("b", "j"), ("d", "k")):
+        scene.says(name, m.TrainerExited(job=job, incarnation="i1", cause="killed by SIGKILL", asked=False))
+        scene.says(name, m.AgentLeft(boot="b1"))
+    scene.halt("a", (1, 3))
+    scene.beat("c", TrainerPhase.HALTED, job="k", promised=n + 1, generation=n, version=Version(n, 5))
+    assert {job.phase for job in scene.cluster.jobs.values()} == {JobPhase.WAITING}
+    scene.after(scene.policy.absent_limit + 1.0)
+    younger = scene.cluster.jobs["k"]
+    assert younger.wanted is Wanted.YIELD
+    assert scene.noted("yielding")[0].reason == "makes room for j, which is older and lacks workers"
+    n = younger.generation
+    scene.beat("c", TrainerPhase.HALTED, job="k", promised=n, generation=1, version=Version(1, 5))
+    saved = m.StateSaved(job="k", incarnation="i1", generation=n, checkpoint=Checkpoint(Version(1, 5), "/c/k", "s", 1))
+    scene.says("c", saved)
+    assert scene.noted("paused")[-1].reason == "made room at step 5; its state is in /c/k"
+    assert scene.told("c", m.Release)
+    scene.says("c", m.TrainerExited(job="k", incarnation="i1", cause="killed by SIGKILL", asked=True))
+    scene.beat("c")
+    assert scene.cluster.workers["c"].job == "j"
+    again = scene.cluster.jobs["k"]
+    assert (again.phase, again.wanted, again.step) == (JobPhase.QUEUED, Wanted.RUN, 5)
+
+
+def test_a_job_that_only_prepared_makes_room_at_once(scene):
+    for job, names in (("j", "ab"), ("k", "cd")):
+        scene.submit(job, min_workers=2)
+        scene.register(*names)
+    for name in "bd":
+        scene.says(name, m.AgentLeft(boot="b1"))
+    scene.after(scene.policy.absent_limit + 1.0)
+    scene.after(1.0)
+    phases = [job.phase for job in scene.cluster.jobs.values()]
+    assert phases == [JobPhase.PREPARING, JobPhase.QUEUED]
+    assert scene.cluster.workers["c"].job in (None, "j")
