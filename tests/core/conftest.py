@@ -44,8 +44,12 @@ class Scene:
     def says(self, name: str, report: m.Report) -> Decision:
         return self.does(m.Reported(name, report))
 
-    def after(self, seconds: float) -> Decision:
+    def after(self, seconds: float, heard: str = "") -> Decision:
+        """`heard`: the workers whose agents spoke until then, whatever their trainers do."""
         self.now += seconds
+        known = self.cluster.sightings
+        spoke = {name: replace(known[name], seen=self.now) for name in heard}
+        self.cluster = replace(self.cluster, sightings={**known, **spoke})
         return self.does(m.Tick())
 
     def submit(self, job: str = "j", **spec: Any) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from regroup.core import messages as m
+from regroup.core.cluster import reached
 from regroup.core.jobs import ORIGIN, Checkpoint, JobPhase, Version
 from regroup.core.workers import TrainerPhase
 
@@ -152,6 +153,28 @@ def test_a_state_of_more_steps_than_are_shown_is_shown_only_once_it_is_saved(sce
     scene.halt("b", (1, 3))
     assert scene.job.reason == "the last generation is lost: b saves the state of step 3, to stop"
     assert scene.job.step == 0
+    scene.saved("b", (1, 3))
+    assert (scene.job.phase, scene.job.step) == (JobPhase.STOPPED, 3)
+
+
+def test_what_is_shown_stands_still_while_an_older_state_is_saved(scene):
+    """a, which was silent for long, is back with more steps than are being saved: it comes too late."""
+    scene.parted()
+    scene.train("a", 7)
+    scene.does(m.Disconnected("a"))
+    scene.does(m.StopJob("j"))
+    scene.after(scene.job.spec.step_timeout + 1.0)  # no boundary was reached
+    scene.register("b")
+    scene.holds_on("b")
+    scene.after(scene.policy.halt_limit + 1.0, heard="b")  # a answers nothing
+    scene.holds_on("b")  # so b is asked, too
+    scene.halt("b", (1, 3))
+    scene.after(scene.policy.halt_limit + 1.0, heard="b")
+    assert (scene.job.saver.worker, scene.job.step) == ("b", 3)
+    scene.register("a")
+    scene.train("a", 7)
+    scene.does(m.KeepSteps())
+    assert (reached(scene.job, scene.cluster.watches["j"]), scene.job.step) == (3, 3)
     scene.saved("b", (1, 3))
     assert (scene.job.phase, scene.job.step) == (JobPhase.STOPPED, 3)
 

@@ -210,7 +210,7 @@ def test_a_task_that_hangs_in_the_same_shard_on_two_workers_fails_the_job(scene)
         scene.says("a", m.GroupBroke(job="j", incarnation="i1", generation=n, reason="a collective failed"))
         for other in others:
             scene.halt(other, (n, 3))
-        scene.after(scene.policy.halt_limit + 0.5)
+        scene.after(scene.policy.halt_limit + 0.5, heard=name)
         assert name not in scene.members
         scene.exits(name, "i1", asked=True, step=3, shard=1)
         for other in others if not scene.job.ended else ():

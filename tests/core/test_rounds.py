@@ -1,11 +1,15 @@
 """When a job regroups, whom a round waits for, whom it gives up, and when it takes in others."""
 
+from dataclasses import replace
+
 import pytest
 
 from regroup.core import messages as m
 from regroup.core.cluster import reached
-from regroup.core.jobs import ORIGIN, JobPhase, Version
+from regroup.core.jobs import ORIGIN, JobPhase, JobSpec, Version
 from regroup.core.workers import TrainerPhase
+
+TWO = JobSpec(task="digits", steps=10, global_batch=8, shards=4, max_workers=2)
 
 # --- Noticing
 
@@ -56,9 +60,9 @@ def test_a_member_that_does_not_answer_is_left_out_and_killed(scene):
     scene.running("a", "b", min_workers=1)
     scene.breaks("a", 1)
     scene.halt("a", (1, 3))
-    scene.after(3.0)
+    scene.after(3.0, heard="b")
     assert scene.job.round is not None
-    scene.after(2.0)
+    scene.after(2.0, heard="b")
     assert scene.members == ["a"]
     assert scene.told("b", m.Kill) == [m.Kill("j", "i1", "evicted from the job")]
     scene.train("b")
@@ -73,7 +77,7 @@ def test_a_worker_that_is_evicted_again_and_again_is_quarantined(scene):
         assert not scene.cluster.workers["b"].quarantined
         scene.breaks("a", scene.job.generation)
         scene.halt("a", (scene.job.formation.generation, 3))
-        scene.after(scene.policy.halt_limit + 0.5)  # b says nothing
+        scene.after(scene.policy.halt_limit + 0.5, heard="b")  # its agent; the trainer says nothing
         assert scene.members == ["a"]
         scene.train("a")
         scene.exits("b", f"i{number}", asked=True)
@@ -193,7 +197,7 @@ def test_before_the_first_step_a_leader_that_cannot_form_is_lost_too(scene):
             scene.halt(name, None)
         n = scene.job.generation
         scene.beat("b", TrainerPhase.TRAINING, promised=n, generation=n, version=Version(n, 0))
-        scene.after(scene.policy.form_limit + 0.5)
+        scene.after(scene.policy.form_limit + 0.5, heard="ab")
     assert scene.noted("evicted")[0].worker == "a"
 
 
@@ -208,7 +212,7 @@ def test_the_only_holder_of_the_state_is_never_given_up_for_a_suspicion(scene):
         for name, state in (("a", (2, 3)), ("b", None)):
             scene.halt(name, state)
         scene.train("b")
-        scene.after(scene.policy.form_limit + 0.5)
+        scene.after(scene.policy.form_limit + 0.5, heard="ab")
     assert "a" not in {note.worker for note in scene.noted("evicted")}
 
 
@@ -381,3 +385,92 @@ def test_a_step_of_an_older_generation_is_not_counted_for_the_one_that_made_it_v
     assert reached(scene.job, scene.cluster.watches["j"]) == 3
     scene.train("b", 4)
     assert reached(scene.job, scene.cluster.watches["j"]) == 4
+
+
+# --- Who was cut off may come back with the last copy
+
+
+def test_a_member_that_is_cut_off_is_left_out_and_not_killed(scene):
+    """Nobody heard its agent, so nobody knows that its trainer hangs; what it holds may be needed."""
+    scene.running("a", "b", min_workers=1)
+    scene.train("b", 3)
+    scene.breaks("a", 1)
+    scene.halt("a", (1, 3))
+    scene.after(scene.policy.halt_limit + 1.0)
+    assert scene.members == ["a"]
+    assert not scene.noted("evicted")
+    scene.holds_on("b")
+    assert not scene.told("b", m.Kill)
+
+
+def test_a_silent_newcomer_stops_nobody(scene):
+    scene.running("a", "b", min_workers=1)
+    scene.breaks("a", 1)
+    scene.halt("a", (1, 3))
+    scene.after(scene.policy.halt_limit + 1.0)
+    scene.train("a")
+    assert (scene.members, scene.job.round) == (["a"], None)
+
+
+def test_a_holder_that_was_given_up_and_comes_back_is_lent_again_when_nobody_else_holds_the_state(scene):
+    scene.parted()
+    scene.train("a", 3)
+    scene.after(scene.policy.absent_limit + 1.0)
+    assert scene.cluster.workers["b"].job is None
+    scene.exits("a")
+    scene.beat("a")
+    scene.register("b")
+    scene.holds_on("b")
+    assert scene.cluster.workers["b"].job == "j"
+    assert not scene.told("b", m.Release)
+    scene.prepare("a", incarnation="i2")
+    scene.halt("a", None, incarnation="i2")
+    scene.halt("b", (1, 3))
+    formation = scene.job.formation
+    assert (formation.base, formation.members[formation.leader].worker) == (Version(1, 3), "b")
+
+
+def test_a_holder_that_comes_back_where_others_hold_the_state_is_released(scene):
+    scene.parted()
+    scene.train("a", 3)
+    scene.after(scene.policy.absent_limit + 1.0)
+    scene.register("b")
+    scene.holds_on("b")
+    assert scene.told("b", m.Release)
+
+
+def test_a_worker_for_which_there_is_no_seat_is_lent_to_others(scene):
+    scene.running("a", "b", "c", min_workers=1)
+    scene.does(m.SubmitJob("k", replace(scene.job.spec, max_workers=1), 0.0))
+    scene.cluster = replace(scene.cluster, jobs={**scene.cluster.jobs, "j": replace(scene.job, spec=TWO)})
+    scene.breaks("a", 1)
+    for name in "abc":
+        scene.halt(name, (1, 3))
+    for name in "ab":
+        scene.train(name)
+    assert scene.members == ["a", "b"]
+    assert scene.cluster.workers["c"].job is None
+
+
+def test_a_trainer_that_prepares_for_very_long_is_killed_and_its_worker_has_an_error(scene):
+    scene.submit(min_workers=1)
+    scene.register("a")
+    scene.beat("a", TrainerPhase.PREPARING)
+    scene.after(scene.policy.prepare_limit - 1.0, heard="a")
+    assert not scene.noted("evicted")
+    scene.after(2.0, heard="a")
+    assert scene.noted("evicted")[0].reason == f"a is evicted: it did not prepare in {scene.policy.prepare_limit:g} s"
+    assert scene.told("a", m.Kill)
+    assert scene.cluster.workers["a"].errors == 1
+
+
+def test_a_task_that_hangs_while_it_prepares_on_two_workers_fails(scene):
+    scene.submit(min_workers=2)
+    scene.register("a", "b")
+    for name in "ab":
+        scene.beat(name, TrainerPhase.PREPARING)
+    scene.after(scene.policy.prepare_limit + 1.0, heard="ab")
+    for name in "ab":
+        scene.exits(name, asked=True)
+    assert scene.job.phase is JobPhase.FAILED
+    assert "it hung while preparing" in scene.job.reason

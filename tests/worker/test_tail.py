@@ -48,8 +48,8 @@ def test_different_proposals_are_no_agreement_whatever_their_sum() -> None:
     assert tails_with([1, 3], [0, 0]).agreed(2) is None
 
 
-def test_a_rank_whose_digest_is_not_the_leaders_is_seen() -> None:
+def test_ranks_whose_digests_are_not_the_same_are_seen() -> None:
     digest = 2**47 + 12345
-    assert not tails_with([0, 0], [digest, digest]).differing(2, leader=1)
-    assert tails_with([0, 0], [digest + 1, digest]).differing(2, leader=1)
-    assert tails_with([0, 0], [digest - 2**40, digest]).differing(2, leader=0)
+    assert not tails_with([0, 0], [digest, digest]).differing(2)
+    assert tails_with([0, 0], [digest + 1, digest]).differing(2)
+    assert tails_with([0, 0], [digest - 2**40, digest]).differing(2)

@@ -31,6 +31,7 @@ class Settings(ProcessSettings):
     detached_limit: Seconds = _USUAL.detached_limit
     detached_margin: Seconds = _USUAL.detached_margin
     leader_lease: Seconds = _USUAL.leader_lease
+    prepare_limit: Seconds = _USUAL.prepare_limit
     halt_limit: Seconds = _USUAL.halt_limit
     form_limit: Seconds = _USUAL.form_limit
     absent_limit: Seconds = _USUAL.absent_limit

@@ -4,10 +4,9 @@ Owns: what makes a failure the task's (decision 0007), who may not take part in 
 Refuses to know: how failures are noticed (`reports`), and when members are suspected of hanging (`rounds`).
 """
 
-from collections import Counter
-
 from regroup.core import messages as m
 from regroup.core.jobs import Job, JobPhase, StepFailure
+from regroup.core.replicas import sound
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerStatus
 
@@ -62,12 +61,11 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure, chance: bool = False)
 
 
 def count_odd_replicas(turn: Turn, job: Job, report: m.ReplicasDiffered) -> None:
-    """An error for each worker whose replica is not like most, or where there is no most, not like the leader's."""
+    """An error for each worker whose replica is not the sound one."""
     formation = job.formation
     if formation is None or formation.generation != report.generation or len(report.digests) != len(formation.seats):
         return
-    digest, count = Counter(report.digests).most_common(1)[0]
-    sound = digest if 2 * count > len(report.digests) else report.digests[formation.leader]
+    kept = sound(report.digests, formation.leader)
     for member, found in zip(formation.members, report.digests, strict=True):
-        if found != sound:
+        if found != kept:
             turn.count_error(member.worker, f"its replica differed at step {report.step}")

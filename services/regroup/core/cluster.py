@@ -20,6 +20,7 @@ class Policy:
     detached_limit: float = 300.0  # a worker whose heartbeats go unanswered for so long stops committing
     detached_margin: float = 15.0  # added before anybody may roll back past such a worker
     leader_lease: float = 5.0
+    prepare_limit: float = 600.0  # import a task, build its model, look at its data
     halt_limit: float = 10.0  # a round ends without those who did not answer in this time
     form_limit: float = 15.0  # connect and take the leader's state, before a new try
     absent_limit: float = 30.0  # a disconnected worker that no formation lists is taken off its job
@@ -77,8 +78,12 @@ class Cluster:
 
 
 def reached(job: Job, watch: Watch | None) -> int:
-    """The steps that all members of the last formation are known to have committed; never below what is persisted."""
-    members = job.formation.members if job.formation and watch else ()
+    """The steps that all members of the last formation are known to have committed; never below what is persisted.
+
+    While a state is being saved they are fixed: what is saved may be an older one, and whoever comes back with more
+    steps comes too late.
+    """
+    members = job.formation.members if job.formation and watch and job.saver is None else ()
     told = [watch.committed[member] for member in members if watch and member in watch.committed]
     return max(job.step, min(told)) if told and len(told) == len(members) else job.step
 

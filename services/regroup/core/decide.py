@@ -19,6 +19,7 @@ from regroup.core.orders import due
 from regroup.core.reports import take_in
 from regroup.core.rounds import Stage, advance, stage
 from regroup.core.schedule import lend, makes_room, why_queued
+from regroup.core.suspicion import evict_unprepared
 from regroup.core.turn import Turn
 from regroup.core.workers import LEFT
 
@@ -60,6 +61,7 @@ def decide(cluster: Cluster, event: m.Event, now: float, policy: Policy) -> Deci
         case m.Tick():
             unlend_absent(turn)
             forget_gone(turn)
+            evict_unprepared(turn)
             _make_room(turn)
         case m.KeepSteps():
             _keep_steps(turn)

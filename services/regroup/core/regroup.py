@@ -36,8 +36,9 @@ class SaveState:
 
 @dataclass(frozen=True, slots=True)
 class NothingToSave:
-    """A job that is to stop or to pause, and what is durable of it is all there is."""
+    """A job that is to stop or to pause, and what is durable of it is all there is. `rolled_back`: as in Train."""
 
+    rolled_back: bool
     reason: str
 
 
@@ -93,7 +94,8 @@ def conclude(
         verb = RESTED[job.wanted]
         where = "without a checkpoint" if base.rolled_back and job.checkpoint is None else durable(job)
         left = "newer state" if job.checkpoint is not None else "state"
-        return NothingToSave(f"{verb} {where}" + (f": no {left} is left" if base.rolled_back else ""))
+        reason = f"{verb} {where}" + (f": no {left} is left" if base.rolled_back else "")
+        return NothingToSave(base.rolled_back, reason)
     if rests or finished:
         return _save(job, base, holders, finished, tried)
     if job.wanted is Wanted.HOLD:

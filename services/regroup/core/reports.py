@@ -113,8 +113,8 @@ def _trainer_exited(turn: Turn, name: str, report: m.TrainerExited) -> None:
     if report.step is not None and report.shard is not None:
         cause = "it hung, and was evicted" if evicted else report.cause
         blame_task(turn, job, StepFailure(report.step, report.shard, name, cause, died=True), killed and not evicted)
-    elif preparing and not killed and not job.history:  # later it is the worker's, which was counted
-        error = f"its process ended while preparing: {report.cause}"
+    elif preparing and (evicted or not killed) and not job.history:  # later it is the worker's, which was counted
+        error = "it hung while preparing" if evicted else f"its process ended while preparing: {report.cause}"
         blame_task(turn, job, StepFailure(-1, -1, name, error, died=True))
 
 
@@ -155,7 +155,7 @@ def _take_in_trainer(turn: Turn, name: str, report: m.TrainerReport) -> None:
             turn.note("step_failed", f"{name}, step {report.step}, shard {report.shard}: {report.error}", job=job.id)
             blame_task(turn, turn.jobs[job.id], failure)
         case m.ReplicasDiffered(step=step):
-            reason = f"replicas differed at step {step}: the others take the leader's state"
+            reason = f"replicas differed at step {step}: whoever is not like most takes the others' state"
             turn.note("replicas_differed", reason, job=job.id, worker=name, digests=list(report.digests))
             count_odd_replicas(turn, job, report)
             if not overtaken:

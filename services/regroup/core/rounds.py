@@ -17,7 +17,7 @@ from typing import Any
 from regroup.core.cluster import ASKED, Answer, Cluster, reached
 from regroup.core.jobs import ORIGIN, Job, JobPhase, Link, Member, Round, Version, Wanted
 from regroup.core.regroup import Hold, NothingToSave, SaveState, Train, Verdict, Wait, conclude
-from regroup.core.suspicion import evict, hangs, suspect
+from regroup.core.suspicion import evict, had_its_chance, hangs, suspect
 from regroup.core.turn import Turn
 
 
@@ -173,15 +173,17 @@ def _settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
     verdict = _verdict(turn, job, answers, unheard)
     if isinstance(verdict, Wait):
         unheld = all(answer.version is None for answer in answers.values())
-        unanswered = [member for member in unanswered if hangs(turn, job, member, unheld, member in verdict.missing)]
-    for member in unanswered:
+        given_up = [member for member in unanswered if hangs(turn, job, member, unheld, member in verdict.missing)]
+    else:
+        given_up = [member for member in unanswered if had_its_chance(turn, member)]
+    for member in given_up:
         evict(turn, job, member, f"it did not answer the Halt in {turn.policy.halt_limit:g} s")
     shown = reached(job, turn.watch(job.id))
     if isinstance(verdict, Train):
         _issue(turn, job, verdict)
     elif isinstance(verdict, SaveState):
         step = min(shown, verdict.version.step)  # more only once it is saved: until then it may be lost, too
-        if step < shown:
+        if verdict.rolled_back and step < shown:
             turn.change_watch(job.id, committed={})
             _tell_rolled_back(turn, job, step, verdict.reason)
         turn.change_job(job, round=None, saver=verdict.saver, step=step, reason=verdict.reason)
@@ -201,7 +203,7 @@ def _rest(turn: Turn, job: Job, verdict: NothingToSave) -> None:
     if job.wanted is Wanted.STOP:
         turn.end(job, JobPhase.STOPPED, verdict.reason)
         return
-    if job.saved.step < reached(job, turn.watch(job.id)):
+    if verdict.rolled_back and job.saved.step < reached(job, turn.watch(job.id)):
         _tell_rolled_back(turn, job, job.saved.step, verdict.reason)
     turn.pause(job, verdict.reason)
 
@@ -301,6 +303,10 @@ def _run(turn: Turn, job: Job) -> None:
     turn.change_watch(job.id, since=turn.now, progressed=turn.now, disturbed=None, stumbled={})
     kind = "started" if first else "regrouped"
     turn.note(kind, reason, job=job.id, generation=formation.generation, seconds=round(seconds, 4))
+    if len(formation.seats) == job.spec.max_workers:
+        seated = {member.worker for member in formation.members}
+        for name in [name for name, each in turn.workers.items() if each.job == job.id and name not in seated]:
+            turn.unlend(name, "the job has all the workers that it asked for")
 
 
 def _train(turn: Turn, job: Job) -> None:
@@ -317,7 +323,7 @@ def _train(turn: Turn, job: Job) -> None:
         begin_round(turn, job, f"asked to {job.wanted}", boundary=True)
     elif len(formation.seats) < job.spec.max_workers:
         ready = set(candidates(turn.cluster, job))
-        newcomers = sorted(ready - set(formation.members))
+        newcomers = sorted(one for one in ready - set(formation.members) if had_its_chance(turn, one))
         if newcomers and ready >= set(formation.members):
             names = ", ".join(member.worker for member in newcomers)
             begin_round(turn, job, f"prepared to join: {names}", boundary=True)

@@ -52,6 +52,26 @@ def _usable(cluster: Cluster, young: bool) -> int:
     )
 
 
+def comes_back_to(cluster: Cluster, name: str) -> str | None:
+    """The job of which a worker that was given up brings the state back, while none of its members is there with one.
+
+    It may be the last copy, so it is lent again, whether there is room or not.
+    """
+    worker, sighting = cluster.workers[name], cluster.present(name)
+    trainer = sighting.trainer if sighting is not None else None
+    if trainer is None or trainer.version is None or worker.job is not None or worker.quarantined:
+        return None
+    job = cluster.jobs.get(trainer.job)
+    if job is None or job.ended or job.formation is None or name in job.refused:
+        return None
+    for member in job.formation.members:
+        other = cluster.present(member.worker)
+        there = other.trainer if other is not None else None
+        if there is not None and there.incarnation == member.incarnation and there.version is not None:
+            return None
+    return job.id
+
+
 def makes_room(cluster: Cluster, stuck: Set[str]) -> tuple[Job, Job] | None:
     """The job that should give its workers up, and the older one that can go on with them; None: nobody need.
 
@@ -82,11 +102,11 @@ def lend(cluster: Cluster, young: bool) -> Mapping[str, str]:
 
     `young`: this coordinator began so lately that a worker which it has not heard may only not have come yet.
     """
+    loans = {name: id for name in cluster.workers if (id := comes_back_to(cluster, name)) is not None}
     free = [name for name in sorted(cluster.workers) if is_free(cluster, name)]
     if not free:
-        return {}
+        return loans
     begun = [job for job in cluster.jobs.values() if job.wanted is Wanted.RUN and _has_begun(job)]
-    loans: dict[str, str] = {}
 
     def grow(job: Job, most: int) -> None:
         nonlocal free

@@ -24,11 +24,32 @@ def hangs(turn: Turn, job: Job, member: Member, unheld: bool, missing: bool) -> 
     of its trainer on: the `missing`, and those that said they hold one while no answer has any (`unheld`).
     """
     sighting, watch = turn.cluster.present(member.worker), turn.watch(job.id)
-    if sighting is None or turn.now - sighting.seen > turn.policy.halt_limit / 2:
+    if sighting is None or not had_its_chance(turn, member):
         return False
     began = max(sighting.moved, watch.since if watch.disturbed is None else watch.disturbed)
     spared = missing or (unheld and sighting.trainer is not None and sighting.trainer.version is not None)
     return not spared or turn.now - began > turn.policy.detached_limit
+
+
+def had_its_chance(turn: Turn, member: Member) -> bool:
+    """Whether its agent was heard of late, so that its trainer was asked.
+
+    Who is cut off is left out, and may come back with the last copy of the state.
+    """
+    sighting = turn.cluster.present(member.worker)
+    return sighting is not None and turn.now - sighting.seen <= turn.policy.halt_limit / 2
+
+
+def evict_unprepared(turn: Turn) -> None:
+    """A trainer that prepares for very long hangs, and keeps its worker from others."""
+    for name, worker in list(turn.workers.items()):
+        seen, job = turn.cluster.present(name), turn.jobs.get(worker.job) if worker.job else None
+        if job is None or seen is None or seen.trainer is None or seen.trainer.phase is not TrainerPhase.PREPARING:
+            continue
+        member = Member(name, seen.trainer.incarnation)
+        late = turn.now - seen.moved > turn.policy.prepare_limit
+        if late and member not in turn.watch(job.id).evicted:
+            evict(turn, job, member, f"it did not prepare in {turn.policy.prepare_limit:g} s")
 
 
 def suspect(turn: Turn, job: Job, missing: list[Member]) -> None:
@@ -45,7 +66,8 @@ def suspect(turn: Turn, job: Job, missing: list[Member]) -> None:
         return member not in holders, not _said_so(turn, job, member), counts[member], member
 
     # The only holder of the state is never given up for a suspicion. Before the first step nobody holds anything.
-    suspects = [member for member, count in counts.items() if count >= 2 and (member != leader or len(holders) != 1)]
+    twice = [member for member, count in counts.items() if count >= 2 and had_its_chance(turn, member)]
+    suspects = [member for member in twice if member != leader or len(holders) != 1]
     if suspects and len(formation.seats) > 1:
         worst = max(suspects, key=suspicion)
         # It may have been the wrong one, so the others' counts stay.

@@ -75,7 +75,7 @@ class LoopFailed:
 
 @dataclass(frozen=True, slots=True)
 class StateDiscarded:
-    """The replica's digest differs from the leader's: it is nobody's state."""
+    """The replica's digest is not the sound one: it is nobody's state."""
 
     generation: int
     reason: str

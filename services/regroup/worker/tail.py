@@ -45,6 +45,6 @@ class Tail:
         held = set(self.flags[:ranks])
         return held.pop() if len(held) == 1 and 0 not in held else None
 
-    def differing(self, ranks: int, leader: int) -> bool:
-        """Whether some rank's digest is not the leader's."""
-        return any(digest != self.digests[leader] for digest in self.digests[:ranks])
+    def differing(self, ranks: int) -> bool:
+        """Whether the ranks' digests are not all the same."""
+        return len(set(self.digests[:ranks])) > 1

@@ -17,6 +17,7 @@ import torch
 
 from regroup.core.jobs import Checkpoint, Formation, JobSpec, Member
 from regroup.core.messages import CheckpointUnreadable, ReplicasDiffered, SaveFailed, StateSaved, StepFailed, StepPoint
+from regroup.core.replicas import sound
 from regroup.core.shards import owned
 from regroup.worker.checkpoint import CheckpointDamaged, read, write
 from regroup.worker.control import Control
@@ -182,7 +183,7 @@ class Trainer:
         )
         summed = self.exchange.finish(torch.tensor(own.slots(), dtype=torch.float64))
         total = Tail.read(summed.tolist(), self.spec.max_workers)
-        if compare and total.differing(group.size, formation.leader):
+        if compare and total.differing(group.size):
             self._differ(formation, group, total)
             return
         # from here on nothing in place has been done with the gradient, and the session may still say no
@@ -249,7 +250,7 @@ class Trainer:
         )
 
     def _differ(self, formation: Formation, group: Group, total: Tail) -> None:
-        """Members' states are not the same bits: whoever differs from the leader gives its own up."""
+        """Members' states are not the same bits: whoever differs from the sound one gives its own up."""
         digests = tuple(f"{digest:012x}" for digest in total.digests[: group.size])
         if group.rank == formation.leader:
             report = ReplicasDiffered(
@@ -260,8 +261,8 @@ class Trainer:
                 digests=digests,
             )
             self.control.say(report)
-        if total.digests[group.rank] != total.digests[formation.leader]:
-            reason = f"its digest {digests[group.rank]} differs from the leader's"
+        if digests[group.rank] != (kept := sound(digests, formation.leader)):
+            reason = f"its digest {digests[group.rank]} is not {kept}, which is kept"
             self.control.happened(StateDiscarded(formation.generation, reason))
         else:
             self.control.happened(CollectiveBroke(formation.generation, "replicas differed"))

@@ -11,6 +11,7 @@ from functools import partial
 
 from regroup.core import messages as m
 from regroup.core.jobs import Checkpoint, Fingerprint, Formation, Job, Member
+from regroup.core.replicas import sound
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model import trainer_rules
 from regroup.lab.sim.model.ghosts import Ghosts
@@ -249,7 +250,7 @@ class StepLoops(ABC):
         trainer_rules.reduced(trainer, slots, self.jobs[trainer.job].spec)
         summed = [sum(column) for column in zip(*(one.tail.slots() for one in slots.values()), strict=True)]
         total = Tail.read(summed, self.jobs[trainer.job].spec.max_workers)
-        if total.differing(len(slots), group.leader):
+        if total.differing(len(slots)):
             self._differ(trainer, group, total.digests[: len(slots)])
             return
         agreed = total.agreed(len(slots))
@@ -260,16 +261,16 @@ class StepLoops(ABC):
         trainer.session = s.begin_apply(trainer.session)
 
     def _differ(self, trainer: Trainer, group: Formation, digests: tuple[int, ...]) -> None:
-        """Whoever differs from the leader gives its state up; the leader tells."""
+        """Whoever differs from the sound one gives its state up; the leader tells."""
         rank, leader, generation = trainer.rank, group.leader, group.generation
         trainer.loop.at = "idle"
         if rank == leader:
             told, step = tuple(f"{digest:012x}" for digest in digests), len(trainer.state)
             trainer.outbox.append(m.ReplicasDiffered(**trainer.who, generation=generation, step=step, digests=told))
-        if digests[rank] == digests[leader]:
+        if digests[rank] == sound(digests, leader):
             self.take(trainer, s.CollectiveBroke(generation, "replicas differed"))
             return
-        self.take(trainer, s.StateDiscarded(generation, "its digest differs from the leader's"))
+        self.take(trainer, s.StateDiscarded(generation, "its digest is not the sound one"))
         if trainer.session.version is None:
             trainer.history = None
 
