@@ -10,7 +10,7 @@ import pytest
 
 from regroup.coordinator.memory_store import MemoryStore
 from regroup.coordinator.persistence import Saved, StoreUnavailable, Unconfirmed
-from regroup.coordinator.shell import STREAK, Leadership, LeadershipLost, Shell
+from regroup.coordinator.shell import STREAK, Leadership, LeadershipLost, Shell, _void_from
 from regroup.core.cluster import Policy, Watch
 from regroup.core.jobs import (
     ORIGIN,
@@ -275,6 +275,21 @@ async def test_whoever_sees_that_a_job_ended_finds_all_that_was_measured(
         shell._reported("w0", StateSaved(**told, generation=2, checkpoint=checkpoint))
         await until(lambda: shell.cluster.jobs["j"].ended)
         assert await store.points("j") == [point(5, 0.5)]
+
+
+def test_measurements_are_void_from_where_the_lost_line_parted() -> None:
+    """Generation 3 began at step 6 of generation 2, and was lost; what is left is generation 2 at step 8."""
+    job, _, _ = training(6)
+    history = (Link(1, 0, 0), Link(2, 1, 4), Link(3, 2, 6))
+    before = replace(job, generation=4, step=6, history=history)
+    formation = replace(job.formation, generation=4, base=Version(2, 8))
+    after = replace(before, formation=formation, history=(*history, Link(4, 2, 8)))
+    assert _void_from(after, before) == [6]
+    ordinary = replace(before, formation=replace(formation, base=Version(3, 9)), history=(*history, Link(4, 3, 9)))
+    assert _void_from(ordinary, before) == [9]
+    saved = replace(before, checkpoint=Checkpoint(Version(2, 8), "/c/j", "sum", 1))
+    assert _void_from(saved, before) == [6]
+    assert _void_from(replace(before, reason="told"), before) == []
 
 
 async def test_what_a_total_loss_made_void_is_shown_no_longer(tmp_path: Path) -> None:

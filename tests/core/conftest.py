@@ -21,6 +21,7 @@ POLICY = Policy(
     form_limit=6.0,
     absent_limit=10.0,
     save_retry=1.0,
+    read_retry=3.0,
 )
 
 

@@ -184,6 +184,22 @@ def test_after_a_total_loss_the_checkpoint_of_a_pause_is_the_most_advanced_state
     assert scene.job.reason == "the last generation is lost: from the checkpoint of step 3 on a"
 
 
+def test_a_job_that_lost_all_since_its_pause_stops_at_its_checkpoint_and_says_so(scene):
+    paused(scene, "a")
+    resume(scene)
+    scene.prepare("a", incarnation="i2")
+    scene.halt("a", None, incarnation="i2")
+    scene.train("a", incarnation="i2")
+    scene.train("a", 7, incarnation="i2")
+    scene.exits("a", incarnation="i2")
+    scene.does(m.StopJob("j"))
+    scene.prepare("a", incarnation="i3")
+    scene.halt("a", None, incarnation="i3")
+    assert (scene.job.phase, scene.job.step) == (JobPhase.STOPPED, 3)
+    assert scene.job.reason == "stopped at step 3; its state is in /c/j: no newer state is left"
+    assert scene.noted("rolled_back")[-1].data["base_step"] == 3
+
+
 # --- The checkpoint cannot be read
 
 
@@ -219,7 +235,12 @@ def test_where_nobody_can_read_the_checkpoint_the_job_waits_and_says_why(scene):
     why = "no worker can read the checkpoint of step 3: a: no such file; b: no such file"
     assert (scene.job.phase, scene.job.reason) == (JobPhase.WAITING, why)
     assert not scene.noted("evicted")
+    scene.after(scene.policy.read_retry + 1.0, heard="ab")  # it may be there again
+    for name in "ab":
+        scene.halt(name, None, incarnation="i2")
+    assert scene.job.formation.checkpoint is not None
     scene.does(m.StopJob("j"))
+    unreadable(scene, "a")
     for name in "ab":
         scene.halt(name, None, incarnation="i2")
     assert (scene.job.phase, scene.job.checkpoint.version) == (JobPhase.STOPPED, Version(1, 3))
@@ -421,11 +442,12 @@ def test_the_younger_of_two_jobs_that_lack_workers_is_saved_and_queued_again(sce
     scene.beat("c", TrainerPhase.HALTED, job="k", promised=n, generation=1, version=Version(1, 5))
     saved = m.StateSaved(job="k", incarnation="i1", generation=n, checkpoint=Checkpoint(Version(1, 5), "/c/k", "s", 1))
     scene.says("c", saved)
-    assert scene.noted("paused")[-1].reason == "made room at step 5; its state is in /c/k"
+    assert scene.cluster.jobs["k"].reason == "made room at step 5; its state is in /c/k"
     assert scene.told("c", m.Release)
     scene.says("c", m.TrainerExited(job="k", incarnation="i1", cause="killed by SIGKILL", asked=True))
     scene.beat("c")
     assert scene.cluster.workers["c"].job == "j"
+    scene.after(0.2, heard="ac")
     again = scene.cluster.jobs["k"]
     assert (again.phase, again.wanted, again.step) == (JobPhase.QUEUED, Wanted.RUN, 5)
 

@@ -113,6 +113,12 @@ def test_a_waiting_job_gets_another_worker_in_place_of_one_that_is_gone():
     assert lend(gone(JobPhase.WAITING), False) == {"c": "1"}
 
 
+def test_a_queued_job_gets_none_of_the_workers_that_it_refused_and_is_held_up_by_none():
+    again = job("1", 1, 2, refused={"a": "its code differs"})
+    assert lend(cluster("ab", again), False) == {"b": "1"}
+    assert lend(cluster("ab", job("1", 2, 2, refused={"a": "its code differs"}), job("2")), False) == {"a": "2"}
+
+
 # --- Jobs that keep each other from going on
 
 

@@ -11,8 +11,9 @@ from random import Random
 from world import POLICY, Connected, World, spec
 
 from regroup.core import messages as m
+from regroup.core.jobs import Wanted
 from regroup.core.workers import TrainerPhase
-from regroup.lab.sim.model import decision_rules
+from regroup.lab.sim.model import lending_rules
 from regroup.lab.sim.model.trainer import Trainer
 
 
@@ -85,6 +86,8 @@ class Driver:
             "raise": choice([0, 0, 0, 0.3]),
             "leap": choice([0, 0.5, 2]),
             "stop": choice([0, 0, 0, 0.1]),
+            "rest": choice([0, 0, 0.5, 2]),
+            "unreadable": choice([0, 0, 1]),
         }
 
     def run(self, events: int) -> None:
@@ -152,7 +155,13 @@ class Driver:
                 hurt(world, random, trainer)
             case "raise" if trainer and not trainer.hung and trainer.loop.at in ("stepping", "applying"):
                 if trainer.session.phase is TrainerPhase.TRAINING:
-                    world.raise_in_step(trainer, random.randrange(4))
+                    world.raise_in_loop(trainer, random.randrange(4))
+            case "unreadable" if trainer and not trainer.hung and trainer.loop.at == "reading":
+                world.fail_to_read(trainer)
+            case "rest" if world.jobs:
+                job = random.choice(list(world.jobs))
+                asked = [m.PauseJob(job), m.PauseJob(job, hold=True), m.ResumeJob(job), m.ResumeJob(job)]
+                world.command(random.choice(asked))
             case "stop" if world.jobs:
                 job = random.choice(list(world.jobs))
                 if not world.jobs[job].ended:
@@ -239,9 +248,6 @@ def heal(world: World, seconds: float = 150.0) -> None:
             world.start_agent(agent)
         if agent.heard and agent.heard != agent.link:
             world.notice_closed(agent)
-        if agent.trainer and agent.trainer.session.phase is TrainerPhase.PREPARING:
-            agent.trainer.hung = False  # nobody suspects a trainer while it prepares; whoever hangs later is evicted
-            world.read_orders(agent)
     end = world.now + seconds
     while world.now < end:
         for agent in world.agents.values():
@@ -252,8 +258,10 @@ def heal(world: World, seconds: float = 150.0) -> None:
         quiet(world)
         for name in [name for name, worker in world.workers.items() if worker.quarantined]:
             world.command(m.ClearWorker(name))
+        for job in [job.id for job in world.jobs.values() if job.wanted in (Wanted.HOLD, Wanted.PAUSE)]:
+            world.command(m.ResumeJob(job))
         if all(job.ended for job in world.jobs.values()):
-            decision_rules.over(world)
+            lending_rules.over(world)
             return
         world.tick(0.25)
     raise Stuck([(job.phase, job.reason) for job in world.jobs.values()])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from regroup.core import messages as m
-from regroup.core.cluster import Cluster, JobEnded, Policy
+from regroup.core.cluster import Cluster, Conflict, JobEnded, Policy
 from regroup.core.decide import decide
 from regroup.core.jobs import Job, JobSpec
 from regroup.core.workers import Worker
@@ -81,8 +81,10 @@ class World(LinkedAgents[Connected]):
         try:
             self.decide(command)
         except JobEnded:
-            assert isinstance(command, m.StopJob)
+            assert isinstance(command, m.StopJob | m.PauseJob | m.ResumeJob)
             assert self.jobs[command.job].ended
+        except Conflict:
+            assert isinstance(command, m.PauseJob | m.ResumeJob)
 
     def tick(self, seconds: float) -> None:
         self.now += seconds

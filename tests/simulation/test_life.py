@@ -55,7 +55,8 @@ def test_what_users_do_wrong_is_told(kind):
     border = "preparing" if kind in (Kind.MISMATCH, Kind.UNPREPARED) else "stepping"
     at = 2.0 if kind in (Kind.FLIP, Kind.DIVERGE) else 0.0
     fault = Fault(kind, (1,), at=at, border=None if kind is Kind.BAD_SPEC else border, seconds=7.0)
-    plan = replace(draw(0), workers=2, jobs=(replace(SPEC, steps=40, max_workers=2),), faults=(fault,), pace=0.06)
+    again = tuple(replace(fault, at=at + later) for later in (0.0, 0.7, 1.4))  # whoever is to tell may leave first
+    plan = replace(draw(0), workers=2, jobs=(replace(SPEC, steps=60, max_workers=2),), faults=again, pace=0.06)
     story = Story(kept=True)
     Life(replace(plan, skews=(1.0, 2.0, 3.0), drifts=(0.0, 0.0, 0.0)), story).run()
     told = {

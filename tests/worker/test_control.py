@@ -24,7 +24,7 @@ class Driven:
         self.control.start()
         self.control.happened(TaskPrepared(Fingerprint("c", "d", 10)))
 
-    def form(self, generation: int, base: Version, tells: bool) -> None:
+    def form(self, generation: int, base: Version, tells: bool, own: bool = True) -> None:
         """Train in a generation of one, from `base` on."""
         seats = (Seat(ME, base if base.step else None),)
         formation = Formation(generation, seats, 0, base, (0,), "127.0.0.1:1/x", detached_limit=60)
@@ -32,7 +32,7 @@ class Driven:
             self.agent.send_bytes(encode(order))
         self.control.next_task()
         self.control.happened(StateHeld(generation))
-        self.control.begin_telling(tells, base.step)
+        self.control.begin_telling(tells, base.step, own)
         assert self.control.begin_apply(generation)
 
     def apply(self, generation: int, step: int, loss: float) -> None:
@@ -68,6 +68,21 @@ def test_whoever_tells_next_repeats_the_last_measurements_and_leaves_out_the_voi
     first, then = start_rank("retelling").says()
     assert first == []
     assert then == [(0, 1.0), (1, 1.0), (2, 2.0)]
+
+
+def replaced(pipe: Any) -> None:
+    driven = Driven()
+    driven.form(1, ORIGIN, tells=False)
+    driven.apply(1, 0, loss=1.0)
+    driven.until_told(1, 1)
+    driven.form(2, Version(1, 2), tells=True, own=False)
+    driven.apply(2, 2, loss=2.0)
+    pipe.send(driven.until_told(2, 3))
+
+
+def test_what_was_measured_of_a_state_that_another_one_replaced_is_not_repeated(start_rank: Callable[..., Any]):
+    """It was a line of its own: what the others measured meanwhile is what counts."""
+    assert start_rank("replaced").says() == [(2, 2.0)]
 
 
 @contextmanager

@@ -70,6 +70,11 @@ class MemoryStore:
         """As `load`, at once."""
         return Saved(self._jobs, self._workers)
 
+    def measured(self, job: str) -> list[StepPoint]:
+        """As `points`, at once and all."""
+        kept = self._points.get(job, {})
+        return [kept[step] for step in sorted(kept)]
+
     async def save(
         self,
         fence: int,
@@ -105,8 +110,7 @@ class MemoryStore:
             del kept[step]
 
     async def points(self, job: str, after_step: int = -1, limit: int = 10_000) -> list[StepPoint]:
-        kept = self._points.get(job, {})
-        return [kept[step] for step in sorted(kept) if step > after_step][:limit]
+        return [point for point in self.measured(job) if point.step > after_step][:limit]
 
     async def close(self) -> None:
         return

@@ -37,6 +37,7 @@ class Settings(ProcessSettings):
     absent_limit: Seconds = _USUAL.absent_limit
     forget_limit: Annotated[float, Field(gt=0, allow_inf_nan=False)] = _USUAL.forget_limit
     save_retry: Seconds = _USUAL.save_retry
+    read_retry: Seconds = _USUAL.read_retry
     error_limit: Annotated[int, Field(ge=0)] = _USUAL.error_limit
 
     @model_validator(mode="after")

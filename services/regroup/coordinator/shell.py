@@ -19,7 +19,7 @@ from regroup.coordinator.gathering import Gathering
 from regroup.coordinator.persistence import Fenced, Saved, Store, StoreUnavailable, Unconfirmed
 from regroup.core.cluster import Cluster, Policy, Refusal
 from regroup.core.decide import Decision, decide
-from regroup.core.jobs import Job
+from regroup.core.jobs import Job, Version
 from regroup.core.messages import (
     Command,
     Disconnected,
@@ -191,7 +191,7 @@ class Shell:
         changed = [job for id, job in after.jobs.items() if job is not before.jobs.get(id)]
         for job in (each.id for each in changed if each.ended):
             await self._write_points_of(job)  # whoever sees that it ended finds all that was measured
-        void = [base for job in changed if (base := _begun_at(job, before.jobs.get(job.id))) is not None]
+        void = [(job.id, step) for job in changed for step in _void_from(job, before.jobs.get(job.id))]
         for id, step in void:
             await self._drop_points_of(id, step)
         jobs = [_stamped(job, before.jobs.get(job.id), now) for job in changed]
@@ -268,12 +268,22 @@ class Shell:
             self._points[job] = [point for point in self._points[job] if point.step < step]
 
 
-def _begun_at(job: Job, before: Job | None) -> tuple[str, int] | None:
-    """The job's id and the base step of its formation, if that is a new one: measurements from there on are void."""
-    formation = job.formation
-    if formation is None or (before is not None and before.formation is formation):
-        return None
-    return job.id, formation.base.step
+def _void_from(job: Job, before: Job | None) -> list[int]:
+    """The step from which on measurements are void, if a formation, a save or a roll-back just made some so."""
+    if before is None:
+        return []
+    void = [job.step] if job.step < before.step else []
+    if job.formation is not None and job.formation is not before.formation:
+        void.append(_measured_to(job, job.formation.base, job.formation.generation))
+    if job.checkpoint is not before.checkpoint:
+        void.append(_measured_to(job, job.saved, job.generation + 1))
+    return [min(void)] if void else []
+
+
+def _measured_to(job: Job, state: Version, until: int) -> int:
+    """Steps of which the measurements may be this state's: those of generations after it, below `until`, are void."""
+    later = [link.base_step for link in job.history if state.generation < link.generation < until]
+    return min([state.step, *later])
 
 
 def _stamped(job: Job, before: Job | None, now: float) -> Job:

@@ -99,8 +99,6 @@ def _disconnected(turn: Turn, name: str) -> None:
 
 
 def _lend(turn: Turn) -> None:
-    for job in [job for job in turn.jobs.values() if job.wanted is Wanted.YIELD and job.phase is JobPhase.PAUSED]:
-        turn.change_job(job, phase=JobPhase.QUEUED, wanted=Wanted.RUN)
     for name, job_id in lend(turn.cluster, turn.young).items():
         job = turn.jobs[job_id]
         if job.phase is JobPhase.QUEUED:
@@ -115,6 +113,8 @@ def _lend(turn: Turn) -> None:
 
 
 def _make_room(turn: Turn) -> None:
+    for job in [job for job in turn.jobs.values() if job.wanted is Wanted.YIELD and job.phase is JobPhase.PAUSED]:
+        turn.change_job(job, phase=JobPhase.QUEUED, wanted=Wanted.RUN)
     stuck = {id for id, watch in turn.watches.items() if turn.now - watch.since > turn.policy.absent_limit}
     found = makes_room(turn.cluster, {id for id in stuck if stage(turn.jobs[id]) is Stage.GATHERING})
     if found is not None:

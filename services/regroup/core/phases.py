@@ -23,7 +23,7 @@ JOB_ARROWS: Mapping[JobPhase, frozenset[JobPhase]] = {
     _J.RUNNING: frozenset({_J.REGROUPING, _J.WAITING, _J.PAUSED, *ENDED}),
     _J.REGROUPING: frozenset({_J.RUNNING, _J.WAITING, _J.PAUSED, *ENDED}),
     _J.WAITING: frozenset({_J.REGROUPING, _J.PAUSED, *ENDED}),
-    _J.PAUSED: frozenset({_J.QUEUED, _J.PREPARING, _J.WAITING, *ENDED} - {_J.COMPLETED}),
+    _J.PAUSED: frozenset({_J.QUEUED, _J.PREPARING, _J.WAITING, _J.REGROUPING, *ENDED} - {_J.COMPLETED}),
     _J.STOPPED: frozenset(),
     _J.COMPLETED: frozenset(),
     _J.FAILED: frozenset(),

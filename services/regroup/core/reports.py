@@ -150,6 +150,7 @@ def _take_in_trainer(turn: Turn, name: str, report: m.TrainerReport) -> None:
                 _look_at_losses(turn, job, points)
         case m.StepFailed():
             if not overtaken:
+                turn.change_watch(job.id, stumbled={})  # it is why they did not form, if they did not
                 _observe(turn, name, replace(trainer, phase=TrainerPhase.BROKEN), broken=f"{name}: {report.error}")
             failure = StepFailure(report.step, report.shard, name, report.traceback)
             turn.note("step_failed", f"{name}, step {report.step}, shard {report.shard}: {report.error}", job=job.id)

@@ -113,6 +113,8 @@ def _gather(turn: Turn, job: Job) -> None:
     watch = turn.watch(job.id)
     if watch.failed_savers and turn.now - watch.since < turn.policy.save_retry:
         return
+    if watch.unable and turn.now - watch.since > turn.policy.read_retry:
+        turn.change_watch(job.id, unable={})
     present = candidates(turn.cluster, job)
     verdict = _verdict(turn, job, present)
     if isinstance(verdict, Wait):
@@ -200,12 +202,15 @@ def _settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
 
 
 def _rest(turn: Turn, job: Job, verdict: NothingToSave) -> None:
-    if job.wanted is Wanted.STOP:
-        turn.end(job, JobPhase.STOPPED, verdict.reason)
+    if job.wanted is Wanted.STOP and job.checkpoint is None:
+        turn.end(job, JobPhase.STOPPED, verdict.reason)  # the steps that it reached are still worth knowing
         return
     if verdict.rolled_back and job.saved.step < reached(job, turn.watch(job.id)):
         _tell_rolled_back(turn, job, job.saved.step, verdict.reason)
-    turn.pause(job, verdict.reason)
+    if job.wanted is Wanted.STOP:
+        turn.end(job, JobPhase.STOPPED, verdict.reason, step=job.saved.step)
+    else:
+        turn.pause(job, verdict.reason)
 
 
 def _tell_rolled_back(turn: Turn, job: Job, step: int, reason: str) -> None:

@@ -37,18 +37,18 @@ def _has_begun(job: Job) -> bool:
 
 def why_queued(cluster: Cluster, job: Job, young: bool) -> str:
     """What a queued job waits for, in words."""
-    wanted, usable = job.spec.min_workers, _usable(cluster, young)
+    wanted, usable = job.spec.min_workers, _usable(cluster, job, young)
     if wanted > usable:
         return f"it needs {wanted} workers, and the cluster has {usable}: add workers, or submit it with fewer"
     return "waiting for its turn"
 
 
-def _usable(cluster: Cluster, young: bool) -> int:
-    """The workers that jobs could have, now or once others end; a young coordinator has not heard of all yet."""
+def _usable(cluster: Cluster, job: Job, young: bool) -> int:
+    """The workers that a job could have, now or once others end; a young coordinator has not heard of all yet."""
     return sum(
         bool(cluster.present(name) or (young and name not in cluster.sightings))
         for name, worker in cluster.workers.items()
-        if not worker.quarantined and worker.boot != LEFT
+        if not worker.quarantined and worker.boot != LEFT and name not in job.refused
     )
 
 
@@ -64,7 +64,7 @@ def comes_back_to(cluster: Cluster, name: str) -> str | None:
     job = cluster.jobs.get(trainer.job)
     if job is None or job.ended or job.formation is None or name in job.refused:
         return None
-    for member in job.formation.members:
+    for member in [one for one in job.formation.members if one.worker != name]:
         other = cluster.present(member.worker)
         there = other.trainer if other is not None else None
         if there is not None and there.incarnation == member.incarnation and there.version is not None:
@@ -119,9 +119,9 @@ def lend(cluster: Cluster, young: bool) -> Mapping[str, str]:
     for job in cluster.jobs.values():
         if job.phase is not JobPhase.QUEUED:
             continue
-        takes = free[: job.spec.max_workers]
+        takes = [name for name in free if name not in job.refused][: job.spec.max_workers]
         if len(takes) < job.spec.min_workers:
-            if job.spec.min_workers <= _usable(cluster, young):
+            if job.spec.min_workers <= _usable(cluster, job, young):
                 return loans  # it can start once others end: what is free is kept for it
             continue
         loans |= dict.fromkeys(takes, job.id)

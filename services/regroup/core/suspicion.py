@@ -43,11 +43,11 @@ def had_its_chance(turn: Turn, member: Member) -> bool:
 def evict_unprepared(turn: Turn) -> None:
     """A trainer that prepares for very long hangs, and keeps its worker from others."""
     for name, worker in list(turn.workers.items()):
-        seen, job = turn.cluster.present(name), turn.jobs.get(worker.job) if worker.job else None
+        seen, job = turn.sightings.get(name), turn.jobs.get(worker.job) if worker.job else None
         if job is None or seen is None or seen.trainer is None or seen.trainer.phase is not TrainerPhase.PREPARING:
             continue
         member = Member(name, seen.trainer.incarnation)
-        late = turn.now - seen.moved > turn.policy.prepare_limit
+        late = turn.now - seen.moved > turn.policy.prepare_limit and had_its_chance(turn, member)
         if late and member not in turn.watch(job.id).evicted:
             evict(turn, job, member, f"it did not prepare in {turn.policy.prepare_limit:g} s")
 

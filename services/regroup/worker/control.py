@@ -137,10 +137,13 @@ class Control:
         with self._lock:
             self._post(REPORT + encode(report))
 
-    def begin_telling(self, tells: bool, step: int) -> None:
-        """Of a state at `step`: whoever tells from now on repeats its last measurements; what lies beyond is void."""
+    def begin_telling(self, tells: bool, step: int, own: bool = True) -> None:
+        """Of a state at `step`: whoever tells from now on repeats its last measurements; what lies beyond is void.
+
+        `own`: the state is the one that was measured, and not another one that took its place.
+        """
         with self._lock:
-            kept = [point for point in self._recent if point.step < step]
+            kept = [point for point in self._recent if own and point.step < step]
             self._recent = deque(kept, REPEATED_POINTS)
             self._tells = tells
             self._points.clear()

@@ -134,28 +134,27 @@ class Trainer:
 
     def _hold_state(self, formation: Formation, group: Group) -> None:
         """Rules 4 and 5: the leader keeps its state; whoever differs takes it, beside its own, and swaps at the end."""
-        if group.rank == formation.leader:
-            if formation.checkpoint is not None:
-                self._restore(formation.generation, formation.checkpoint)
-            elif formation.base.generation == 0:
-                with self._told(formation.generation):
+        generation, receivers = formation.generation, formation.receivers
+        if group.rank == formation.leader and formation.checkpoint is not None:
+            tree = self._read(generation, formation.checkpoint)
+            if receivers:
+                give(group, tree, receivers)
+            self._swap_in(generation, tree)
+        elif group.rank == formation.leader:
+            if formation.base.generation == 0:
+                with self._told(generation):
                     self.replica.reset()
                 self.evaluated = 0
-            if formation.receivers:
-                with self._told(formation.generation):
-                    give(group, self._tree(), formation.receivers)
-        elif group.rank in formation.receivers:
-            self._swap_in(formation.generation, take(group, formation.leader))
+            if receivers:
+                with self._told(generation):
+                    give(group, self._tree(), receivers)
+        elif group.rank in receivers:
+            self._swap_in(generation, take(group, formation.leader))
         self.control.happened(StateHeld(formation.generation))
-        self.control.begin_telling(group.rank == formation.leader, self.replica.step)
+        leads, own = group.rank == formation.leader, group.rank not in receivers and formation.checkpoint is None
+        self.control.begin_telling(leads, self.replica.step, own)
 
-    def _swap_in(self, generation: int, tree: Mapping[str, Any]) -> None:
-        if not self.control.begin_load(generation):
-            raise Interrupted(f"generation {generation} is over")
-        with self._told(generation, torn=True):
-            self._load(tree)
-
-    def _restore(self, generation: int, checkpoint: Checkpoint) -> None:
+    def _read(self, generation: int, checkpoint: Checkpoint) -> Any:
         """Nobody holds the state any more: it is where a pause left it."""
         try:
             tree, _ = read(checkpoint.path, checkpoint.checksum)
@@ -163,7 +162,14 @@ class Trainer:
             log(error)
             who = {"job": self.job, "incarnation": self.birth.incarnation}
             raise Raised(CheckpointUnreadable(**who, generation=generation, error=str(error))) from error
-        self._swap_in(generation, tree)
+        return tree
+
+    def _swap_in(self, generation: int, tree: Mapping[str, Any]) -> None:
+        """No collective may follow before StateHeld: until then no Halt is answered."""
+        if not self.control.begin_load(generation):
+            raise Interrupted(f"generation {generation} is over")
+        with self._told(generation, torn=True):
+            self._load(tree)
 
     # ----- one step
 

@@ -55,7 +55,7 @@ def _some(random: Random, some: Some, workers: int, first: Fault | None = None) 
 def _spec(random: Random, theme: Theme, workers: int, most: int) -> JobSpec:
     whole = random.random() < 0.15  # an epoch of 100 samples: 13 steps, the last one short
     most = random.choice([most, most, most, most, random.randint(1, most)])
-    least = random.choice([1, 1, 1, min(2, most)])
+    least = min(random.choice(theme.least), most)
     if random.random() < 0.02:  # more than there are
         least = most = workers + 1
     return replace(

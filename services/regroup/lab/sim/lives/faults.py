@@ -18,6 +18,7 @@ from regroup.lab.sim.model.limits import NAMES
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
 
+_STEPS = ("stepping", "applying")  # where a step loop runs user code while it trains
 DOOMS = frozenset({Kind.CRASH_UNSAVED, Kind.CRASH_UNSENT, Kind.STORE_CRASH})  # they wait for a save
 
 
@@ -44,9 +45,6 @@ class Faults:
         self._dooms.clear()
         for fault, struck in list(self._lasting):
             self._lift(fault, struck)
-        for agent in self._life.agents.values():
-            if agent.trainer is not None and agent.trainer.session.phase is TrainerPhase.PREPARING:
-                agent.trainer.hung = False  # nobody suspects a trainer while it prepares
         self._life.stir()
 
     def border(self, name: str, worker: str | None) -> None:
@@ -149,9 +147,11 @@ class Faults:
             case Kind.GONE:
                 return agent.alive and len(self._life.gone) + 1 < len(self._life.agents)
             case Kind.RAISE:
-                if trainer is None or trainer.hung or trainer.loop.at not in ("stepping", "applying"):
+                if trainer is None or trainer.hung:
                     return False
-                return trainer.session.phase is TrainerPhase.TRAINING
+                forming = trainer.session.phase is TrainerPhase.FORMING and trainer.loop.at in ("connected", "loaded")
+                training = trainer.session.phase is TrainerPhase.TRAINING and trainer.loop.at in _STEPS
+                return forming or training
             case Kind.BREAK:
                 if trainer is None or trainer.hung:
                     return False
@@ -187,7 +187,7 @@ class Faults:
             case Kind.HANG | Kind.DEADLOCK if trainer is not None:
                 trainer.hung = True
             case Kind.RAISE if trainer is not None:
-                life.raise_in_step(trainer, dice.randrange(4))
+                life.raise_in_loop(trainer, dice.randrange(4))
             case Kind.BREAK if trainer is not None:
                 if dice.random() < 0.5:
                     life.lose_neighbour(trainer)
@@ -211,7 +211,11 @@ class Faults:
             case Kind.ISOLATE if agent.link and dice.random() < 0.5:
                 life.network.drop(agent.link)
             case Kind.STOP if life.jobs:
-                life.stop_job(dice.choice(sorted(life.jobs)))
+                life.ask(m.StopJob(dice.choice(sorted(life.jobs))))
+            case Kind.PAUSE | Kind.HOLD if life.jobs:
+                job = dice.choice(sorted(life.jobs))
+                life.ask(m.PauseJob(job, kind is Kind.HOLD))
+                life.later(dice.choice((0.1, 0.5, 2.0, 5.0)), life.ask, m.ResumeJob(job))
 
     def _lift(self, fault: Fault, struck: tuple[str, ...]) -> None:
         if (fault, struck) not in self._lasting:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from regroup.coordinator.memory_store import MemoryStore
-from regroup.coordinator.persistence import StoreUnavailable
+from regroup.coordinator.persistence import Saved, StoreUnavailable
 from regroup.core import messages as m
 from regroup.core.cluster import Cluster, Refusal
 from regroup.core.decide import Decision
@@ -24,7 +24,7 @@ from regroup.lab.sim.lives.process import Process
 from regroup.lab.sim.lives.reasons import told
 from regroup.lab.sim.lives.story import Story
 from regroup.lab.sim.lives.virtual import VirtualLoop, sealed
-from regroup.lab.sim.model import decision_rules
+from regroup.lab.sim.model import decision_rules, lending_rules, saving_rules
 from regroup.lab.sim.model.agents import LinkedAgent
 
 START = 1000.0  # of the virtual clock
@@ -38,6 +38,8 @@ class Stuck(AssertionError):
 
 
 class Life(Paced):
+    measures = True
+
     def __init__(self, plan: Plan, story: Story) -> None:
         super().__init__(plan, story, VirtualLoop(START))
         self.store = MemoryStore(clock=self.loop.time)
@@ -105,7 +107,9 @@ class Life(Paced):
             self._administer(self.leader)
         submitted = len(self.jobs) == len(self.plan.jobs)
         if submitted and all(job.ended for job in self.jobs.values()):
-            decision_rules.over(self)
+            lending_rules.over(self)
+            for job in self.jobs.values():
+                saving_rules.measured(job, self.store.measured(job.id))
             self.over.set_result(None)
         elif self.now > deadline:
             stuck = [(job.id, str(job.phase), job.reason) for job in self.jobs.values() if not job.ended]
@@ -121,6 +125,8 @@ class Life(Paced):
             if worker.quarantined and (self.healed or self.dice.random() < 0.1):
                 self._command(leader, m.ClearWorker(name))
         for job in self.jobs.values() if self.healed else ():
+            if job.wanted in (Wanted.HOLD, Wanted.PAUSE):
+                self._command(leader, m.ResumeJob(job.id))
             waits = job.phase in (JobPhase.QUEUED, JobPhase.PREPARING, JobPhase.WAITING) and job.wanted is Wanted.RUN
             if waits and len(self.agents.keys() - job.refused.keys() - self.gone) < job.spec.min_workers:
                 self._command(leader, m.StopJob(job.id))
@@ -133,9 +139,10 @@ class Life(Paced):
                 await self._say(self.leader, m.SubmitJob(job, spec, self.now))
             await asyncio.sleep(0.5)
 
-    def stop_job(self, job: str) -> None:
-        if self.leader is not None and job in self.jobs:
-            self._command(self.leader, m.StopJob(job))
+    def ask(self, command: m.Command) -> None:
+        """A user's word to whoever leads, if anybody does."""
+        if self.leader is not None:
+            self._command(self.leader, command)
 
     def _command(self, process: Process, command: m.Command) -> None:
         self.loop.create_task(self._say(process, command))
@@ -145,8 +152,12 @@ class Life(Paced):
         try:
             async with asyncio.timeout(2.0):
                 await process.shell.command(command)
-        except (StoreUnavailable, Refusal, TimeoutError):
+        except Refusal as refusal:
+            self.reasons.add(str(refusal))
+            return
+        except (StoreUnavailable, TimeoutError):
             return  # whoever asked may ask again
+        assert _is_done(command, self.store.holds), f"{command} is acknowledged, and the store does not know it"
 
     # --- coordinators
 
@@ -170,7 +181,7 @@ class Life(Paced):
         if process.pending is None:
             return
         (before, decision), process.pending = process.pending, None
-        self.decided_at = process.clock()
+        self.decided_at = process.decided_at
         if saved:
             self._stored(decision.cluster)
             self.jobs, self.workers = dict(decision.cluster.jobs), dict(decision.cluster.workers)
@@ -192,7 +203,8 @@ class Life(Paced):
         for note in decision.notes:
             self.reasons.add(note.reason)
             self.story.tell(self.now, note.job or note.worker or "cluster", f"{note.kind}: {note.reason}")
-            self.faults.border(note.kind, note.worker)
+            if note.kind != "preparing":  # that is where a trainer begins to
+                self.faults.border(note.kind, note.worker)
 
     # --- agents
 
@@ -222,6 +234,22 @@ class Life(Paced):
         elif leader is not None and leader.thawed.is_set() and not self.faults.lasts(Kind.ISOLATE, agent.name):
             self.network.connect(agent, leader)
         self.later(self.policy.heartbeat_interval if agent.link else 0.2, self._beat, agent, boot)
+
+
+def _is_done(command: m.Command, kept: Saved) -> bool:
+    """Whether what was asked is durable: it may be acknowledged only then."""
+    if isinstance(command, m.ClearWorker):
+        return command.worker not in kept.workers or not kept.workers[command.worker].quarantined
+    job = kept.jobs.get(command.job)
+    if job is None or job.ended or isinstance(command, m.SubmitJob):
+        return job is not None
+    match command:
+        case m.StopJob():
+            return job.wanted is Wanted.STOP
+        case m.PauseJob(hold=hold):
+            return job.wanted is (Wanted.HOLD if hold else Wanted.PAUSE)
+        case m.ResumeJob():
+            return job.wanted in (Wanted.RUN, Wanted.YIELD)
 
 
 def _error_of(context: dict[str, Any]) -> BaseException:

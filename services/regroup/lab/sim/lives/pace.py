@@ -21,7 +21,7 @@ from regroup.lab.sim.lives.virtual import VirtualLoop
 from regroup.lab.sim.model import trainer_rules
 from regroup.lab.sim.model.agents import LinkedAgent, LinkedAgents
 from regroup.lab.sim.model.limits import NAMES
-from regroup.lab.sim.model.trainer import PRINT, Trainer
+from regroup.lab.sim.model.trainer import PRINT, Happening, Trainer
 
 FLUSH = 0.25  # seconds between reports of progress
 PROMPT = 0.02  # seconds until a step loop notices what it waited for
@@ -61,6 +61,14 @@ class Paced(LinkedAgents[LinkedAgent]):
 
     def later(self, seconds: float, what: Callable[..., object], *given: Any) -> None:
         self.loop.at(self.loop.now + seconds, what, *given)
+
+    # --- sessions
+
+    def take(self, trainer: Trainer, happening: Happening) -> None:
+        before = trainer.session.phase
+        super().take(trainer, happening)
+        if trainer.session.phase is not before:
+            self.faults.border(str(trainer.session.phase), trainer.member.worker)
 
     # --- agents and their pipes
 
@@ -128,7 +136,8 @@ class Paced(LinkedAgents[LinkedAgent]):
         self.drain(agent)
         if trainer.loop.at == "loaded" and trainer.loop.formation is not None:
             leader = trainer.loop.formation.members[trainer.loop.formation.leader]
-            self._flipped[member] = self._flipped.get(leader, 0)
+            read = trainer.loop.formation.checkpoint is not None
+            self._flipped[member] = 0 if read else self._flipped.get(leader, 0)
         if trainer.loop.at != before:
             self.story.tell(self.now, agent.name, f"is {trainer.loop.at}")
             self.faults.border(trainer.loop.at, agent.name)
@@ -146,6 +155,8 @@ class Paced(LinkedAgents[LinkedAgent]):
             return [partial(self.end_trainer, agent, cause="killed by SIGSEGV")]
         if at == "writing" and self.faults.lasts(Kind.UNWRITABLE, agent.name):
             return [partial(self.fail_to_write, trainer)]
+        if at == "reading" and self.faults.lasts(Kind.UNREADABLE, agent.name):
+            return [partial(self.fail_to_read, trainer)]
         moves = self.moves(trainer)
         if not moves and self.waits_in_vain(trainer):
             return [partial(self.forsake, trainer)]

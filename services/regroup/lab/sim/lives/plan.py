@@ -28,6 +28,7 @@ class Kind(StrEnum):
     STALL = "step loop stalls"
     RAISE = "user code raises"
     UNWRITABLE = "disk refuses the state"
+    UNREADABLE = "checkpoint cannot be read"
     BREAK = "collective breaks"
     CRASH = "coordinator crashes"
     CRASH_UNSAVED = "coordinator crashes before its save"
@@ -46,6 +47,8 @@ class Kind(StrEnum):
     SLOW = "messages are slow"
     STORE_CRASH = "store crashes"
     STOP = "user stops the job"
+    PAUSE = "user pauses the job"
+    HOLD = "user holds the job"
     MISMATCH = "code differs from the others'"
     UNPREPARED = "worker cannot prepare"
     BAD_SPEC = "task cannot be built"
@@ -74,6 +77,7 @@ LASTING = frozenset(
         Kind.JUMBLED,
         Kind.SLOW,
         Kind.UNWRITABLE,
+        Kind.UNREADABLE,
         Kind.STORE_CRASH,
         Kind.MISMATCH,
         Kind.UNPREPARED,
@@ -96,14 +100,18 @@ OF_ALL = frozenset(  # these strike the cluster, not workers
         Kind.SLOW,
         Kind.STORE_CRASH,
         Kind.STOP,
+        Kind.PAUSE,
+        Kind.HOLD,
         Kind.BAD_SPEC,
         Kind.POISON,
     }
 )
-# Where the protocol's holes would be: decisions, and where a step loop stands between two of its moves.
+# Where the protocol's holes would be: decisions, where a session stands, and a step loop between two of its moves.
 BORDERS = (
-    *("halt", "form", "started", "regrouped", "saving", "waiting", "rolled_back"),
-    *("preparing", "connecting", "connected", "loaded", "stepping", "contributed", "applying", "writing", "idle"),
+    *("halt", "form", "started", "regrouped", "saving", "waiting", "rolled_back", "pausing", "paused", "resumed"),
+    *("prepared", "halted", "finished", "broken"),
+    *("preparing", "connecting", "connected", "reading", "loaded", "stepping", "contributed", "applying", "writing"),
+    "idle",
 )
 
 

@@ -33,6 +33,7 @@ class Process:
         self.thawed.set()
         self.late: list[Callable[[], None]] = []  # what arrived while it was frozen
         self.pending: tuple[Cluster, Decision] | None = None  # decided, and not yet known to be durable
+        self.decided_at = 0.0  # as that decision was told the time, by its clock
         self.task = life.loop.create_task(self._run())
         self.task.add_done_callback(self._ended)
 
@@ -105,16 +106,17 @@ class Watched(Shell):
         self._process.life.adopted(decision)
 
 
-class _Freezing(asyncio.Queue[T]):
-    """A queue from which a frozen process takes nothing."""
+class _Freezing(asyncio.Queue[tuple[Any, float, Any]]):
+    """A queue of events, and when each came, from which a frozen process takes nothing."""
 
     def __init__(self, process: Process) -> None:
         super().__init__()
         self._process = process
 
-    async def get(self) -> T:
+    async def get(self) -> tuple[Any, float, Any]:
         found = await super().get()
         await self._process.thawed.wait()
+        self._process.decided_at = found[1]
         return found
 
 
@@ -160,8 +162,9 @@ class SimStore:
             process.crash()
             await asyncio.sleep(0)  # where it ends
         # What the store did not confirm when it died, it may have kept or not; what it confirmed, it kept.
+        away = self._away
         dies = saves and life.faults.dooms(Kind.STORE_CRASH)
-        if self._away or (dies and life.dice.random() < 0.5):
+        if away or (dies and life.dice.random() < 0.5):
             raise StoreUnavailable("the store does not answer")
         answer = await question()
         if saves:

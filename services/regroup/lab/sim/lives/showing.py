@@ -1,58 +1,108 @@
-"""What lives came to, for people to read.
+"""What lives came to, for people to read, on lines that a terminal of usual width shows whole.
 
 Owns: the tables and the sentences. Refuses to know: how anything was counted.
 """
 
-from collections import Counter
-from typing import Any
+from collections.abc import Sequence
+from textwrap import fill
 
 from rich.console import Console
 
-from regroup.client.show import plain_table
+from regroup.core.jobs import JobPhase
 from regroup.lab.sim.lives.plan import Kind
 from regroup.lab.sim.lives.reasons import sentences
-from regroup.lab.sim.lives.tally import Tally, spell
+from regroup.lab.sim.lives.tally import Meetings, Tally, spell
 from regroup.lab.sim.lives.underway import Activity
 
+WIDTH = 100  # columns at most, also where lines may be as long as they like
 MOST = 8  # of the most frequent that are shown
-NAMED = 12  # of what was never met
+NAMED, EXPLAINED = 12, 4  # of what was never met; of what is explained by the same words
+NEVER, IMPOSSIBLE = "·", "-"
 
 
 def show(out: Console, tally: Tally) -> None:
-    _table(out, "faults, by the phase of a job", tally.met, tally.phases)
-    _never(out, "never in that phase", dict.fromkeys(tally.never_in_phase))
-    _table(out, "\nfaults, by what was under way", tally.by_activity, list(Activity))
-    _never(out, "never during that", tally.never_during)
+    in_phases, by_activity, at_once, paired = tally.in_phases, tally.by_activity, tally.at_once, tally.paired
+    _table(out, f"faults, by the phase of a job  ({NEVER} never, {IMPOSSIBLE} cannot be)", in_phases, list(JobPhase))
+    _never(out, "never in that phase", in_phases.never, len(in_phases.every))
+    _table(out, "\nfaults, by what was under way", by_activity, list(Activity))
+    _never(out, "never during that", by_activity.never, len(by_activity.every))
     together = tally.together.most_common()
-    out.print("\nfaults struck during what was under way at once; most often, and in threes:")
+    _say(out, "\nfaults struck during what was under way at once; most often, and in threes:")
     pairs, threes = ([one for one in together if len(one[0]) == size] for size in (2, 3))
     for some, times in (*pairs[:MOST], *threes[:MOST]):
-        out.print(f"  {spell(some)}: {times} times")
-    _never(out, "never at once", dict.fromkeys(tally.never_together))
-    every = len(Kind) * (len(Kind) - 1) // 2
-    met = every - len(tally.never_paired)
-    out.print(f"\nfaults that struck while another lasted: {met} of {every} pairs; most often:")
-    for (one, other), times in tally.pairs.most_common(MOST):
-        out.print(f"  {one} during {other}: {times} times")
+        _say(out, f"  {spell(some)}: {times:,} times")
+    _never(out, "never at once", at_once.never, len(at_once.every))
+    _say(out, "\nfaults that struck while another lasted; most often:")
+    for one, times in tally.pairs.most_common(MOST):
+        _say(out, f"  {spell(one)}: {times:,} times")
+    _never(out, "never in a pair", paired.never, len(paired.every))
     missed = tally.never_decided
     known, explained = len(sentences()), sum(why is not None for why in missed.values())
-    out.print(f"\nreasons of decisions: {known - len(missed)} of {known} reached, {explained} explained")
+    _say(out, f"\nreasons of decisions: {known - len(missed)} of {known} reached, {explained} explained")
     for name, why in missed.items():
-        out.print(f"  never: {name}" + (f"; {why}" if why else ""), soft_wrap=True)
+        _say(out, f"  never: {name}" + (f"  ({why})" if why else ""))
+    for name, why in tally.contradictions.items():
+        _say(out, f"CONTRADICTION: {name} was met, and yet it is said that {why}")
 
 
-def _table(out: Console, title: str, counted: Counter[Any], columns: list[Any]) -> None:
-    table = plain_table(title)
-    for column in ("fault", *columns):
-        table.add_column(str(column), justify="left" if column == "fault" else "right")
+def _wide(out: Console) -> int:
+    return min(out.width, WIDTH)
+
+
+def _say(out: Console, text: str) -> None:
+    """One entry; what does not fit goes on below it, further in."""
+    lead = len(text) - len(text.lstrip("\n"))
+    body = text[lead:]
+    indent = " " * (len(body) - len(body.lstrip()) + 2)
+    told = fill(body, _wide(out), subsequent_indent=indent, break_on_hyphens=False)
+    out.print("\n" * lead + told, soft_wrap=True)
+
+
+def _table(out: Console, title: str, meetings: Meetings, columns: Sequence[str]) -> None:
+    """Each kind by each column. Headings are wider than numbers, so they stand at different heights."""
+    out.print(title, soft_wrap=True)
+    label, width = _widths(_wide(out), [short(times) for times in meetings.met.values()], len(columns))
+    heights = -(-(max(map(len, columns)) + 1) // width)
+    for height in range(heights):
+        mine = [name if place % heights == height else "" for place, name in enumerate(columns)]
+        out.print(_line("" if height < heights - 1 else "fault", label, width, mine), soft_wrap=True, style="dim")
     for kind in Kind:
-        table.add_row(str(kind), *(str(counted[kind, column]) for column in columns))
-    out.print(table)
+        cells = [_cell(meetings, (kind, column)) for column in columns]
+        out.print(_line(kind, label, width, cells), soft_wrap=True)
 
 
-def _never(out: Console, what: str, found: dict[str, str | None]) -> None:
-    """A line for what is explained by the same words, and one for the rest."""
-    for why in dict.fromkeys(found.values()):
-        names = [name for name, reason in found.items() if reason == why]
-        more = f"; and {len(names) - NAMED} more, which --json FILE names" if len(names) > NAMED else ""
-        out.print(f"{what}: {'; '.join(names[:NAMED])}{more}" + (f" ({why})" if why else ""), soft_wrap=True)
+def _cell(meetings: Meetings, which: tuple[Kind, str]) -> str:
+    times = meetings.met.get(which, 0)
+    return short(times) if times else IMPOSSIBLE if meetings.impossible(which) else NEVER
+
+
+def _widths(wide: int, numbers: Sequence[str], columns: int) -> tuple[int, int]:
+    """Of the labels, and of each column with the blank before it. Labels are cut before numbers are."""
+    longest, least = max(map(len, Kind)), max(map(len, numbers), default=1) + 1
+    width = max(least, (wide - longest) // columns)
+    return min(longest, max(wide - width * columns, 12)), width
+
+
+def _line(label: str, room: int, width: int, cells: Sequence[str]) -> str:
+    """Cells end where their columns do; a longer one reaches into empty ones before it."""
+    line = label if len(label) <= room else f"{label[: room - 1]}…"
+    for place, cell in enumerate(cells):
+        end = room + (place + 1) * width
+        line = f"{line:<{end - len(cell)}}{cell}" if cell else line
+    return line
+
+
+def short(number: int) -> str:
+    """In four characters at most."""
+    if number < 1000:
+        return str(number)
+    return f"{number / 1e3:.0f}k" if number < 999_500 else f"{number / 1e6:.0f}M"
+
+
+def _never(out: Console, what: str, found: dict[str, str | None], every: int) -> None:
+    """How much never met; then an entry for what nobody explains, and one for what is explained by the same words."""
+    _say(out, f"{what}: {len(found)} of {every}")
+    for why in sorted(set(found.values()), key=lambda why: why or ""):
+        names, most = [name for name, reason in found.items() if reason == why], EXPLAINED if why else NAMED
+        more = f"; and {len(names) - most} more, which --json FILE names" if len(names) > most else ""
+        _say(out, f"  {len(names)}, {why or 'not explained'}: {'; '.join(names[:most])}{more}")

@@ -1,30 +1,117 @@
 """What many lives came to: the sum of their outcomes, and what none of them met.
 
-Owns: the counting, and why some things cannot meet. Refuses to know: how it is shown, and how lives are lived.
+Owns: the counting, and why some things cannot meet. Such a reason says whether it holds for every life, or only for
+those whose plan lacks something; a life that meets it all the same contradicts it, and is told.
+Refuses to know: how it is shown, and how lives are lived.
+Does not guarantee: that what met, met in one job. Faults are counted with whatever all jobs of a life are busy with.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 from regroup.core.jobs import JobPhase
 from regroup.lab.sim.lives.outcome import Outcome
-from regroup.lab.sim.lives.plan import Kind
-from regroup.lab.sim.lives.reasons import EXPLAINED, sentences, unreached
+from regroup.lab.sim.lives.plan import LASTING, Kind, Plan
+from regroup.lab.sim.lives.reasons import explanation, sentences, unreached
 from regroup.lab.sim.lives.underway import ALONE, Activity
 
-_GONE = "there is no coordinator that it could strike"
-_UNSAVED = "it strikes at a save, which a leader makes"
-CANNOT_MEET: dict[tuple[Kind, Activity], str] = {
-    (Kind.CRASH, Activity.RESTART): _GONE,
-    (Kind.FREEZE, Activity.RESTART): _GONE,
-    (Kind.STORE_CUT, Activity.RESTART): _GONE,
-    (Kind.CRASH_UNSAVED, Activity.RESTART): _UNSAVED,
-    (Kind.CRASH_UNSENT, Activity.RESTART): _UNSAVED,
-    (Kind.STORE_CRASH, Activity.RESTART): _UNSAVED,
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why some things never meet: in no life, or in none whose plan has not what it `takes`."""
+
+    words: str
+    takes: Callable[[Plan], bool] | None = None
+
+
+def several_jobs(plan: Plan) -> bool:
+    return len(plan.jobs) > 1
+
+
+def a_rest(plan: Plan) -> bool:
+    """A job that is paused: its user asked for it, or it makes room for another."""
+    return several_jobs(plan) or any(fault.kind in (Kind.PAUSE, Kind.HOLD) for fault in plan.faults)
+
+
+# Kinds that strike nothing where there is no trainer, no leader, no save.
+OF_TRAINERS = (
+    *(Kind.KILL_TRAINER, Kind.CRASH_TRAINER, Kind.HANG, Kind.DEADLOCK, Kind.STALL),
+    *(Kind.RAISE, Kind.BREAK, Kind.FLIP, Kind.DIVERGE),
+)
+OF_LEADERS = (Kind.CRASH, Kind.FREEZE, Kind.STORE_CUT)
+AT_SAVES = (Kind.CRASH_UNSAVED, Kind.CRASH_UNSENT, Kind.STORE_CRASH)
+STAGES = (Activity.START, Activity.REGROUP, Activity.BOUNDARY, Activity.SAVE, Activity.WAIT)  # of which a job has one
+
+
+def _pair(one: Kind, other: Kind) -> tuple[Kind, Kind]:
+    """As faults are counted: in the order of their names."""
+    first, second = sorted((one, other))
+    return first, second
+
+
+def _at_once(one: Activity, other: Activity) -> tuple[Activity, Activity]:
+    first, second = sorted((one, other), key=list(Activity).index)
+    return first, second
+
+
+_NO_TRAINER = Why("a job has no trainer before it was lent workers: it takes another job, or one that rested", a_rest)
+_NO_REST = Why("a job is paused only if its user asks for it, or if it makes room for another", a_rest)
+NEVER_IN_PHASE: Mapping[tuple[Kind, JobPhase], Why] = {
+    **{(kind, JobPhase.QUEUED): _NO_TRAINER for kind in OF_TRAINERS},
+    **{(kind, JobPhase.PAUSED): _NO_REST for kind in Kind},
 }
+
+_NO_LEADER = Why("there is no coordinator that it could strike")
+_NO_SAVE = Why("it strikes at a save, which a leader makes")
+NEVER_DURING: Mapping[tuple[Kind, Activity], Why] = {
+    **{(kind, Activity.RESTART): _NO_LEADER for kind in OF_LEADERS},
+    **{(kind, Activity.RESTART): _NO_SAVE for kind in AT_SAVES},
+}
+
+_ONE_STAGE = Why("a job is at one of these at a time: it takes two jobs", several_jobs)
+_GOES_BACK = Why("what goes back is a formation that is being made: it takes another job", several_jobs)
+_ONE_WISH = Why("one thing is wanted of a job at a time: it takes two jobs", several_jobs)
+NEVER_AT_ONCE: Mapping[tuple[Activity, ...], Why] = {
+    **{_at_once(one, other): _ONE_STAGE for one, other in combinations(STAGES, 2)},
+    **{_at_once(one, Activity.ROLLBACK): _GOES_BACK for one in STAGES if one is not Activity.REGROUP},
+    _at_once(Activity.STOP, Activity.PAUSE): _ONE_WISH,
+}
+
+_NO_TIME = Why("neither of the two lasts")
+NEVER_PAIRED: Mapping[tuple[Kind, Kind], Why] = {
+    **{_pair(one, other): _NO_TIME for one, other in combinations(set(Kind) - LASTING, 2)},
+    _pair(Kind.CRASH_UNSENT, Kind.STORE_AWAY): Why("it strikes once the store has answered"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Meetings:
+    """What could meet, how often it did, and why some of it does not."""
+
+    every: tuple[Any, ...]
+    met: Mapping[Any, int]
+    whys: Mapping[Any, Why]
+    spell: Callable[[Any], str]
+
+    @property
+    def never(self) -> dict[str, str | None]:
+        """What never met, and why; None: it is not explained."""
+        missing = [which for which in self.every if not self.met.get(which)]
+        return {self.spell(which): self.whys[which].words if which in self.whys else None for which in missing}
+
+    def impossible(self, which: Any) -> bool:
+        return which in self.whys and self.whys[which].takes is None
+
+    def contradictions(self, plan: Plan | None = None) -> dict[str, str]:
+        """What met although it is said that it cannot: in no life, or in none of this plan."""
+        found = {}
+        for which, why in self.whys.items():
+            if self.met.get(which) and (why.takes is None or (plan is not None and not why.takes(plan))):
+                found[self.spell(which)] = why.words
+        return found
 
 
 @dataclass
@@ -50,13 +137,18 @@ class Tally:
             self.broken.append(outcome)
 
     @property
-    def by_activity(self) -> Counter[tuple[Kind, Activity]]:
-        """How often each kind struck while each activity was under way."""
+    def in_phases(self) -> Meetings:
+        """Each kind, and each phase of a job."""
+        return Meetings(tuple(product(Kind, JobPhase)), self.met, NEVER_IN_PHASE, ", ".join)
+
+    @property
+    def by_activity(self) -> Meetings:
+        """Each kind, and each activity that it struck amid."""
         found: Counter[tuple[Kind, Activity]] = Counter()
         for (kind, activities), times in self.during.items():
             for activity in activities:
                 found[kind, activity] += times
-        return found
+        return Meetings(tuple(product(Kind, Activity)), found, NEVER_DURING, spell)
 
     @property
     def together(self) -> Counter[tuple[Activity, ...]]:
@@ -70,59 +162,52 @@ class Tally:
         return found
 
     @property
-    def phases(self) -> list[str]:
-        return [str(phase) for phase in JobPhase]
+    def at_once(self) -> Meetings:
+        """Each two activities, under way at once when something struck."""
+        every = combinations([one for one in Activity if one not in ALONE], 2)
+        return Meetings(tuple(every), self.together, NEVER_AT_ONCE, spell)
 
     @property
-    def never_in_phase(self) -> list[str]:
-        return [f"{kind}, {phase}" for kind in Kind for phase in self.phases if not self.met[kind, phase]]
-
-    @property
-    def never_during(self) -> dict[str, str | None]:
-        """The kinds and activities that never met, and why they cannot."""
-        met = self.by_activity
-        never = [(kind, activity) for kind in Kind for activity in Activity if not met[kind, activity]]
-        return {f"{kind} during {activity}": CANNOT_MEET.get((kind, activity)) for kind, activity in never}
-
-    @property
-    def never_together(self) -> list[str]:
-        met = self.together
-        return [spell(some) for some in combinations([a for a in Activity if a not in ALONE], 2) if not met[some]]
-
-    @property
-    def never_paired(self) -> list[str]:
-        every = combinations(sorted(Kind), 2)
-        return [f"{one} during {other}" for one, other in every if not self.pairs[one, other]]
+    def paired(self) -> Meetings:
+        """Each two kinds, one of which struck while the other lasted."""
+        return Meetings(tuple(combinations(sorted(Kind), 2)), self.pairs, NEVER_PAIRED, spell)
 
     @property
     def never_decided(self) -> dict[str, str | None]:
         """The reasons of decisions that no life reached, and why none can."""
         return {name: explanation(name) for name in unreached(self.reasons)}
 
+    @property
+    def contradictions(self) -> dict[str, str]:
+        """What was met, or reached, although it is said that it cannot be."""
+        found = {}
+        for meetings in (self.in_phases, self.by_activity, self.at_once, self.paired):
+            found.update(meetings.contradictions())
+        missing = self.never_decided
+        explained = {name: explanation(name) for name in sentences() if name not in missing}
+        return found | {name: why for name, why in explained.items() if why is not None}
+
     def facts(self) -> dict[str, Any]:
         """All of it, as JSON values."""
+        during = self.by_activity
         return {
             "lives": self.lives,
             "events_per_life": self.events / max(self.lives, 1),
             "virtual_hours": self.seconds / 3600,
             "broken": [{"seed": one.seed, "error": one.error} for one in self.broken],
             "faults": {f"{kind}, {phase}": times for (kind, phase), times in sorted(self.met.items())},
-            "faults_never_in_phase": self.never_in_phase,
-            "faults_during": {f"{kind}, {what}": times for (kind, what), times in sorted(self.by_activity.items())},
-            "faults_never_during": self.never_during,
+            "faults_never_in_phase": self.in_phases.never,
+            "faults_during": {during.spell(some): times for some, times in sorted(during.met.items())},
+            "faults_never_during": during.never,
             "activities": {spell(some): times for some, times in self.together.most_common()},
-            "activities_never": self.never_together,
-            "pairs": {f"{one} during {other}": times for (one, other), times in self.pairs.most_common()},
-            "pairs_never": self.never_paired,
+            "activities_never": self.at_once.never,
+            "pairs": {spell(some): times for some, times in self.pairs.most_common()},
+            "pairs_never": self.paired.never,
             "reasons": len(sentences()),
             "reasons_never": self.never_decided,
+            "contradictions": self.contradictions,
         }
 
 
-def spell(activities: Iterable[Activity]) -> str:
-    return " during ".join(activities)
-
-
-def explanation(sentence: str) -> str | None:
-    """Why no life reaches a reason, which is named as `unreached` does."""
-    return next((why for text, why in EXPLAINED.items() if sentence.endswith(f"  {text}")), None)
+def spell(some: Iterable[str]) -> str:
+    return " during ".join(some)

@@ -39,6 +39,7 @@ class Theme:
     jobs: tuple[int, ...] = (1, 1, 1, 2)
     paces: tuple[float, ...] = (0.02, 0.06, 0.15)
     steps: tuple[int, ...] = (1, 6, 25, 60)
+    least: tuple[int, ...] = (1, 1, 1, 2)  # workers that a job needs, of those that it may have
 
 
 _long = partial(Theme, jobs=(1,), paces=(0.1, 0.2), steps=(30, 50))  # a job that outlasts its faults
@@ -52,6 +53,8 @@ _BREAKS = (Kind.BREAK, Kind.RAISE, Kind.HANG)
 _STEPPING = ("stepping", "contributed", "applying")
 _TASKS = (Kind.MISMATCH, Kind.UNPREPARED, Kind.BAD_SPEC, Kind.POISON, Kind.DIVERGE, Kind.FLIP)  # the users' own doing
 _FOREVER = (Kind.DEADLOCK, Kind.GONE)  # what no healing mends
+_UNPREPARED = (Kind.CRASH_TRAINER, Kind.DEADLOCK)
+_RESTS = (Kind.PAUSE, Kind.HOLD)
 _ANYTHING = tuple(kind for kind in Kind if kind not in (Kind.STOP, *_TASKS, *_FOREVER))
 THEMES = (
     *(Theme((Some((kind,), (1, 2, 4, 8)),)) for kind in (*_ANYTHING, *_FOREVER, Kind.FLIP)),  # one kind alone
@@ -339,5 +342,129 @@ THEMES = (
         jobs=(1,),
         paces=(0.02, 0.06),
         steps=(1, 6, 25),
+    ),
+    # a job rests and goes on, again and again, while its workers come and go
+    Theme(
+        (
+            Some(_RESTS, (1, 2, 4), borders=("started", "regrouped", "stepping", "halt", "paused", "resumed")),
+            Some((*_DEATHS, *_CUTS, *_LEADERS, Kind.BREAK), (0, 1, 2, 4), borders=(*_FORMING, "saving", "writing")),
+        ),
+        weight=10,
+        workers=(1, 2, 2, 3),
+        paces=(0.06, 0.15),
+        steps=(25, 60),
+    ),
+    # it pauses into a checkpoint, and who is to read it cannot, or dies
+    Theme(
+        (
+            Some((Kind.PAUSE,), (1, 2), waits=0.0, since=1.5, until=5.0),
+            Some(
+                (Kind.UNREADABLE, *_DEATHS, Kind.BREAK, Kind.STALL, Kind.ISOLATE, Kind.HANG),
+                (1, 2, 3),
+                seconds=(1.0, 3.0, 7.0),
+                crowds=(1, 1, 2, 3),
+                borders=("reading", "connected", "loaded", "form", "paused", "resumed", "writing"),
+                waits=1.0,
+                until=2.0,
+            ),
+        ),
+        weight=8,
+        workers=(2, 2, 3),
+        jobs=(1, 2),
+        paces=(0.06, 0.15),
+        steps=(25, 60),
+    ),
+    # it is held, and those that hold its state fall out one after the other
+    _long(
+        (
+            Some((Kind.HOLD,), (1,), waits=0.0, since=2.0, until=4.0),
+            Some(
+                (*_DEATHS, *_CUTS, Kind.DEADLOCK), (1, 2, 3), (3.0, 7.0, 18.0), (1, 1, 2), waits=0.0, after=(0.1, 4.0)
+            ),
+            Some((*_LEADERS, Kind.PAUSE, Kind.STOP), (0, 1), waits=0.3, since=3.0),
+        ),
+        weight=6,
+        workers=(2, 3, 3),
+    ),
+    # jobs that keep what the others lack
+    Theme(
+        (
+            Some((Kind.GONE,), (1, 2), crowds=(1,), waits=0.5, borders=_STEPPING, until=4.0),
+            Some((*_DEATHS, *_RESTS, Kind.CRASH), (0, 1, 2), until=8.0),
+        ),
+        weight=5,
+        workers=(4,),
+        spares=(2,),
+        jobs=(2, 3),
+        least=(2,),
+        paces=(0.06, 0.15),
+    ),
+    # the task's own fault, before anybody trains: its process dies, or hangs, on every worker
+    Theme(
+        (
+            Some(_UNPREPARED, (1,), crowds=(1, 2, 3), borders=("preparing",), waits=1.0, since=0.0, until=0.4),
+            Some(_UNPREPARED, (2, 4), crowds=(1, 2), borders=("preparing",), waits=1.0, since=0.5, until=0.8),
+            Some(_UNPREPARED, (0, 2), crowds=(1, 2), borders=("preparing",), waits=1.0, since=6.0, until=8.0),
+        ),
+        weight=4,
+        workers=(1, 2, 2, 3),
+        jobs=(1,),
+    ),
+    # it goes on from a checkpoint, loses all that it trained since, and is to rest or to stop
+    _long(
+        (
+            Some((Kind.PAUSE,), (1,), waits=0.0, since=1.5, until=2.5),
+            Some((Kind.KILL_TRAINER, Kind.KILL_AGENT), (1, 2), crowds=(3,), borders=_STEPPING, since=5.0, until=8.0),
+            Some((*_RESTS, Kind.STOP), (1, 2), borders=("halt", "waiting", "rolled_back"), since=5.0, until=8.0),
+        ),
+        weight=4,
+        workers=(1, 2, 3),
+    ),
+    # within one step it is to stop or to pause, and at once because somebody falls out
+    Theme(
+        (
+            Some((Kind.STOP, *_RESTS), (1,), waits=0.0, since=4.0, until=7.0),
+            Some((Kind.BREAK,), (1,), crowds=(4,), borders=("applying",), waits=1.0, after=(-0.3, 0.3)),
+            Some((*_DEATHS, *_CUTS), (0, 0, 1), (1.0, 2.0), (1,), _STEPPING, waits=0.9, after=(-0.5, 0.5)),
+        ),
+        weight=8,
+        workers=(2, 3, 3),
+        spares=(0,),
+        jobs=(1,),
+        paces=(0.2, 0.4),
+        steps=(24,),
+    ),
+    # the only one that holds the state is slow to form, again and again
+    _long(
+        (
+            Some((Kind.KILL_AGENT,), (1,), crowds=(1, 2), waits=0.0, since=2.0, until=3.0),
+            Some((Kind.STALL,), (2, 3), (3.5, 4.0), (1,), ("connecting", "connected"), waits=1.0, after=(0.3, 3.0)),
+        ),
+        weight=4,
+        workers=(2, 2, 3),
+        spares=(0,),
+    ),
+    # whoever has answered dies before the others have
+    _long(
+        (
+            Some((*_DEATHS, Kind.BREAK), (1, 2), crowds=(1,), borders=_STEPPING, since=2.0, until=4.0),
+            Some(_CUTS, (1, 2), (0.5, 1.0, 2.0), crowds=(1,), borders=("halt",), waits=1.0, since=2.0, until=4.0),
+            Some(_DEATHS, (1, 2), crowds=(1,), borders=("halted",), waits=1.0, since=2.0, until=4.5),
+        ),
+        weight=8,
+        workers=(2, 3, 3),
+        spares=(0,),
+    ),
+    # one was given up, and is back with the last copy: the others lose theirs before or after
+    _long(
+        (
+            Some((Kind.ISOLATE,), (1,), (5.8, 6.2, 6.6), (1,), waits=0.0, since=2.5, until=3.5),
+            Some((Kind.CUT,), (1,), waits=0.0, after=(0.0, 0.0), whom=SAME),
+            Some((Kind.BREAK,), (1,), borders=("contributed",), waits=1.0, after=(0.05, 0.4), whom=OTHERS),
+            Some((Kind.KILL_TRAINER, Kind.KILL_AGENT), (1,), waits=0.0, after=(5.6, 6.6), whom=OTHERS),
+        ),
+        weight=8,
+        workers=(2, 2, 3),
+        spares=(0,),
     ),
 )

@@ -24,6 +24,7 @@ class Activity(StrEnum):
     TRANSFER = "transfer"  # a state goes from the leader to others
     SAVE = "checkpoint"  # a member was asked to write the state
     STOP = "stop"
+    PAUSE = "pause"  # a job is to pause, or rests
     WAIT = "waiting"  # for workers
     QUARANTINE = "quarantine"  # of a worker
     DRAIN = "drain"  # an agent left in good order, and is not back
@@ -49,6 +50,8 @@ def _of(life: "Life", job: Job) -> Iterator[Activity]:
     forming = formation is not None and formation.generation == job.generation and job.phase is JobPhase.REGROUPING
     if job.wanted is Wanted.STOP:
         yield Activity.STOP
+    elif job.wanted is not Wanted.RUN:
+        yield Activity.PAUSE
     if job.saver is not None:
         yield Activity.SAVE
     elif job.phase is JobPhase.WAITING:

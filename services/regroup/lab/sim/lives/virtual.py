@@ -2,33 +2,47 @@
 
 Owns: the clock of a simulation, which jumps to the next timer when nothing else is left to do.
 Refuses to know: what runs in it. Does not guarantee: that code which asks the machine is found before it does;
-inside `sealed` it is, and raises.
+inside `sealed` most of it is, and raises (what is not: there).
 """
 
 import asyncio
+import datetime
 import os
 import random
-import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import Context
 from heapq import heappop, heappush
-from typing import Any, TypeVarTuple
+from types import ModuleType
+from typing import Any, NoReturn, TypeVarTuple
 
 Ts = TypeVarTuple("Ts")
 
-REAL: dict[Any, tuple[str, ...]] = {
-    time: ("time", "monotonic", "perf_counter", "time_ns", "monotonic_ns", "perf_counter_ns", "sleep"),
-    socket: ("create_connection", "getaddrinfo", "gethostname"),
+# What asks the machine, whatever it is given. Of the global generator it is every function.
+ASK: Mapping[Any, tuple[str, ...]] = {
+    time: (
+        *("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "clock_gettime", "sleep"),
+        *("clock_gettime_ns", "process_time", "process_time_ns", "thread_time", "thread_time_ns"),
+    ),
+    os: ("urandom", "getrandom", "getpid", "getppid", "times", "getloadavg"),
+    random: tuple(name for name, what in vars(random).items() if getattr(what, "__self__", None) is random._inst),
+    random.SystemRandom: ("random", "getrandbits", "randbytes"),  # and so all of `secrets`, whoever holds a name of it
+    uuid: ("uuid1", "uuid4", "getnode"),
+    socket: (
+        *("create_connection", "create_server", "socketpair", "getaddrinfo", "getnameinfo", "gethostname", "getfqdn"),
+        *("gethostbyname", "gethostbyname_ex", "gethostbyaddr", "if_nameindex"),
+    ),
     socket.socket: ("__init__",),
-    random: ("random", "randrange", "randint", "choice", "choices", "shuffle", "sample", "uniform", "getrandbits"),
-    secrets: ("token_hex", "token_bytes", "token_urlsafe", "choice", "randbelow"),
-    os: ("urandom", "getpid"),
 }
-
+# What asks it only for what is missing: the place of the argument that makes a plain function of it.
+ASK_FOR_MORE: Mapping[Any, Mapping[str, int]] = {
+    time: {"localtime": 0, "gmtime": 0, "ctime": 0, "asctime": 0, "strftime": 1},
+    random.Random: {"seed": 1},  # a generator of one's own, without a seed
+}
 
 STANDSTILL = 100_000  # rounds of the loop in one instant
 
@@ -128,23 +142,111 @@ def _wake(future: "asyncio.Future[None]") -> None:
         future.set_result(None)
 
 
+class _Sealed(threading.local):
+    depth = 0
+
+
+_here = _Sealed()
+_lock = threading.Lock()
+_threads = 0  # that are sealed now; the first of them puts the refusals up, the last takes them down
+_kept: list[tuple[Any, str, Any]] = []
+
+
 @contextmanager
 def sealed() -> Iterator[None]:
-    """Real time, sockets and global randomness raise Unreal inside, in this thread; others go on as they did."""
-    kept = [(module, name, getattr(module, name)) for module, names in REAL.items() for name in names]
-    for module, name, real in kept:
-        setattr(module, name, _refusal(f"{module.__name__}.{name}", real, threading.get_ident()))
+    """Real time, sockets and global randomness raise Unreal inside, in this thread; others go on as they did.
+
+    Not caught is what nobody can put a refusal before: a function that was imported by its own name before, as in
+    `from time import monotonic`, and so also the type `datetime` itself; what C code asks without Python (locks that
+    wait, zmq, numpy, torch); and the order of sets of texts, which another process has another one of.
+    """
+    with _lock:
+        _put_up()
+    _here.depth += 1
     try:
         yield
     finally:
-        for module, name, real in kept:
-            setattr(module, name, real)
+        _here.depth -= 1
+        with _lock:
+            _take_down()
 
 
-def _refusal(name: str, real: Any, thread: int) -> Any:
+def _put_up() -> None:
+    global _threads
+    _threads += 1
+    if _threads > 1:
+        return
+    places = [(owner, name, 0) for owner, names in ASK.items() for name in names]
+    places += [(owner, name, place + 1) for owner, names in ASK_FOR_MORE.items() for name, place in names.items()]
+    for owner, name, arguments in places:
+        real = getattr(owner, name)
+        _kept.append((owner, name, real))
+        setattr(owner, name, _refusal(f"{owner.__name__}.{name}", real, arguments))
+    datetime.__class__ = _Dateless
+
+
+def _take_down() -> None:
+    global _threads
+    _threads -= 1
+    if _threads:
+        return
+    for owner, name, real in _kept:
+        setattr(owner, name, real)
+    _kept.clear()
+    datetime.__class__ = ModuleType
+
+
+def _refusal(name: str, real: Any, arguments: int) -> Any:
+    """`arguments`: with so many, of which the last is not None, it asks the machine for nothing; 0: it always does."""
+
     def refuse(*given: Any, **more: Any) -> Any:
-        if threading.get_ident() == thread:
-            raise Unreal(f"{name}() was called in a simulation")
+        if _here.depth and not (arguments and _given(given, more, arguments)):
+            _raise(name)
         return real(*given, **more)
 
     return refuse
+
+
+def _given(given: tuple[Any, ...], more: Mapping[str, Any], arguments: int) -> bool:
+    """Only `seed` takes that argument by its name, too."""
+    return (given[arguments - 1] if len(given) >= arguments else more.get("a")) is not None
+
+
+def _raise(name: str) -> NoReturn:
+    raise Unreal(f"{name}() was called in a simulation")
+
+
+class _Dateless(ModuleType):
+    """The module `datetime` while it is sealed: its own types cannot be changed, so others stand in for them."""
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        return _STAND_INS.get(name, found) if _here.depth else found
+
+
+class _Alike(type):
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, cls.__base__ or object)
+
+
+class _Date(datetime.date, metaclass=_Alike):
+    @classmethod
+    def today(cls) -> NoReturn:
+        _raise("datetime.date.today")
+
+
+class _Datetime(datetime.datetime, metaclass=_Alike):
+    @classmethod
+    def now(cls, tz: Any = None) -> NoReturn:
+        _raise("datetime.datetime.now")
+
+    @classmethod
+    def utcnow(cls) -> NoReturn:
+        _raise("datetime.datetime.utcnow")
+
+    @classmethod
+    def today(cls) -> NoReturn:
+        _raise("datetime.datetime.today")
+
+
+_STAND_INS = {"date": _Date, "datetime": _Datetime}

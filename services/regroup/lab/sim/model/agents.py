@@ -5,6 +5,7 @@ Refuses to know: how a report travels. It does not model: sockets, processes, pi
 """
 
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -16,6 +17,8 @@ from regroup.core.workers import TrainerStatus, Worker
 from regroup.lab.sim.model.steps import StepLoops
 from regroup.lab.sim.model.trainer import Trainer
 from regroup.worker import session as s
+
+LATEST = 8  # reports of measurements that an agent sends again on a new connection
 
 
 @dataclass(slots=True)
@@ -134,6 +137,7 @@ class LinkedAgent(Agent):
     sequence: int = 0  # of its last heartbeat
     sent: dict[int, float] = field(default_factory=dict)  # when, by its own clock: heartbeats without an answer so far
     unsent: list[m.Report] = field(default_factory=list)  # waits for a connection
+    measured: deque[m.Report] = field(default_factory=lambda: deque(maxlen=LATEST))  # the last that were sent
 
 
 ALinkedAgent = TypeVar("ALinkedAgent", bound=LinkedAgent)
@@ -157,21 +161,26 @@ class LinkedAgents(Agents[ALinkedAgent]):
     def start_agent(self, agent: ALinkedAgent) -> None:
         super().start_agent(agent)
         agent.sequence, agent.sent, agent.unsent = 0, {}, []
+        agent.measured.clear()
 
     def connect(self, agent: ALinkedAgent) -> None:
         """The first words, a heartbeat, and all that waited for a connection."""
         agent.link = self.number(agent)
         self.send(agent, first_words(agent))
         self.heartbeat(agent)
-        waiting, agent.unsent = agent.unsent, []
+        waiting, agent.unsent = [*agent.measured, *agent.unsent], []
+        agent.measured.clear()
         for report in waiting:
             self.report(agent, report)
 
     def report(self, agent: ALinkedAgent, report: m.Report) -> None:
-        if agent.link:
-            self.send(agent, report)
-        elif not isinstance(report, m.StepsCommitted | m.Heartbeat):
-            agent.unsent.append(report)
+        bare = isinstance(report, m.StepsCommitted) and not report.points
+        if not agent.link:
+            agent.unsent += [] if bare or isinstance(report, m.Heartbeat) else [report]
+            return
+        self.send(agent, report)
+        if isinstance(report, m.StepsCommitted) and not bare:
+            agent.measured.append(report)
 
     def heartbeat(self, agent: ALinkedAgent) -> None:
         agent.sequence += 1

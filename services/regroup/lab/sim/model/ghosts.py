@@ -18,6 +18,7 @@ class Ghosts:
     late: dict[tuple[str, int], set[int]] = field(default_factory=dict)  # steps of a generation after a later one's
     written: set[tuple[str, Version]] = field(default_factory=set)
     writers: set[tuple[Member, Version]] = field(default_factory=set)
+    closed: set[tuple[str, Version]] = field(default_factory=set)  # what a pause left; all else is void
     unpreparable: set[str] = field(default_factory=set)  # jobs of which a trainer said that they are wrong
 
     def copy(self) -> "Ghosts":
@@ -30,6 +31,7 @@ class Ghosts:
             {which: set(steps) for which, steps in self.late.items()},
             set(self.written),
             set(self.writers),
+            set(self.closed),
             set(self.unpreparable),
         )
 

@@ -12,10 +12,12 @@ POLICY = Policy(
     detached_limit=5.0,
     detached_margin=1.0,
     leader_lease=1.0,
+    prepare_limit=6.0,
     halt_limit=2.0,
     form_limit=3.0,
     absent_limit=5.0,
     save_retry=0.5,
+    read_retry=1.5,
     error_limit=1000,
 )
 SPEC = JobSpec(task="digits", steps=8, global_batch=8, shards=4, max_workers=3, step_timeout=4.0, max_restarts=1000)

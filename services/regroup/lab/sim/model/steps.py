@@ -15,11 +15,12 @@ from regroup.core.replicas import sound
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model import trainer_rules
 from regroup.lab.sim.model.ghosts import Ghosts
-from regroup.lab.sim.model.trainer import PRINT, Contribution, Happening, History, Place, Trainer, consumed
+from regroup.lab.sim.model.trainer import CHANGING, PRINT, Contribution, Happening, History, Place, Trainer, consumed
 from regroup.worker import session as s
 from regroup.worker.tail import Tail
 
 TOGETHER: tuple[Place, ...] = ("connecting", "connected", "stepping", "contributed")  # with others, and able to leave
+REPEATED = 8  # measurements that whoever tells next says again
 NEIGHBOUR_GONE = "a neighbour is gone"
 
 
@@ -27,6 +28,7 @@ class StepLoops(ABC):
     """All trainers of a simulated cluster, and what passes between them."""
 
     jobs: Mapping[str, Job]  # durable
+    measures = False  # whether leaders tell what they measured; it decides nothing
 
     def __init__(self) -> None:
         self.ghosts = Ghosts()
@@ -71,9 +73,10 @@ class StepLoops(ABC):
     def post_progress(self, trainer: Trainer) -> None:
         version = trainer.session.version
         if trainer.unsaid and version is not None:
-            trainer.unsaid = False
+            generation, step, points = version.generation, version.step, trainer.points
+            trainer.points, trainer.unsaid = (), False
             trainer.outbox.append(trainer.session.status)
-            trainer.outbox.append(m.StepsCommitted(**trainer.who, generation=version.generation, step=version.step))
+            trainer.outbox.append(m.StepsCommitted(**trainer.who, generation=generation, step=step, points=points))
 
     # --- its step loop, as worker/trainer.py goes
 
@@ -99,6 +102,8 @@ class StepLoops(ABC):
                 return self._connected
             case "connected":
                 return self._way_on_connected(trainer)
+            case "reading":
+                return self._load if self._has_given(trainer) else self._give
             case "loaded":
                 return self._held
             case "stepping" if self._trains(trainer):
@@ -121,12 +126,16 @@ class StepLoops(ABC):
         Whoever gives notices that its group was broken; who has all that it needs may go on without a look at it.
         """
         group, rank = trainer.group, trainer.rank
-        given = (trainer.job, group.generation) in self.gifts
-        if rank == group.leader and group.receivers and not given:
+        if rank == group.leader and group.checkpoint is not None:
+            return self._read
+        if rank == group.leader and not self._has_given(trainer):
             return self._give if not trainer.loop.broken else None
         if rank not in group.receivers:
             return self._held
-        return self._load if given else None
+        return self._load if (trainer.job, group.generation) in self.gifts else None
+
+    def _has_given(self, trainer: Trainer) -> bool:
+        return not trainer.group.receivers or (trainer.job, trainer.group.generation) in self.gifts
 
     def may_leave(self, trainer: Trainer) -> bool:
         """Whether its step loop can find its group broken, or is asked for another one."""
@@ -201,11 +210,28 @@ class StepLoops(ABC):
         self.lose_neighbour(trainer)
         self.leave(trainer, NEIGHBOUR_GONE)
 
+    def _read(self, trainer: Trainer) -> None:
+        trainer.loop.at = "reading"
+        trainer_rules.read(self.ghosts, trainer, trainer.group)
+
+    def fail_to_read(self, trainer: Trainer) -> None:
+        """The checkpoint is not there, or damaged."""
+        trainer.loop.at = "idle"
+        told = m.CheckpointUnreadable(**trainer.who, generation=trainer.group.generation, error="no such file")
+        self.take(trainer, s.LoopFailed(told))
+
     def _give(self, trainer: Trainer) -> None:
         group = trainer.group
+        if trainer.loop.broken:
+            self.leave(trainer)
+            return
         if group.base.generation == 0:
             trainer.history = ()
-        self.gifts[trainer.job, group.generation] = trainer.state
+        self.gifts[trainer.job, group.generation] = self._state_for(trainer, group)
+
+    def _state_for(self, trainer: Trainer, group: Formation) -> History:
+        """What its leader gives: its own, or what it read."""
+        return trainer.state if group.checkpoint is None else self.ghosts.states[trainer.job, group.base]
 
     def _load(self, trainer: Trainer) -> None:
         group = trainer.group
@@ -214,7 +240,8 @@ class StepLoops(ABC):
             return
         trainer.session = s.begin_load(trainer.session)
         trainer_rules.replaced(self.ghosts, trainer, group)
-        trainer.history = self.gifts[trainer.job, group.generation]
+        leads = trainer.rank == group.leader
+        trainer.history = self._state_for(trainer, group) if leads else self.gifts[trainer.job, group.generation]
         trainer.loop.at = "loaded"
 
     def _held(self, trainer: Trainer) -> None:
@@ -224,6 +251,9 @@ class StepLoops(ABC):
         trainer.loop.at = "stepping"
         self.take(trainer, s.StateHeld(group.generation))
         trainer.unsaid = True
+        own = trainer.rank not in group.receivers and group.checkpoint is None
+        trainer.measured = tuple(point for point in trainer.measured if own and point.step < len(trainer.state))
+        trainer.points = trainer.measured if trainer.rank == group.leader else ()
 
     def _contribute(self, trainer: Trainer) -> None:
         loop, session, group, step = trainer.loop, trainer.session, trainer.group, len(trainer.state)
@@ -276,19 +306,26 @@ class StepLoops(ABC):
 
     def _applied(self, trainer: Trainer) -> None:
         group = trainer.group
+        if self.measures:
+            point = m.StepPoint(len(trainer.state), float(group.generation), 1.0, 1, 0.1, 0.1)
+            trainer.measured = (*trainer.measured, point)[-REPEATED:]
+            trainer.points += (point,) if trainer.rank == group.leader else ()
         trainer.history = (*trainer.state, group.generation)
         trainer.loop.at, trainer.unsaid = "stepping", True
         self.take(trainer, s.StepApplied(len(trainer.history), trainer.loop.agreed))
         trainer_rules.committed(self.ghosts, trainer, group)
 
-    def raise_in_step(self, trainer: Trainer, shard: int) -> None:
-        """User code raises: while computing, or in the middle of the optimizer step, which tears the state."""
-        torn = trainer.loop.at == "applying"
+    def raise_in_loop(self, trainer: Trainer, shard: int) -> None:
+        """User code raises: while computing, or while the state is being changed, which tears it.
+
+        The state is changed by the optimizer's step, and when the leader's is swapped in.
+        """
+        torn = trainer.loop.at in CHANGING
         report = m.StepFailed(
             **trainer.who,
             generation=trainer.group.generation,
-            step=len(trainer.state),
-            shard=shard,
+            step=len(trainer.history or ()),
+            shard=shard if trainer.loop.at == "stepping" else -1,
             error="E: no",
             traceback="T\nE: no",
         )

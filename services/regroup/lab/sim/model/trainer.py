@@ -26,12 +26,14 @@ Place = Literal[
     "idle",  # until there is a task
     "connecting",  # until all members are there
     "connected",  # until it holds the leader's state
+    "reading",  # the leader has read the checkpoint that it begins from, and holds it beside its own state
     "loaded",  # the leader's state is swapped in, and nobody was told yet
     "stepping",  # it computes a gradient
     "contributed",  # until the step is reduced
     "applying",  # the state is being changed
     "writing",
 ]
+CHANGING = ("applying", "loaded")  # where a step loop stands while its state is being changed
 Happening = m.TrainerOrder | s.LoopEvent
 
 
@@ -68,6 +70,8 @@ class Trainer:
     inbox: deque[m.TrainerOrder] = field(default_factory=deque)
     outbox: deque[TrainerStatus | m.Report] = field(default_factory=deque)
     unsaid: bool = False  # its progress, since it last told it
+    measured: tuple[m.StepPoint, ...] = ()  # its last steps, for whoever tells next; the loss names their generation
+    points: tuple[m.StepPoint, ...] = ()  # to be told, by the leader
 
     @property
     def member(self) -> Member:

@@ -9,10 +9,8 @@ from regroup.core import messages as m
 from regroup.core.jobs import Formation, JobSpec, Version
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model.ghosts import Ghosts
-from regroup.lab.sim.model.trainer import Contribution, Happening, History, Trainer, consumed
+from regroup.lab.sim.model.trainer import CHANGING, Contribution, Happening, History, Trainer, consumed
 from regroup.worker import session as s
-
-CHANGING = ("applying", "loaded")  # where a step loop stands while its state is being changed
 
 
 def handled(ghosts: Ghosts, trainer: Trainer, before: s.Session, happening: Happening, asked: int) -> None:
@@ -52,10 +50,19 @@ def _holds(ghosts: Ghosts, job: str, version: Version, history: History | None) 
     assert known == history, f"two states are called {version}: {known} and {history}"
 
 
+def read(ghosts: Ghosts, trainer: Trainer, formation: Formation) -> None:
+    """The leader reads the checkpoint from which its generation begins."""
+    assert formation.checkpoint is not None, "there is nothing to read"
+    version = formation.checkpoint.version
+    assert version == formation.base, f"{version} is read, and the generation begins from {formation.base}"
+    assert (trainer.job, version) in ghosts.written, f"{version} is read, and was never written"
+
+
 def replaced(ghosts: Ghosts, trainer: Trainer, formation: Formation) -> None:
     assert trainer.session.phase is TrainerPhase.FORMING, "a state is replaced after it was answered"
     mine = trainer.session.version
-    if mine is not None and (trainer.job, formation.generation) not in ghosts.rolled_back:
+    void = (trainer.job, formation.base) in ghosts.closed
+    if mine is not None and not void and (trainer.job, formation.generation) not in ghosts.rolled_back:
         assert mine <= formation.base, f"{trainer.member} is put back from {mine} to {formation.base}"
 
 

@@ -56,7 +56,8 @@ class _Changed(SourceFileLoader):
 REGROUP, ROUNDS, REPORTS = "regroup.core.regroup", "regroup.core.rounds", "regroup.core.reports"
 JOBS, SHARDS, SESSION = "regroup.core.jobs", "regroup.core.shards", "regroup.worker.session"
 SHELL, TAIL = "regroup.coordinator.shell", "regroup.worker.tail"
-ORDERS, BLAME = "regroup.core.orders", "regroup.core.blame"
+ORDERS, BLAME, TURN = "regroup.core.orders", "regroup.core.blame", "regroup.core.turn"
+SUSPICION, SCHEDULE = "regroup.core.suspicion", "regroup.core.schedule"
 
 BUGS = (
     # rule 1: a Halt is a promise, under a fresh number
@@ -228,6 +229,61 @@ BUGS = (
         "    elif isinstance(verdict, SaveState):\n",
         "    elif isinstance(verdict, SaveState):\n        turn.end(job, JobPhase.COMPLETED, verdict.reason)\n"
         "        return\n    elif isinstance(verdict, SaveState):\n",
+    ),
+    # saved, paused, held
+    Bug(
+        "the least of the answers is saved",
+        REGROUP,
+        "        return _Base(best)\n    missing",
+        "        return _Base(best if job.wanted is Wanted.RUN else min(stateful.values()))\n    missing",
+    ),
+    Bug(
+        "to stop waits for nobody",
+        REGROUP,
+        "    if missing:\n        whose = ",
+        "    if missing and job.wanted is Wanted.RUN:\n        whose = ",
+    ),
+    Bug(
+        "a pause frees the workers before the state is durable",
+        ROUNDS,
+        '        turn.change_watch(job.id, since=turn.now)\n        turn.note("saving"',
+        "        if job.wanted is Wanted.PAUSE:\n            turn.pause(turn.jobs[job.id], verdict.reason)\n"
+        "            return\n"
+        '        turn.change_watch(job.id, since=turn.now)\n        turn.note("saving"',
+    ),
+    Bug("a resumed job begins anew", REGROUP, "return _Base(job.saved)  #", "return _Base(ORIGIN)  #"),
+    Bug("a pause leaves its generation open", TURN, '{"formation": None, "round"', '{"round"'),
+    Bug(
+        "what is held is forgotten",
+        ROUNDS,
+        "turn.change_job(job, round=None, phase=JobPhase.PAUSED, step=shown,",
+        "turn.change_job(job, round=None, phase=JobPhase.PAUSED, formation=None, step=shown,",
+    ),
+    Bug("void measurements are shown", SHELL, "return [min(void)] if void else []", "return []"),
+    Bug(
+        "a command is acknowledged before it is saved",
+        SHELL,
+        "                self._waiting.discard(done)\n            try:",
+        "                self._waiting.discard(done)\n                done.set_result(None)\n            try:",
+    ),
+    # the last copy
+    Bug(
+        "whoever brings the last copy back is sent away",
+        SCHEDULE,
+        "            return None\n    return job.id",
+        "            return None\n    return None",
+    ),
+    Bug(
+        "who is cut off is killed when it comes back",
+        SUSPICION,
+        "return sighting is not None and turn.now - sighting.seen <= turn.policy.halt_limit / 2",
+        "return True",
+    ),
+    Bug(
+        "an answer of the dead counts",
+        ROUNDS,
+        "if member not in watch.dead and present(member.worker)",
+        "if present(member.worker)",
     ),
     Bug("an order is sent once", ORDERS, "and trainer.promised < job.round.generation", "and trainer.promised < 1"),
 )

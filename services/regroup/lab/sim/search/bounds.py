@@ -1,13 +1,17 @@
 """How small the clusters are of which every schedule is looked at, and how much may go wrong in each.
 
-Owns: the bounds of a search, and which ones are searched: SMALL in seconds, with every test; GREAT for an hour each.
+Owns: the bounds of a search, and which ones are searched: SMALL in seconds, with every test; GREAT for an hour each,
+where a sample of what is beyond the bounds stands for all: it takes up to a fifth of the time.
 Refuses to know: how they are searched, and how far that comes.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-FAULTS = ("deaths", "losses", "leaves", "crashes", "cuts", "breaks", "failed_saves", "stops", "leaps")
+FAULTS = (
+    *("deaths", "losses", "leaves", "crashes", "cuts", "breaks"),
+    *("failed_saves", "unreadable", "stops", "pauses", "holds", "leaps"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +29,17 @@ class Bounds:
     cuts: int = 0  # of connections
     breaks: int = 0  # of collectives, with everybody alive
     failed_saves: int = 0
-    stops: int = 0  # by the user
+    unreadable: int = 0  # how often a leader cannot read the checkpoint that it is to begin from
+    stops: int = 0  # by the user, as the next two
+    pauses: int = 0  # each may be followed by a resumption, at any moment
+    holds: int = 0  # likewise
     leaps: int = 0  # over the limit of the leases; 0: a lease never ends
+    sampled: int = 1  # of so many states beyond the bounds, one is led to its end; in each process others
 
     @property
     def starts(self) -> int:
         """How often one worker's agent and trainers may start, beyond which nothing is looked at."""
-        return 4 + self.deaths + 2 * (self.losses + self.leaves)
+        return 4 + self.deaths + self.pauses + 2 * (self.losses + self.leaves)
 
     def __str__(self) -> str:
         shape = [f"{self.workers} workers" if self.workers > 1 else "1 worker"]
@@ -43,13 +51,21 @@ class Bounds:
 SMALL: Mapping[str, Bounds] = {
     "one worker dies, and the coordinator": Bounds(workers=1, steps=2, generations=3, deaths=1, crashes=1),
     "one worker is stopped, drained, cannot save": Bounds(workers=1, generations=3, stops=1, leaves=1, failed_saves=1),
+    "one worker is stopped, and cut off": Bounds(workers=1, generations=2, stops=1, cuts=1),
     "one worker loses its lease": Bounds(workers=1, generations=2, leaps=1, cuts=1, losses=1),
+    "one worker is paused, and the coordinator dies": Bounds(workers=1, generations=3, pauses=1, crashes=1),
+    "one worker is paused, and cannot read": Bounds(workers=1, generations=4, pauses=1, unreadable=1),
+    "one worker is held, and dies": Bounds(workers=1, generations=3, holds=1, deaths=1),
     "two workers form, and one dies": Bounds(workers=2, generations=2, deaths=1),
 }
-GREAT: Mapping[str, Bounds] = {
+_GREAT: Mapping[str, Bounds] = {
     "two workers: a death, a restart, a crash": Bounds(workers=2, steps=1, generations=3, deaths=1, crashes=1),
+    "two workers: a death, and one is cut off": Bounds(workers=2, generations=3, deaths=1, cuts=1),
     "a member and a newcomer, with leases": Bounds(workers=2, newcomers=1, generations=3, deaths=1, leaps=1),
     "three workers": Bounds(workers=3, generations=2, deaths=1),
     "drained, stopped, cannot save": Bounds(workers=2, generations=3, leaves=1, stops=1, failed_saves=1),
+    "two workers are paused, and one dies": Bounds(workers=2, generations=3, pauses=1, deaths=1),
+    "two workers are held, and one dies": Bounds(workers=2, generations=3, holds=1, deaths=1),
     "groups that break": Bounds(workers=2, steps=2, generations=3, breaks=2),
 }
+GREAT: Mapping[str, Bounds] = {name: replace(bounds, sampled=8) for name, bounds in _GREAT.items()}

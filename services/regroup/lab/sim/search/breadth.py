@@ -1,6 +1,8 @@
 """Every schedule of a small cluster, breadth first: is a rule ever broken, and can every job still end?
 
-Owns: the order in which states are looked at, which were seen, and the graph on which progress is checked.
+Owns: the order in which states are looked at, which were seen, and the graph on which progress is checked: from each
+state within the bounds, moves that are no faults lead to an end or to a state beyond them, and from there on `leading`
+shows that the job ends.
 Refuses to know: what a state is (`small`), when two are one (`identity`), and what must hold (`model`).
 Does not guarantee: anything beyond the bounds, the time or the memory that it was given; it says how far it came.
 """
@@ -15,12 +17,12 @@ from resource import RUSAGE_SELF, getrusage
 
 from regroup.lab.sim.search.bounds import Bounds
 from regroup.lab.sim.search.identity import identity
-from regroup.lab.sim.search.moves import Do, moves
+from regroup.lab.sim.search.leading import Guide
+from regroup.lab.sim.search.moves import Kind, moves
 from regroup.lab.sim.search.small import Small
-from regroup.lab.sim.search.tidying import tidy
+from regroup.lab.sim.search.tidying import followed, tidy
 
 ROUND = 2_000  # states between two looks at the clock and the memory
-ENOUGH = 3  # generations in which any job can end: one to regroup, one to let somebody in, one to save
 OPEN, END, CUT = 0, 1, 2  # to be expanded; every job ended; beyond the bounds
 Tell = Callable[[int, int, int], None]
 
@@ -34,17 +36,17 @@ class Searched:
     moves: int
     depth: int  # in moves: everything that can happen in so many was seen
     complete: bool  # no state within the bounds is left
-    error: str | None  # the rule that was broken
+    error: str | None  # the rule that was broken, or that a job never ends
     path: tuple[str, ...]  # how: the moves, and no fewer would do
     ends: int  # states in which every job ended
     cut: int  # states beyond the bounds
+    led: int  # of them, those that were led to their end
     stuck: int  # states from which neither an end nor a bound can be reached without another fault
-    in_vain: int  # states with ENOUGH generations left from which no end can be reached without another fault
     seconds: float  # of the processor
 
     @property
     def sound(self) -> bool:
-        return self.error is None and not self.stuck and not self.in_vain
+        return self.error is None and not self.stuck
 
 
 def search(
@@ -81,14 +83,14 @@ def search(
         path=_named(bounds, broken.path) if broken else (),
         ends=graph.kinds.count(END),
         cut=graph.kinds.count(CUT),
-        stuck=graph.without_way({END, CUT}) if complete else 0,
-        in_vain=graph.without_way({END}, ENOUGH) if complete else 0,
+        led=graph.guide.led,
+        stuck=graph.without_way() if complete else 0,
         seconds=time.process_time() - began,
     )
 
 
 class _Broken(Exception):
-    """A rule is broken, or the code under test raised, at the end of this path."""
+    """A rule is broken, the code under test raised, or a job never ends, at the end of this path."""
 
     def __init__(self, cause: Exception, path: tuple[int, ...]) -> None:
         self.words, self.path = f"{type(cause).__name__}: {cause}", path
@@ -99,8 +101,8 @@ class _Graph:
 
     def __init__(self, bounds: Bounds) -> None:
         self.kinds, self.expanded, self.moves, self._bounds = bytearray(), 0, 0, bounds
+        self.guide = Guide()
         self._numbers: dict[int, int] = {}
-        self._left = bytearray()  # generations
         self._parents, self._indexes = array("I"), array("H")
         self._edges = array("I"), array("I")
 
@@ -113,22 +115,22 @@ class _Graph:
     def expand(self, number: int, state: Small) -> Iterator[tuple[int, Small]]:
         """All that can follow a state and is new, where more can happen."""
         self.expanded += 1
-        for index, (_, fault, do) in enumerate(moves(state)):
+        for index, (_, kind, do) in enumerate(moves(state)):
             self.moves += 1
             try:
-                after = _after(state, do)
+                after = followed(state, do)
             except Exception as broken:
                 raise _Broken(broken, (*self._path(number), index)) from broken
-            for new in self._reach(after, number, index, fault):
+            for new in self._reach(after, number, index, kind is Kind.FAULT):
                 after.share(state)
                 yield new
 
     def _reach(self, state: Small, parent: int, index: int, fault: bool) -> Iterator[tuple[int, Small]]:
-        number = self._numbers.setdefault(identity(state), len(self.kinds))
+        same = identity(state)
+        number = self._numbers.setdefault(same, len(self.kinds))
         new = number == len(self.kinds)
         if new:
             self.kinds.append(END if state.over else CUT if state.beyond else OPEN)
-            self._left.append(max(self._bounds.generations - max(job.generation for job in state.jobs.values()), 0))
             self._parents.append(parent)
             self._indexes.append(index)
         if not fault:
@@ -136,6 +138,14 @@ class _Graph:
             self._edges[1].append(number)
         if new and self.kinds[number] == OPEN:
             yield number, state
+        elif new and self.kinds[number] == CUT and same % self._bounds.sampled == 0:
+            self._lead(number, state)
+
+    def _lead(self, number: int, state: Small) -> None:
+        try:
+            self.guide.lead(state)
+        except Exception as broken:
+            raise _Broken(broken, (*self._path(number), *self.guide.way)) from broken
 
     def _path(self, number: int) -> tuple[int, ...]:
         """The moves, by index, that lead to a state."""
@@ -145,30 +155,22 @@ class _Graph:
             number = self._parents[number]
         return tuple(reversed(found))
 
-    def without_way(self, to: set[int], least: int = 0) -> int:
-        """How many states with `least` generations left have no way to a state of these kinds."""
-        good = bytearray(kind in to for kind in self.kinds)
+    def without_way(self) -> int:
+        """How many states have no way to an end, or beyond the bounds, by moves that are no faults."""
+        good = bytearray(kind != OPEN for kind in self.kinds)
         grows = True
         while grows:  # most edges lead from a lower number to a higher one, so a few sweeps do
             grows = False
             for before, after in zip(reversed(self._edges[0]), reversed(self._edges[1]), strict=True):
                 if good[after] and not good[before]:
                     good[before] = grows = True
-        return sum(not good[n] and left >= least for n, left in enumerate(self._left))
+        return good.count(0)
 
 
 def _begun(bounds: Bounds) -> Small:
     state = Small(bounds)
     tidy(state)
     return state
-
-
-def _after(state: Small, do: Do) -> Small:
-    """What follows a state, which stays as it is."""
-    after = state.copy()
-    do(after)
-    tidy(after)
-    return after
 
 
 def _named(bounds: Bounds, path: tuple[int, ...]) -> tuple[str, ...]:
@@ -179,7 +181,7 @@ def _named(bounds: Bounds, path: tuple[int, ...]) -> tuple[str, ...]:
     for index in path[:-1]:
         name, _, do = list(moves(state))[index]
         names.append(name)
-        state = _after(state, do)
+        state = followed(state, do)
     return (*names, list(moves(state))[path[-1]][0])
 
 

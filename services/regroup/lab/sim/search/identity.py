@@ -8,13 +8,14 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from regroup.core.cluster import ASKED, Watch
-from regroup.core.jobs import Job
-from regroup.core.messages import GroupBroke, Prepare, SaveFailed, StateSaved, TrainerExited
+from regroup.core.jobs import Formation, Job
+from regroup.core.messages import CheckpointUnreadable, GroupBroke, Prepare, SaveFailed, StateSaved, TrainerExited
 from regroup.core.workers import Sighting, TrainerStatus, Worker
 from regroup.lab.sim.model.ghosts import Ghosts
 from regroup.lab.sim.model.trainer import Trainer
-from regroup.lab.sim.search.small import Near, Small
-from regroup.worker.session import Session
+from regroup.lab.sim.search.near import Near
+from regroup.lab.sim.search.small import Small
+from regroup.worker.session import Join, Session, Write
 
 KEPT = 400_000  # values whose identity is remembered
 
@@ -62,16 +63,33 @@ def _trainer(trainer: Trainer | None) -> tuple[Any, ...]:
     if trainer is None:
         return ()
     loop = trainer.loop
-    written = None if loop.write is None else loop.write.generation
-    group = None if loop.formation is None else loop.formation.generation
-    where = (loop.at, group, written, loop.broken, loop.lost, loop.agreed, trainer.unsaid)
+    tasks = (_task(loop.task), _task(loop.write))
+    where = (loop.at, _formation(loop.formation), *tasks, loop.broken, loop.lost, loop.agreed, trainer.unsaid)
     return (*where, _session(trainer.session), trainer.history)
+
+
+def _task(task: Join | Write | None) -> Hashable:
+    """What its step loop was asked for: a formation, or a state in the file of a generation."""
+    match task:
+        case None:
+            return None
+        case Join(formation=formation):
+            return _formation(formation)
+        case Write(generation=generation, version=version, final=final):
+            return (generation, version, final)
+
+
+@_remembered
+def _formation(one: Formation) -> Hashable:
+    read = None if one.checkpoint is None else one.checkpoint.version
+    return (one.generation, one.seats, one.leader, one.base, read)
 
 
 @_remembered
 def _session(one: Session) -> Hashable:
     stands = (one.member, one.phase, one.promised, one.generation, one.version)
-    return (*stands, one.boundary, one.applying, one.owed, one.lease, one.fingerprint is None)
+    rest = (one.boundary, one.applying, one.owed, one.lease, one.fingerprint is None)
+    return (*stands, _formation(one.formation), *rest)
 
 
 @_remembered
@@ -85,6 +103,8 @@ def _message(message: Any) -> Hashable:
             return ("GroupBroke", generation, incarnation)
         case SaveFailed(generation=generation, incarnation=incarnation):
             return ("SaveFailed", generation, incarnation)
+        case CheckpointUnreadable(generation=generation, incarnation=incarnation):
+            return ("CheckpointUnreadable", generation, incarnation)
         case TrainerExited(incarnation=incarnation, asked=asked):
             return ("TrainerExited", incarnation, asked)
         case _:
@@ -111,10 +131,8 @@ def _status(status: TrainerStatus) -> Hashable:
 @_remembered
 def job_identity(job: Job) -> Hashable:
     asked = None if job.round is None else (job.round.generation, job.round.boundary, job.round.participants)
-    formation = None if job.formation is None else (job.formation.seats, job.formation.leader, job.formation.base)
-    written = None if job.checkpoint is None else job.checkpoint.version
-    durable = (job.phase, job.generation, asked, formation, job.saver, job.wanted, job.history)
-    return (*durable, job.fingerprint is None, written, job.step)
+    durable = (job.phase, job.generation, asked, _formation(job.formation), job.saver, job.wanted, job.history)
+    return (*durable, job.fingerprint is None, job.checkpoint is None, job.saved, job.step)
 
 
 @_remembered
@@ -123,7 +141,7 @@ def _watch(watch: Watch) -> Hashable:
     answers = frozenset((member, answer.version) for member, answer in watch.answers.items())
     seen = (watch.since, watch.progressed, watch.disturbed, watch.formed, watch.finished, watch.broken is None)
     counts = frozenset(watch.committed.items()), frozenset(watch.stumbled.items()), watch.failed_savers
-    return (*seen, dead, answers, watch.evicted, *counts)
+    return (*seen, dead, answers, watch.evicted, *counts, frozenset(watch.unable))
 
 
 def _ghosts(ghosts: Ghosts) -> Hashable:
@@ -134,4 +152,5 @@ def _ghosts(ghosts: Ghosts) -> Hashable:
     )
     late = frozenset((which, frozenset(steps)) for which, steps in ghosts.late.items())
     states = frozenset(one for one in ghosts.states.items() if one[0][1].step)
-    return commits, late, frozenset(ghosts.written), frozenset(ghosts.writers), states
+    saved = (frozenset(ghosts.written), frozenset(ghosts.writers), frozenset(ghosts.closed))
+    return commits, late, states, *saved, frozenset(ghosts.rolled_back)

@@ -1,17 +1,34 @@
 """What could happen next in a small cluster: everything that any process, the network, time or a user could do.
 
-Owns: which happenings are possible in a state, and which of them are faults, of which there are only so many.
+Owns: which happenings are possible in a state, and of what kind each is. There are only so many faults.
 Refuses to know: what they do (`small`).
 """
 
 from collections.abc import Callable, Iterator
+from enum import Enum, auto
+from typing import NamedTuple
 
 from regroup.core import messages as m
+from regroup.core.jobs import Job, JobPhase, Wanted
 from regroup.lab.sim.model.trainer import Trainer
-from regroup.lab.sim.search.small import Near, Small
+from regroup.lab.sim.search.near import Near
+from regroup.lab.sim.search.small import Small
 
 Do = Callable[[Small], None]
-Move = tuple[str, bool, Do]  # its name; whether it is a fault; what it does to a copy of the state
+
+
+class Kind(Enum):
+    DUE = auto()  # what is under way arrives, who can go on does: of these only so many follow each other
+    BEAT = auto()  # possible again and again, like the next two
+    TIME = auto()
+    RESUME = auto()  # by the user, who paused the job
+    FAULT = auto()  # it need not happen; also what a user asks for, as often as the bounds say
+
+
+class Move(NamedTuple):
+    name: str
+    kind: Kind
+    do: Do  # to a copy of the state
 
 
 def moves(state: Small) -> Iterator[Move]:
@@ -20,66 +37,83 @@ def moves(state: Small) -> Iterator[Move]:
         if agent.trainer is not None:
             yield from _of_trainer(state, agent, agent.trainer)
     if state.cluster is None:
-        yield "the coordinator starts", False, Small.start_coordinator
+        yield Move("the coordinator starts", Kind.DUE, Small.start_coordinator)
         return
-    yield "all short limits are over", False, Small.pass_time
+    yield Move("all short limits are over", Kind.TIME, Small.pass_time)
     if state.left["crashes"]:
-        yield "the coordinator dies", True, _spend("crashes", Small.crash_coordinator)
+        yield _fault("the coordinator dies", "crashes", Small.crash_coordinator)
     if state.left["leaps"]:
-        yield "the leases are over", True, _spend("leaps", Small.leap)
-    if state.left["stops"]:
-        yield "the user stops the job", True, _spend("stops", Small.stop_job)
+        yield _fault("the leases are over", "leaps", Small.leap)
+    for job in state.jobs.values():
+        yield from _of_user(state, job)
+
+
+def _of_user(state: Small, job: Job) -> Iterator[Move]:
+    """What would be refused, or is asked for already, is left out."""
+    wanted, left = job.wanted, state.left
+    if job.ended or wanted is Wanted.STOP:
+        return
+    if left["stops"]:
+        yield _fault("the user stops the job", "stops", Small.stop_job)
+    if left["pauses"] and wanted is not Wanted.PAUSE:
+        yield _fault("the user pauses the job", "pauses", Small.pause_job)
+    if left["holds"] and wanted is not Wanted.HOLD and job.phase not in (JobPhase.QUEUED, JobPhase.PAUSED):
+        yield _fault("the user holds the job", "holds", Small.hold_job)
+    if wanted in (Wanted.PAUSE, Wanted.HOLD):
+        yield Move("the user resumes the job", Kind.RESUME, Small.resume_job)
 
 
 def _of_agent(state: Small, agent: Near) -> Iterator[Move]:
     name, up, left = agent.name, state.cluster is not None, state.left
     if agent.orders:
-        yield f"{name} hears {_words(agent.orders[0])}", False, _on(name, Small.hear_order)
+        yield Move(f"{name} hears {_words(agent.orders[0])}", Kind.DUE, _on(name, Small.hear_order))
     if agent.answered:
-        yield f"{name} is answered", False, _on(name, Small.hear_answer)
+        yield Move(f"{name} is answered", Kind.DUE, _on(name, Small.hear_answer))
     if up and agent.reports and (agent.link or (agent.heard and not agent.alive)):
-        yield f"{name} says {_words(agent.reports[0])}", False, _on(name, Small.hear_report)
+        yield Move(f"{name} says {_words(agent.reports[0])}", Kind.DUE, _on(name, Small.hear_report))
     if not agent.alive:
-        yield f"{name}: its agent starts", False, _on(name, Small.start_agent)
+        yield Move(f"{name}: its agent starts", Kind.DUE, _on(name, Small.start_agent))
     elif up and not agent.link:
-        yield f"{name} connects", False, _on(name, Small.connect)
+        yield Move(f"{name} connects", Kind.DUE, _on(name, Small.connect))
     elif up and not agent.reports:
-        yield f"{name} beats", False, _on(name, Small.beat)
+        yield Move(f"{name} beats", Kind.BEAT, _on(name, Small.beat))
     if up and agent.heard and not agent.link:
-        yield f"{name}: its closed connection is noticed", False, _on(name, Small.notice_closed)
+        yield Move(f"{name}: its closed connection is noticed", Kind.DUE, _on(name, Small.notice_closed))
     if agent.link and left["cuts"]:
-        yield f"{name}: its connection is cut", True, _spend("cuts", _on(name, Small.disconnect))
+        yield _fault(f"{name}: its connection is cut", "cuts", _on(name, Small.disconnect))
     if agent.link and left["leaves"]:
-        yield f"{name} leaves in good order", True, _spend("leaves", _on(name, Small.leave_cluster))
+        yield _fault(f"{name} leaves in good order", "leaves", _on(name, Small.leave_cluster))
     if agent.alive and left["losses"]:
-        yield f"{name}: its agent dies", True, _spend("losses", _on(name, Small.lose))
+        yield _fault(f"{name}: its agent dies", "losses", _on(name, Small.lose))
 
 
 def _of_trainer(state: Small, agent: Near, trainer: Trainer) -> Iterator[Move]:
     name, at, left = agent.name, trainer.loop.at, state.left
     if state.goes_on(trainer):
-        yield f"{name} goes on: {at}", False, _on(name, Small.go_on)
+        yield Move(f"{name} goes on: {at}", Kind.DUE, _on(name, Small.go_on))
     if at in ("connecting", "connected", "contributed"):
         if state.is_alone(trainer):
-            yield f"{name} sees that a neighbour is gone", False, _on(name, Small.break_group)
+            yield Move(f"{name} sees that a neighbour is gone", Kind.DUE, _on(name, Small.break_group))
         elif left["breaks"]:
-            yield f"{name}: its group breaks", True, _spend("breaks", _on(name, Small.break_group))
+            yield _fault(f"{name}: its group breaks", "breaks", _on(name, Small.break_group))
     if at == "writing" and left["failed_saves"]:
-        yield f"{name} cannot write", True, _spend("failed_saves", _on(name, Small.write_in_vain))
+        yield _fault(f"{name} cannot write", "failed_saves", _on(name, Small.write_in_vain))
+    if at == "reading" and left["unreadable"]:
+        yield _fault(f"{name} cannot read", "unreadable", _on(name, Small.read_in_vain))
     if left["deaths"]:
-        yield f"{name}: its trainer dies", True, _spend("deaths", _on(name, Small.kill_trainer))
+        yield _fault(f"{name}: its trainer dies", "deaths", _on(name, Small.kill_trainer))
 
 
 def _on(name: str, what: Callable[[Small, Near], None]) -> Do:
     return lambda state: what(state, state.agents[name])
 
 
-def _spend(fault: str, what: Do) -> Do:
+def _fault(name: str, fault: str, what: Do) -> Move:
     def spend(state: Small) -> None:
         state.left[fault] -= 1
         what(state)
 
-    return spend
+    return Move(name, Kind.FAULT, spend)
 
 
 def _words(message: m.Report | m.Order) -> str:

@@ -12,8 +12,9 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from regroup.client.show import plain_table
+from regroup.lab.sim.lives.ledger import code_under_test
 from regroup.lab.sim.search.bounds import Bounds
-from regroup.lab.sim.search.breadth import ENOUGH, Searched
+from regroup.lab.sim.search.breadth import Searched
 from regroup.lab.sim.search.runs import Telling, searches
 
 
@@ -36,11 +37,12 @@ def exhaust(
             _tell(out, name, one)
     out.print(_table(found))
     out.print(
-        "complete: no state within the bounds is left. stuck: no end and no bound can be reached without another fault."
-        f" in vain: {ENOUGH} generations are left, and yet no end can.",
+        "complete: no state within the bounds is left. led: so many of those beyond them went to their end by one fair"
+        " schedule. stuck: no end and no bound can be reached without another fault.",
         style="dim",
     )
-    return all(one.sound for one in found.values()), {name: asdict(one) for name, one in found.items()}
+    facts = {name: asdict(one) for name, one in found.items()}
+    return all(one.sound for one in found.values()), {"code": code_under_test(), **facts}
 
 
 def _tell(out: Console, name: str, one: Searched) -> None:
@@ -54,12 +56,12 @@ def _tell(out: Console, name: str, one: Searched) -> None:
 def _table(found: Mapping[str, Searched]) -> Table:
     table = plain_table()
     table.add_column("cluster")
-    for column in ("states", "moves", "depth", "CPU s", "ended", "beyond", "stuck", "in vain"):
+    for column in ("states", "moves", "depth", "CPU s", "ended", "beyond", "led", "stuck"):
         table.add_column(column, justify="right")
     table.add_column("")
     for name, one in found.items():
         verdict = "BROKEN" if one.error is not None else "complete" if one.complete else f"to depth {one.depth}"
-        checked = (f"{one.stuck:,}", f"{one.in_vain:,}") if one.complete else ("-", "-")
         counts = (f"{one.states:,}", f"{one.moves:,}", str(one.depth), f"{one.seconds:.0f}", f"{one.ends:,}")
-        table.add_row(f"{name}\n[dim]{one.bounds}[/]", *counts, f"{one.cut:,}", *checked, verdict)
+        checked = (f"{one.cut:,}", f"{one.led:,}", f"{one.stuck:,}" if one.complete else "-")
+        table.add_row(f"{name}\n[dim]{one.bounds}[/]", *counts, *checked, verdict)
     return table

@@ -8,10 +8,8 @@ events that matters:
 Refuses to know: what can happen next (`moves`), what nobody can see (`tidying`), which states are one (`identity`).
 """
 
-from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import TypeVar
+from dataclasses import replace
 
 from regroup.core import messages as m
 from regroup.core.cluster import Cluster, Policy
@@ -19,10 +17,11 @@ from regroup.core.decide import decide
 from regroup.core.jobs import Job, JobSpec
 from regroup.core.workers import Worker
 from regroup.lab.sim.model import decision_rules
-from regroup.lab.sim.model.agents import Agent, Agents, first_words
+from regroup.lab.sim.model.agents import Agents, first_words
 from regroup.lab.sim.model.limits import NAMES
-from regroup.lab.sim.model.trainer import Loop, Trainer
+from regroup.lab.sim.model.trainer import Trainer
 from regroup.lab.sim.search.bounds import FAULTS, Bounds
+from regroup.lab.sim.search.near import Near
 
 SHORT, LONG = 1.0, 100.0  # seconds: over every limit but the lease's, and over that too
 POLICY = Policy(
@@ -34,22 +33,11 @@ POLICY = Policy(
     form_limit=0.5,
     absent_limit=0.5,
     save_retry=0.5,
+    read_retry=0.5,
     error_limit=1000,
     forget_limit=1e9,
 )
 MAPS = ("jobs", "workers", "sightings", "watches")
-T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class Near(Agent):
-    """An agent, and what is under way between it and the coordinator, the oldest first."""
-
-    numbers: int = 0  # given out so far
-    heard: bool = False  # the coordinator's end of its connection is open
-    reports: tuple[m.Report, ...] = ()  # also those that wait for a connection
-    orders: tuple[m.Order, ...] = ()
-    answered: frozenset[int] = frozenset()  # generations that answers to its heartbeats name
 
 
 class Small(Agents[Near]):
@@ -84,7 +72,7 @@ class Small(Agents[Near]):
         twin.contributions = {step: dict(slots) for step, slots in self.contributions.items()}
         twin.gifts = dict(self.gifts)
         twin.arrived = {group: set(members) for group, members in self.arrived.items()}
-        twin.agents = {name: _copied(agent) for name, agent in self.agents.items()}
+        twin.agents = {name: agent.copy() for name, agent in self.agents.items()}
         twin.ghosts = self.ghosts.copy()
         return twin
 
@@ -134,6 +122,7 @@ class Small(Agents[Near]):
 
     def decide(self, event: m.Event, now: float = 0.0) -> None:
         assert self.cluster is not None
+        self.decided_at = now
         decision = decide(self.cluster, event, now, self.policy)
         decision_rules.decided(self.ghosts, self, self.cluster, decision)
         self.cluster = decision.cluster
@@ -157,6 +146,15 @@ class Small(Agents[Near]):
 
     def stop_job(self) -> None:
         self.decide(m.StopJob("j"))
+
+    def pause_job(self) -> None:
+        self.decide(m.PauseJob("j"))
+
+    def hold_job(self) -> None:
+        self.decide(m.PauseJob("j", hold=True))
+
+    def resume_job(self) -> None:
+        self.decide(m.ResumeJob("j"))
 
     def pass_time(self) -> None:
         """All short limits are over, and whoever is connected has just been heard."""
@@ -253,6 +251,10 @@ class Small(Agents[Near]):
         assert agent.trainer is not None
         self.fail_to_write(agent.trainer)
 
+    def read_in_vain(self, agent: Near) -> None:
+        assert agent.trainer is not None
+        self.fail_to_read(agent.trainer)
+
     def is_alone(self, trainer: Trainer) -> bool:
         """Whether somebody of its group is gone, or will never come."""
         formation = trainer.loop.formation
@@ -281,24 +283,3 @@ class Small(Agents[Near]):
 def _receives(trainer: Trainer) -> bool:
     formation = trainer.loop.formation
     return formation is not None and trainer.rank in formation.receivers
-
-
-def _copied(agent: Near) -> Near:
-    twin = _twin(agent)
-    if agent.trainer is not None:
-        trainer = twin.trainer = _twin(agent.trainer)
-        trainer.loop, trainer.inbox, trainer.outbox = _twin(trainer.loop), deque(trainer.inbox), deque(trainer.outbox)
-    return twin
-
-
-def _twin(value: T) -> T:
-    """A shallow copy, in half the time that `copy.copy` takes."""
-    twin: T = object.__new__(type(value))
-    for name in _NAMES[type(value)]:
-        setattr(twin, name, getattr(value, name))
-    return twin
-
-
-_NAMES: dict[type, tuple[str, ...]] = {
-    kind: tuple(each.name for each in fields(kind)) for kind in (Near, Trainer, Loop)
-}

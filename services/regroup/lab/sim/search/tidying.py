@@ -8,16 +8,26 @@ Refuses to know: what the coordinator makes of anything: that is real.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from regroup.core import messages as m
 from regroup.core.jobs import Version
 from regroup.core.workers import TrainerPhase, TrainerStatus
 from regroup.lab.sim.model.trainer import Trainer
-from regroup.lab.sim.search.small import Near, Small
+from regroup.lab.sim.search.near import Near
+from regroup.lab.sim.search.small import Small
 
 EMPTY: deque[Any] = deque(maxlen=0)  # of all states at rest: millions of empty ones would be gigabytes
 ENDS = ("deaths", "losses", "leaves", "crashes", "cuts")  # of whoever hears, or of what is under way
+
+
+def followed(state: Small, do: Callable[[Small], None]) -> Small:
+    """What a state becomes by this move; the state itself stays as it is."""
+    after = state.copy()
+    do(after)
+    tidy(after)
+    return after
 
 
 def tidy(state: Small) -> None:

@@ -1,0 +1,95 @@
+"""What must hold of the workers that jobs are lent: nobody sends the last copy of a state away, or ends it.
+
+Owns: the rules for loans, releases and evictions. Refuses to know: what the jobs do with them (`decision_rules`).
+"""
+
+from regroup.core.cluster import Cluster
+from regroup.core.decide import Decision
+from regroup.core.jobs import ORIGIN, Job, Member, Version
+from regroup.core.workers import Worker
+from regroup.lab.sim.model.world import World, holders, told_back
+
+
+def lent(world: World, before: Cluster, after: Cluster) -> None:
+    for name in before.workers.keys() - after.workers.keys():
+        assert not before.workers[name].quarantined, f"the quarantine of {name} is forgotten"
+    for name, worker in after.workers.items():
+        old = before.workers.get(name)
+        if worker is not old and worker.job is not None and (old is None or old.job != worker.job):
+            assert not worker.quarantined, f"{name} is lent from its quarantine"
+            assert name not in after.jobs[worker.job].refused, f"{name} is lent to a job that refused it"
+        if old is not None and old.job is not None and worker.job is None:
+            _unlent(world, after, worker, after.jobs[old.job])
+
+
+def _unlent(world: World, after: Cluster, worker: Worker, job: Job) -> None:
+    """Who may hold the state of a job that goes on leaves it only for its errors, or for what it is."""
+    seen, watch = after.sightings.get(worker.name), after.watches.get(job.id)
+    if seen is None or seen.trainer is None or job.ended or job.formation is None:
+        return
+    member = Member(worker.name, seen.trainer.incarnation)
+    dead = watch is not None and (member in watch.dead or member in watch.evicted)
+    trainer = world.living(member)
+    mine = trainer.session.version if trainer is not None else None
+    spare = mine is None or mine.step == 0 or len(holders(world, job.id)) > 1
+    meant = (worker.quarantined and spare) or worker.name in job.refused or dead
+    assert meant or member not in job.formation.members, f"{member} is sent away with its state"
+
+
+def released(world: World, cluster: Cluster, name: str, id: str) -> None:
+    """A trainer is not ended while it holds the last state that the coordinator can know of."""
+    job, seen = cluster.jobs.get(id), cluster.present(name)
+    if job is None or job.ended or job.formation is None or seen is None or seen.trainer is None:
+        return
+    trainer = world.living(Member(name, seen.trainer.incarnation))
+    if trainer is None or trainer.session.version is None or seen.trainer.version is None:
+        return
+    excused = cluster.workers[name].quarantined or name in job.refused
+    others = [one for one in job.formation.members if one.worker != name and _known_to_hold(cluster, one)]
+    assert excused or others, f"{trainer.member} is ended, and holds the last state: {trainer.session.version}"
+
+
+def _known_to_hold(cluster: Cluster, member: Member) -> bool:
+    seen = cluster.present(member.worker)
+    status = seen.trainer if seen is not None else None
+    return status is not None and status.incarnation == member.incarnation and status.version is not None
+
+
+def evicted(world: World, before: Cluster, decision: Decision, job: Job, member: Member) -> None:
+    """A trainer in good health that holds the last copy of the state is given up for a long silence alone."""
+    told_so = job.round is None or not job.round.boundary or member not in job.round.participants
+    assert told_so, f"{member} is given up, and was never told to halt at once"
+    heard = decision.cluster.sightings.get(member.worker)
+    chance = heard is not None and world.decided_at - heard.seen <= world.policy.halt_limit
+    assert chance, f"{member} is given up, and its agent was not heard"
+    trainer = world.living(member)
+    if trainer is None or job.ended or trainer.hung or trainer not in holders(world, job.id) or not job.formation:
+        return
+    if told_back(decision, job.id):
+        return  # rule 7 has its own check
+    mine = trainer.session.version
+    if mine is None:
+        return
+    watch, formation = before.watches[job.id], job.formation
+    seen = before.sightings.get(member.worker)
+    began = max(watch.since if watch.disturbed is None else watch.disturbed, seen.moved if seen else before.started)
+    if formation.base == ORIGIN and not watch.formed:
+        return  # nobody has said yet that there is a state
+    # As far as the coordinator can know: what each said that it holds.
+    told = {seat.member: seat.version for seat in formation.seats}
+    told |= {other: Version(formation.generation, watch.committed.get(other, 0)) for other in watch.formed}
+    told |= {other: answer.version for other, answer in watch.answers.items()}
+    # The formation's base is as good as the same state under its new number; and a step more may be one too many.
+    advanced = mine.step > formation.base.step + 1
+    enough = max(formation.base, Version(mine.generation, mine.step - 1)) if advanced else formation.base
+    lost = {member, *watch.dead}
+    others = [one for one, version in told.items() if one not in lost and version and version >= enough]
+    listed = [world.living(other) for other in formation.members if other != member]
+    others += [one.member for one in listed if one is not None and (one.session.version or ORIGIN) >= enough]
+    assert others or world.decided_at - began > world.policy.detached_limit, f"{member} is evicted with the only state"
+
+
+def over(world: World) -> None:
+    """Nothing is left to happen: every job ended, and no worker is kept by one."""
+    kept = [worker.name for worker in world.workers.values() if worker.job is not None]
+    assert not kept, f"{kept} are still lent to a job that ended"

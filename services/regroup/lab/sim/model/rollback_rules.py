@@ -1,0 +1,47 @@
+"""What must hold when the last generation is given up, and an older state is gone back to (rule 7).
+
+Owns: when that is allowed, and how far. Refuses to know: what is then done with the older state.
+"""
+
+from regroup.core.cluster import Cluster
+from regroup.core.jobs import Job, Version, Wanted
+from regroup.lab.sim.model.world import World, holders
+
+
+def gave_up(world: World, before: Cluster, cluster: Cluster, old: Job, job: Job, base: Version) -> None:
+    """The last generation is lost: each of its members is dead, or answered, or was silent for as long as it takes."""
+    assert old.formation is not None, "a roll-back of what never began"
+    stops = job.wanted is Wanted.STOP
+    limit = world.policy.absent_limit if stops else old.formation.detached_limit + world.policy.detached_margin
+    for member in old.formation.members:
+        seen = cluster.sightings.get(member.worker)
+        since = seen.seen if seen is not None else cluster.started + world.policy.leader_lease
+        trainer = world.living(member)
+        known = trainer is None or trainer.session.promised >= job.generation
+        assert known or world.decided_at - since > limit, f"{base} is gone back to, and {member} may hold more"
+    if not stops:
+        may_roll_back(world, old, job.generation)
+    goes_back_no_further(world, before, job.id, base)
+
+
+def may_roll_back(world: World, old: Job, n: int) -> None:
+    assert old.formation is not None, "a roll-back of what never began"
+    for member in old.formation.members:
+        trainer = world.living(member)
+        if trainer is not None:
+            gave_up = trainer.session.promised >= n or world.clock(member.worker) >= trainer.session.lease
+            assert gave_up, f"rolled back past {member}, which may still commit"
+
+
+def goes_back_no_further(world: World, before: Cluster, job: str, base: Version) -> None:
+    """A roll-back goes to the most advanced state of which a healthy trainer told that is there and may answer."""
+    watch = before.watches.get(job)
+    for trainer in holders(world, job):
+        seen = before.present(trainer.member.worker)
+        status = seen.trainer if seen is not None else None
+        if seen is None or status is None or status.incarnation != trainer.member.incarnation or trainer.hung:
+            continue
+        given_up = watch is not None and trainer.member in watch.evicted
+        silent = world.decided_at - seen.moved > world.policy.detached_limit
+        lower = status.version is not None and status.version > base
+        assert given_up or silent or not lower, f"rolled back to {base}, and {trainer.member} holds {status.version}"

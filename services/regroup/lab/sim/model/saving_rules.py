@@ -1,0 +1,107 @@
+"""What must hold when a state is saved, and when a job rests or ends with it.
+
+Owns: the rules for checkpoints, pauses and ends. Refuses to know: formations (`decision_rules`).
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from math import isnan
+
+from regroup.core.cluster import Cluster, reached
+from regroup.core.decide import Decision
+from regroup.core.jobs import Job, JobPhase, Member
+from regroup.core.messages import StepPoint
+from regroup.lab.sim.model.ghosts import Ghosts, surviving
+from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further
+from regroup.lab.sim.model.trainer import PRINT, consumed
+from regroup.lab.sim.model.world import World, holders, told_back
+
+
+def to_save(world: World, before: Cluster, decision: Decision, old: Job, job: Job, saver: Member) -> None:
+    """Who is to save answered with the best of the answers; and where they hold no anchor, rule 7 allows to go back."""
+    cluster, formation = decision.cluster, old.formation
+    assert formation is not None, "a state is to be saved, and no generation made it"
+    told = cluster.watches[job.id].answers.items()
+    answers = {one: answer.version for one, answer in told if cluster.present(one.worker)}
+    held = [version for version in answers.values() if version is not None]
+    version = answers.get(saver)
+    assert version is not None, f"{saver} is to save, and said that it holds nothing"
+    assert version == max(held), f"{version} is to be saved, and {max(held)} was answered"
+    if version < formation.base or all(answers.get(member) is None for member in formation.members):
+        gave_up(world, before, cluster, old, job, version)
+        shown = reached(old, before.watches.get(job.id))
+        assert version.step >= shown or told_back(decision, job.id), "steps that were shown are given up unsaid"
+
+
+def saved(ghosts: Ghosts, world: World, old: Job, job: Job) -> None:
+    """What is called durable is, is what was asked for, and is the state that history tells of."""
+    assert job.checkpoint is not None, "a checkpoint is forgotten"
+    version = job.checkpoint.version
+    assert old.checkpoint is None or version > old.checkpoint.version, f"the checkpoint goes back to {version}"
+    assert (job.id, version) in ghosts.written, "called saved before its state was durable"
+    assert old.saver is not None, "the checkpoint moves while nobody is asked to save"
+    saver = world.living(old.saver)
+    asked = (old.saver, version) in ghosts.writers or (saver is not None and saver.session.version == version)
+    assert asked or saver is None, "the checkpoint is not what the saver was asked for"
+    assert ghosts.states[job.id, version] == surviving(job.history, version), "the checkpoint is not as history tells"
+
+
+def closed(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) -> None:
+    """A pause freed the workers: nothing is left of the job but what is durable, and that was all there was."""
+    ghosts.closed.add((job.id, job.saved))
+    assert job.step == job.saved.step, f"paused at step {job.saved.step}, and {job.step} is shown"
+    if old.formation is None or job.checkpoint is not old.checkpoint:
+        return
+    listed = [one for one in map(world.living, old.formation.members) if one is not None]
+    bound = [one.session.version for one in listed if one.session.promised >= job.generation and one.session.version]
+    if not bound:
+        gave_up(world, before, before, old, job, job.saved)
+    assert all(version <= job.saved for version in bound), f"paused at {job.saved}, and {bound} are held"
+
+
+def ended(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) -> None:
+    if job.phase is JobPhase.COMPLETED:
+        assert job.checkpoint is not None, "called completed before its state was durable"
+        assert job.checkpoint is not old.checkpoint, "called completed, and nothing was saved"
+        assert job.steps == job.checkpoint.version.step, "called completed before its last step"
+        _each_sample_once(job)
+    if job.phase is JobPhase.STOPPED and job.checkpoint is old.checkpoint and old.formation is not None:
+        goes_back_no_further(world, before, job.id, job.saved)
+        given_up = before.watches[job.id].evicted if job.id in before.watches else frozenset()
+        for trainer in [one for one in holders(world, job.id) if one.member not in given_up]:
+            if trainer.session.version is not None and trainer.session.version <= job.saved:
+                continue
+            seen = before.sightings.get(trainer.member.worker)
+            away = world.decided_at - (seen.seen if seen else before.started)
+            listed = old.formation is not None and trainer.member in old.formation.members
+            absent = away > world.policy.absent_limit or trainer.hung or not (listed or (seen and seen.connected))
+            assert absent, f"stopped without the state of {trainer.member}"
+    if job.phase is JobPhase.FAILED:
+        newest = job.failures[-1:] if job.failures is not old.failures else ()
+        trained = not job.history or all(failure.step >= 0 for failure in newest)
+        assert trained, "a job that trains does not fail because a newcomer cannot be prepared"
+        said = not job.history and job.id in ghosts.unpreparable
+        often = len(job.failures) > 1 or job.restarts >= job.spec.max_restarts
+        assert said or often, f"failed for no reason: {job.reason}"
+
+
+def measured(job: Job, points: Iterable[StepPoint]) -> None:
+    """What is shown of a job's steps is of those that survived; that nothing of it is missing is not promised."""
+    if job.checkpoint is None or job.phase is JobPhase.FAILED:
+        return
+    made = surviving(job.history, job.checkpoint.version)
+    for point in points:
+        assert point.step < len(made), f"step {point.step} is shown of a job that ended at {len(made)}"
+        told = point.loss is None or isnan(point.loss) or int(point.loss) == made[point.step]
+        assert told, f"step {point.step} is shown as of generation {point.loss}, and {made[point.step]} made it"
+
+
+def _each_sample_once(job: Job) -> None:
+    """Over the whole of a completed job, by counting: every sample of every epoch, once."""
+    if job.spec.epochs is None or job.steps is None:
+        return
+    every = tuple(range(job.spec.shard_count))
+    trained = Counter(sample for step in range(job.steps) for sample in consumed(job.spec, step, every))
+    wanted = {(epoch, place) for epoch in range(job.spec.epochs) for place in range(PRINT.samples)}
+    assert set(trained) == wanted, "the epochs are not whole"
+    assert set(trained.values()) == {1}, "a sample is trained twice"

@@ -1,0 +1,44 @@
+"""What the rules look at when something was decided.
+
+Owns: the questions. Refuses to know: who answers them (`lives`, `search`), and what must hold.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from regroup.core.cluster import Policy
+from regroup.core.decide import Decision
+from regroup.core.jobs import Member
+from regroup.core.workers import Worker
+from regroup.lab.sim.model.trainer import Trainer
+
+
+class World(Protocol):
+    """What the rules look at when something was decided."""
+
+    @property
+    def policy(self) -> Policy: ...
+
+    @property
+    def workers(self) -> Mapping[str, Worker]: ...
+
+    @property
+    def decided_at(self) -> float:
+        """The coordinator's clock at its last decision."""
+
+    def clock(self, worker: str) -> float: ...
+
+    def living(self, member: Member) -> Trainer | None: ...
+
+    def trainers(self) -> Iterable[Trainer]:
+        """All that live."""
+
+
+def holders(world: World, job: str) -> list[Trainer]:
+    """The trainers that live and hold a state of this job with a step in it."""
+    mine = [trainer for trainer in world.trainers() if trainer.job == job]
+    return [one for one in mine if one.session.version is not None and one.session.version.step > 0]
+
+
+def told_back(decision: Decision, job: str) -> bool:
+    return any(note.kind == "rolled_back" and note.job == job for note in decision.notes)
