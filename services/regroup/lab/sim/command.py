@@ -48,6 +48,8 @@ def sim(
     facts: JsonFile = None,
 ) -> None:
     """Live through simulated clusters: the real decisions, sessions and shell, in virtual time, under faults."""
+    if seed is not None and (first is not None or record is not None):
+        raise typer.BadParameter("tells one life alone: leave --from and --record out", param_hint="--seed")
     out, machine = console(), this_machine()
     with result_file(facts) as save:
         if seed is not None:
