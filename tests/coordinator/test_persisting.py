@@ -23,10 +23,11 @@ from regroup.core.jobs import (
     Link,
     Member,
     Seat,
+    StepPoint,
     Version,
     Wanted,
 )
-from regroup.core.messages import AgentRegistered, Heartbeat, StateSaved, StepPoint, StepsCommitted, StopJob, SubmitJob
+from regroup.core.messages import AgentRegistered, Heartbeat, StateSaved, StepsCommitted, StopJob, SubmitJob
 from regroup.core.workers import TrainerPhase, TrainerStatus, Worker
 from regroup.wire.keys import server_keys
 from regroup.wire.link import Hub
@@ -290,6 +291,17 @@ def test_measurements_are_void_from_where_the_lost_line_parted() -> None:
     saved = replace(before, checkpoint=Checkpoint(Version(2, 8), "/c/j", "sum", 1))
     assert _void_from(saved, before) == [6]
     assert _void_from(replace(before, reason="told"), before) == []
+
+
+def test_measurements_beyond_the_state_that_a_job_rests_or_stops_at_are_void() -> None:
+    job, _, _ = training(3)
+    paused = replace(job, history=(Link(1, 0, 0),), checkpoint=Checkpoint(Version(1, 3), "/c/j", "sum", 1))
+    assert _void_from(replace(paused, formation=None), paused) == [3]
+    assert _void_from(replace(paused, phase=JobPhase.STOPPED), paused) == [3]
+    assert _void_from(replace(paused, phase=JobPhase.FAILED), paused) == []
+    unsaved = replace(paused, checkpoint=None)
+    assert _void_from(replace(unsaved, formation=None), unsaved) == [0]
+    assert _void_from(replace(unsaved, phase=JobPhase.STOPPED), unsaved) == [], "what it reached is still worth knowing"
 
 
 async def test_what_a_total_loss_made_void_is_shown_no_longer(tmp_path: Path) -> None:

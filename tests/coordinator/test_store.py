@@ -13,8 +13,19 @@ from regroup.coordinator import embedded
 from regroup.coordinator.memory_store import MemoryStore
 from regroup.coordinator.persistence import Fenced, Store, StoreUnavailable
 from regroup.coordinator.store import RedisStore
-from regroup.core.jobs import Fingerprint, Formation, Job, JobPhase, JobSpec, Link, Member, Round, Seat, Version
-from regroup.core.messages import StepPoint
+from regroup.core.jobs import (
+    Fingerprint,
+    Formation,
+    Job,
+    JobPhase,
+    JobSpec,
+    Link,
+    Member,
+    Round,
+    Seat,
+    StepPoint,
+    Version,
+)
 from regroup.core.notes import Note
 from regroup.core.workers import Worker
 from regroup.wire.codec import Undecodable

@@ -7,7 +7,7 @@ import pytest
 from regroup.core import messages as m
 from regroup.core.cluster import JobEnded, NoSuchJob, NoSuchWorker
 from regroup.core.decide import decide
-from regroup.core.jobs import ORIGIN, JobPhase, Link, Version
+from regroup.core.jobs import ORIGIN, JobPhase, Link, StepPoint, Version
 from regroup.core.workers import TrainerPhase
 
 # --- A whole life
@@ -99,7 +99,7 @@ def test_the_next_job_gets_the_workers_of_one_that_ended(scene):
 
 def test_points_are_taken_from_members_of_the_last_formation_alone(scene):
     scene.running("a", "b")
-    point = m.StepPoint(0, 1.5, 8.0, 8, 0.1, 0.01)
+    point = StepPoint(0, 1.5, 8.0, 8, 0.1, 0.01)
 
     def committed(name, generation, incarnation="i1"):
         report = m.StepsCommitted(job="j", incarnation=incarnation, generation=generation, step=1, points=(point,))

@@ -3,7 +3,7 @@
 import pytest
 
 from regroup.core import messages as m
-from regroup.core.jobs import Fingerprint, JobPhase
+from regroup.core.jobs import Fingerprint, JobPhase, StepPoint
 from regroup.core.workers import TrainerPhase
 
 
@@ -263,7 +263,7 @@ def test_a_quarantine_for_what_was_the_tasks_doing_is_lifted(make_scene):
 def test_a_loss_that_is_no_number_is_said_once(scene):
     scene.running("a")
     for step in (3, 4):
-        point = m.StepPoint(step, float("nan"), 8.0, 8, 0.1, 0.0)
+        point = StepPoint(step, float("nan"), 8.0, 8, 0.1, 0.0)
         told = {"job": "j", "incarnation": "i1", "generation": 1, "step": step + 1}
         scene.says("a", m.StepsCommitted(**told, points=(point,)))
     (note,) = scene.noted("diverged")

@@ -10,7 +10,7 @@ from functools import cache
 
 import pytest
 
-from regroup.core import commands, rounds
+from regroup.core import commands, settling
 from regroup.core.jobs import JobPhase
 from regroup.lab.sim.search.bounds import GREAT, SMALL, Bounds
 from regroup.lab.sim.search.breadth import search
@@ -213,15 +213,15 @@ def test_a_planted_bug_by_which_a_job_never_ends_is_found():
 @pytest.fixture
 def never_formed_again(monkeypatch):
     """The first formation of a job is its last: whenever another is due, it waits, and tries again."""
-    issue = rounds._issue
+    issue = settling._issue
 
     def issue_once(turn, job, verdict):
         if not job.history:
             issue(turn, job, verdict)
         else:
-            rounds._wait(turn, turn.change_job(job, round=None), "it waits for ever")
+            settling.wait(turn, turn.change_job(job, round=None), "it waits for ever")
 
-    monkeypatch.setattr(rounds, "_issue", issue_once)
+    monkeypatch.setattr(settling, "_issue", issue_once)
 
 
 def test_a_job_that_takes_one_generation_after_another_in_vain_is_found(never_formed_again):

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regroup.core import jobs, messages, workers
-from regroup.core.jobs import Formation, Job, JobSpec, Member, Seat, Version
-from regroup.core.messages import Form, GroupBroke, Halt, Heartbeat, Order, Prepare, Report, StateSaved, StepPoint
+from regroup.core.jobs import Formation, Job, JobSpec, Member, Seat, StepPoint, Version
+from regroup.core.messages import Form, GroupBroke, Halt, Heartbeat, Order, Prepare, Report, StateSaved
 from regroup.core.messages import StepsCommitted as Committed
 from regroup.core.workers import Worker
 from regroup.wire import codec

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from multiprocessing import Pipe
 from typing import Any
 
-from regroup.core.jobs import ORIGIN, Fingerprint, Formation, Member, Seat, Version
-from regroup.core.messages import Form, Halt, RenewLease, StepFailed, StepPoint, StepsCommitted
+from regroup.core.jobs import ORIGIN, Fingerprint, Formation, Member, Seat, StepPoint, Version
+from regroup.core.messages import Form, Halt, RenewLease, StepFailed, StepsCommitted
 from regroup.wire.codec import decode_report, encode
 from regroup.worker.control import REPORT, Control
 from regroup.worker.session import LoopFailed, Session, StateHeld, TaskPrepared

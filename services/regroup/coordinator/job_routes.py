@@ -32,8 +32,8 @@ from regroup.coordinator.problems import (
 )
 from regroup.coordinator.submissions import body_schema, read_spec
 from regroup.core.cluster import NoSuchJob
-from regroup.core.jobs import Job, JobSpec
-from regroup.core.messages import PauseJob, ResumeJob, StepPoint, StopJob, SubmitJob
+from regroup.core.jobs import Job, JobSpec, StepPoint
+from regroup.core.messages import PauseJob, ResumeJob, StopJob, SubmitJob
 from regroup.wire.rest import JobList, JobView, PointList, RecordPiece
 
 log = logging.getLogger("regroup.coordinator")

@@ -10,8 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 
 from regroup.coordinator.persistence import EVENTS_KEPT, POINTS_KEPT, Fenced, Lease, Saved, event_order, in_order
-from regroup.core.jobs import Job
-from regroup.core.messages import StepPoint
+from regroup.core.jobs import Job, StepPoint
 from regroup.core.notes import Event, Note
 from regroup.core.workers import Worker
 

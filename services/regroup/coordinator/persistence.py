@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from regroup.core.jobs import Job
-from regroup.core.messages import StepPoint
+from regroup.core.jobs import Job, StepPoint
 from regroup.core.notes import Event, Note
 from regroup.core.workers import Worker
 

@@ -19,7 +19,7 @@ from regroup.coordinator.gathering import Gathering
 from regroup.coordinator.persistence import Fenced, Saved, Store, StoreUnavailable, Unconfirmed
 from regroup.core.cluster import Cluster, Policy, Refusal
 from regroup.core.decide import Decision, decide
-from regroup.core.jobs import Job, Version
+from regroup.core.jobs import Job, JobPhase, StepPoint, Version
 from regroup.core.messages import (
     Command,
     Disconnected,
@@ -32,7 +32,6 @@ from regroup.core.messages import (
     RecordsRead,
     Report,
     Reported,
-    StepPoint,
     Tick,
 )
 from regroup.wire.link import Hub
@@ -275,8 +274,9 @@ def _void_from(job: Job, before: Job | None) -> list[int]:
     void = [job.step] if job.step < before.step else []
     if job.formation is not None and job.formation is not before.formation:
         void.append(_measured_to(job, job.formation.base, job.formation.generation))
-    if job.checkpoint is not before.checkpoint:
-        void.append(_measured_to(job, job.saved, job.generation + 1))
+    stopped = job.phase is JobPhase.STOPPED and job.checkpoint is not None
+    if job.checkpoint is not before.checkpoint or stopped or (job.formation is None and before.formation is not None):
+        void.append(_measured_to(job, job.saved, job.generation + 1))  # all that is left of it
     return [min(void)] if void else []
 
 

@@ -28,8 +28,7 @@ from regroup.coordinator.persistence import (
     event_order,
     in_order,
 )
-from regroup.core.jobs import Job
-from regroup.core.messages import StepPoint
+from regroup.core.jobs import Job, StepPoint
 from regroup.core.notes import Event, Note
 from regroup.core.workers import Worker
 from regroup.wire.codec import T, Undecodable, decode_value, encode_value

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from regroup.core.cluster import Cluster, Policy, reached
-from regroup.core.jobs import ENDED, Formation, Job, JobPhase
-from regroup.core.messages import StepPoint
+from regroup.core.jobs import ENDED, Formation, Job, JobPhase, StepPoint
 from regroup.core.notes import Event
 from regroup.core.rounds import Stage, stage
 from regroup.core.shards import owned, steps_per_epoch

@@ -13,7 +13,7 @@ from regroup.core import commands
 from regroup.core import messages as m
 from regroup.core.absence import forget_gone, unlend_absent
 from regroup.core.cluster import Cluster, Policy, reached
-from regroup.core.jobs import Job, JobPhase, Wanted
+from regroup.core.jobs import Job, JobPhase, StepPoint, Wanted
 from regroup.core.notes import Note
 from regroup.core.orders import due
 from regroup.core.reports import take_in
@@ -31,7 +31,7 @@ class Decision:
     cluster: Cluster
     orders: tuple[tuple[str, m.Order], ...]  # (worker, order)
     notes: tuple[Note, ...]
-    points: tuple[tuple[str, tuple[m.StepPoint, ...]], ...]  # (job, measurements of its surviving steps)
+    points: tuple[tuple[str, tuple[StepPoint, ...]], ...]  # (job, measurements of its surviving steps)
 
 
 def decide(cluster: Cluster, event: m.Event, now: float, policy: Policy) -> Decision:

@@ -217,6 +217,19 @@ class StepFailure:
     died: bool = False  # its process ended, which was counted against the worker
 
 
+@dataclass(frozen=True, slots=True)
+class StepPoint:
+    """One committed step, measured. Loss is the mean over the step's weight; seconds are this trainer's own."""
+
+    step: int
+    loss: float | None
+    weight: float
+    samples: int
+    seconds: float
+    exchange_seconds: float
+    metrics: Mapping[str, float] = field(default_factory=dict)  # of an evaluation at this step
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """The durable truth about one job. Times are seconds since the epoch, for people only: no decision reads them."""

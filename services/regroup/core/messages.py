@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from regroup.core.jobs import Checkpoint, Fingerprint, Formation, JobSpec, Version
+from regroup.core.jobs import Checkpoint, Fingerprint, Formation, JobSpec, StepPoint, Version
 from regroup.core.workers import Telemetry, TrainerStatus
 
 # --- Commands: what users ask
@@ -129,19 +129,6 @@ class GroupBroke:
     incarnation: str
     generation: int
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class StepPoint:
-    """One committed step, measured. Loss is the mean over the step's weight; seconds are this trainer's own."""
-
-    step: int
-    loss: float | None
-    weight: float
-    samples: int
-    seconds: float
-    exchange_seconds: float
-    metrics: Mapping[str, float] = field(default_factory=dict)  # of an evaluation at this step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from math import isfinite
 from regroup.core import messages as m
 from regroup.core.blame import agrees, blame_task, count_odd_replicas, prepare_failed
 from regroup.core.cluster import ASKED, Answer, reached
-from regroup.core.jobs import Job, JobPhase, Member, StepFailure, Version, Wanted
+from regroup.core.jobs import Job, JobPhase, Member, StepFailure, StepPoint, Version, Wanted
 from regroup.core.regroup import RESTED
 from regroup.core.rounds import Stage, begin_round, stage
 from regroup.core.turn import Turn
@@ -173,7 +173,7 @@ def _take_in_trainer(turn: Turn, name: str, report: m.TrainerReport) -> None:
             _observe(turn, name, replace(trainer, phase=TrainerPhase.BROKEN, generation=n), broken=reason)
 
 
-def _look_at_losses(turn: Turn, job: Job, points: tuple[m.StepPoint, ...]) -> None:
+def _look_at_losses(turn: Turn, job: Job, points: tuple[StepPoint, ...]) -> None:
     """Say once that a loss is no number: the training goes on, and is probably in vain."""
     odd = next((point for point in points if point.loss is not None and not isfinite(point.loss)), None)
     if odd is not None and not turn.watch(job.id).diverged:

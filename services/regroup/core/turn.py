@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from regroup.core.cluster import ASKED, Cluster, NoSuchJob, NoSuchWorker, Policy, Watch, reached
-from regroup.core.jobs import Job, JobPhase, Member, Wanted
-from regroup.core.messages import StepPoint
+from regroup.core.jobs import Job, JobPhase, Member, StepPoint, Wanted
 from regroup.core.notes import Note
 from regroup.core.phases import check_arrow
 from regroup.core.workers import LEFT, Worker

@@ -15,16 +15,8 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Protocol
 
-from regroup.core.messages import (
-    Form,
-    GroupBroke,
-    Halt,
-    RenewLease,
-    Save,
-    StepPoint,
-    StepsCommitted,
-    TrainerReport,
-)
+from regroup.core.jobs import StepPoint
+from regroup.core.messages import Form, GroupBroke, Halt, RenewLease, Save, StepsCommitted, TrainerReport
 from regroup.core.workers import TrainerPhase
 from regroup.wire.codec import decode_order, encode, encode_value
 from regroup.worker.session import (

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from regroup.core.jobs import Checkpoint, Formation, JobSpec, Member
-from regroup.core.messages import CheckpointUnreadable, ReplicasDiffered, SaveFailed, StateSaved, StepFailed, StepPoint
+from regroup.core.jobs import Checkpoint, Formation, JobSpec, Member, StepPoint
+from regroup.core.messages import CheckpointUnreadable, ReplicasDiffered, SaveFailed, StateSaved, StepFailed
 from regroup.core.replicas import sound
 from regroup.core.shards import owned
 from regroup.worker.checkpoint import CheckpointDamaged, read, write

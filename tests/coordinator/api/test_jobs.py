@@ -8,8 +8,7 @@ import pytest
 
 from regroup.coordinator.persistence import Unconfirmed
 from regroup.core.cluster import Cluster
-from regroup.core.jobs import JobPhase
-from regroup.core.messages import StepPoint
+from regroup.core.jobs import JobPhase, StepPoint
 
 SPEC = {"task": "digits", "steps": 10}
 

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from regroup.core import messages as m
-from regroup.core.jobs import Fingerprint, Member
+from regroup.core.jobs import Fingerprint, Member, StepPoint
 from regroup.lab.sim.lives.faults import Faults
 from regroup.lab.sim.lives.plan import Kind, Plan
 from regroup.lab.sim.lives.story import Story
@@ -194,7 +194,7 @@ class Paced(LinkedAgents[LinkedAgent]):
         """It tells the loss of its last step, which is no number."""
         version = trainer.session.version
         if version is not None and version.step:
-            point = m.StepPoint(version.step - 1, nan, 1.0, 8, 0.1, 0.1)
+            point = StepPoint(version.step - 1, nan, 1.0, 8, 0.1, 0.1)
             generation, step = version.generation, version.step
             trainer.outbox.append(m.StepsCommitted(**trainer.who, generation=generation, step=step, points=(point,)))
 

@@ -14,6 +14,7 @@ from regroup.coordinator.shell import Leadership, LeadershipLost, Shell
 from regroup.core import messages as m
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
+from regroup.core.jobs import StepPoint
 from regroup.core.notes import Event
 from regroup.lab.sim.lives.plan import Kind
 
@@ -215,10 +216,10 @@ class SimStore:
     async def events(self, after: str = "", job: str | None = None, limit: int = 1000) -> list[Event]:
         return await self._ask(lambda: self._life.store.events(after, job, limit))
 
-    async def append_points(self, fence: int, job: str, points: Sequence[m.StepPoint]) -> None:
+    async def append_points(self, fence: int, job: str, points: Sequence[StepPoint]) -> None:
         await self._ask(lambda: self._life.store.append_points(fence, job, points))
 
-    async def points(self, job: str, after_step: int = -1, limit: int = 10_000) -> list[m.StepPoint]:
+    async def points(self, job: str, after_step: int = -1, limit: int = 10_000) -> list[StepPoint]:
         return await self._ask(lambda: self._life.store.points(job, after_step, limit))
 
     async def close(self) -> None:

@@ -9,8 +9,7 @@ from math import isnan
 
 from regroup.core.cluster import Cluster, reached
 from regroup.core.decide import Decision
-from regroup.core.jobs import Job, JobPhase, Member
-from regroup.core.messages import StepPoint
+from regroup.core.jobs import Job, JobPhase, Member, StepPoint
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further
 from regroup.lab.sim.model.trainer import PRINT, consumed

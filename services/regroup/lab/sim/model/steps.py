@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from regroup.core import messages as m
-from regroup.core.jobs import Checkpoint, Fingerprint, Formation, Job, Member
+from regroup.core.jobs import Checkpoint, Fingerprint, Formation, Job, Member, StepPoint
 from regroup.core.replicas import sound
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model import trainer_rules
@@ -307,7 +307,7 @@ class StepLoops(ABC):
     def _applied(self, trainer: Trainer) -> None:
         group = trainer.group
         if self.measures:
-            point = m.StepPoint(len(trainer.state), float(group.generation), 1.0, 1, 0.1, 0.1)
+            point = StepPoint(len(trainer.state), float(group.generation), 1.0, 1, 0.1, 0.1)
             trainer.measured = (*trainer.measured, point)[-REPEATED:]
             trainer.points += (point,) if trainer.rank == group.leader else ()
         trainer.history = (*trainer.state, group.generation)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from regroup.core import messages as m
-from regroup.core.jobs import Fingerprint, Formation, JobSpec, Member
+from regroup.core.jobs import Fingerprint, Formation, JobSpec, Member, StepPoint
 from regroup.core.shards import owned, positions
 from regroup.core.workers import TrainerStatus
 from regroup.worker import session as s
@@ -70,8 +70,8 @@ class Trainer:
     inbox: deque[m.TrainerOrder] = field(default_factory=deque)
     outbox: deque[TrainerStatus | m.Report] = field(default_factory=deque)
     unsaid: bool = False  # its progress, since it last told it
-    measured: tuple[m.StepPoint, ...] = ()  # its last steps, for whoever tells next; the loss names their generation
-    points: tuple[m.StepPoint, ...] = ()  # to be told, by the leader
+    measured: tuple[StepPoint, ...] = ()  # its last steps, for whoever tells next; the loss names their generation
+    points: tuple[StepPoint, ...] = ()  # to be told, by the leader
 
     @property
     def member(self) -> Member:

@@ -57,7 +57,7 @@ REGROUP, ROUNDS, REPORTS = "regroup.core.regroup", "regroup.core.rounds", "regro
 JOBS, SHARDS, SESSION = "regroup.core.jobs", "regroup.core.shards", "regroup.worker.session"
 SHELL, TAIL = "regroup.coordinator.shell", "regroup.worker.tail"
 ORDERS, BLAME, TURN = "regroup.core.orders", "regroup.core.blame", "regroup.core.turn"
-SUSPICION, SCHEDULE = "regroup.core.suspicion", "regroup.core.schedule"
+SUSPICION, SCHEDULE, SETTLING = "regroup.core.suspicion", "regroup.core.schedule", "regroup.core.settling"
 
 BUGS = (
     # rule 1: a Halt is a promise, under a fresh number
@@ -140,14 +140,14 @@ BUGS = (
     ),
     Bug(
         "silence is taken for death too soon",
-        ROUNDS,
+        SETTLING,
         "limit = policy.absent_limit if job.wanted is Wanted.STOP else "
         "job.formation.detached_limit + policy.detached_margin",
         "limit = 1.5",
     ),
     Bug(
         "a restarted coordinator counts silence from before its start",
-        ROUNDS,
+        SETTLING,
         "heard = sighting.seen if sighting is not None else turn.started + turn.policy.leader_lease",
         "heard = sighting.seen if sighting is not None else -1e18",
     ),
@@ -225,7 +225,7 @@ BUGS = (
     ),
     Bug(
         "a job is completed before its state is durable",
-        ROUNDS,
+        SETTLING,
         "    elif isinstance(verdict, SaveState):\n",
         "    elif isinstance(verdict, SaveState):\n        turn.end(job, JobPhase.COMPLETED, verdict.reason)\n"
         "        return\n    elif isinstance(verdict, SaveState):\n",
@@ -245,7 +245,7 @@ BUGS = (
     ),
     Bug(
         "a pause frees the workers before the state is durable",
-        ROUNDS,
+        SETTLING,
         '        turn.change_watch(job.id, since=turn.now)\n        turn.note("saving"',
         "        if job.wanted is Wanted.PAUSE:\n            turn.pause(turn.jobs[job.id], verdict.reason)\n"
         "            return\n"
@@ -255,7 +255,7 @@ BUGS = (
     Bug("a pause leaves its generation open", TURN, '{"formation": None, "round"', '{"round"'),
     Bug(
         "what is held is forgotten",
-        ROUNDS,
+        SETTLING,
         "turn.change_job(job, round=None, phase=JobPhase.PAUSED, step=shown,",
         "turn.change_job(job, round=None, phase=JobPhase.PAUSED, formation=None, step=shown,",
     ),
@@ -281,7 +281,7 @@ BUGS = (
     ),
     Bug(
         "an answer of the dead counts",
-        ROUNDS,
+        SETTLING,
         "if member not in watch.dead and present(member.worker)",
         "if present(member.worker)",
     ),

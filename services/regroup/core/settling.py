@@ -1,0 +1,159 @@
+"""What follows from a Halt round that is over: a formation is issued, a state is saved, the job rests or waits.
+
+Owns: who may answer a round at all, and what each verdict changes.
+Refuses to know: the verdict itself (`regroup.conclude`), and when a round is over (`rounds`).
+"""
+
+from collections.abc import Mapping, Set
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from regroup.core.cluster import ASKED, Answer, Cluster, reached
+from regroup.core.jobs import Job, JobPhase, Link, Member, Version, Wanted
+from regroup.core.regroup import Hold, NothingToSave, SaveState, Train, Verdict, Wait, conclude
+from regroup.core.suspicion import evict, had_its_chance, hangs
+from regroup.core.turn import Turn
+
+
+def candidates(cluster: Cluster, job: Job) -> dict[Member, Answer]:
+    """The connected and prepared trainers of a job, with what they last said they hold."""
+    watch = cluster.watches.get(job.id)
+    found: dict[Member, Answer] = {}
+    for name, worker in cluster.workers.items():
+        sighting = cluster.present(name)
+        if worker.job != job.id or sighting is None or sighting.trainer is None:
+            continue
+        trainer, member = sighting.trainer, Member(name, sighting.trainer.incarnation)
+        unfit = watch is not None and (member in watch.dead or member in watch.evicted)
+        if trainer.job == job.id and trainer.fingerprint is not None and not unfit:
+            found[member] = Answer(trainer.version, trainer.store)
+    return found
+
+
+def passed(turn: Turn, job: Job) -> Set[Member]:
+    """Rule 7: members of the last formation that are known dead, or silent for the detached limit and its margin.
+
+    A job that is to stop trains on nowhere, so it need not wait that long for a state to save.
+    """
+    if job.formation is None:
+        return frozenset()
+    policy = turn.policy
+    limit = policy.absent_limit if job.wanted is Wanted.STOP else job.formation.detached_limit + policy.detached_margin
+    watch = turn.watch(job.id)
+
+    def silent(member: Member) -> bool:
+        sighting = turn.sightings.get(member.worker)
+        heard = sighting.seen if sighting is not None else turn.started + turn.policy.leader_lease
+        return turn.now - heard > limit
+
+    return frozenset(member for member in job.formation.members if member in watch.dead or silent(member))
+
+
+def verdict_on(
+    turn: Turn, job: Job, answers: Mapping[Member, Answer], unheard: Mapping[Member, Version] = MappingProxyType({})
+) -> Verdict:
+    watch = turn.watch(job.id)
+    return conclude(job, job.generation, answers, passed(turn, job), watch.failed_savers, unheard, watch.unable)
+
+
+def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
+    watch = turn.watch(job.id)
+    present = turn.cluster.present
+    answers = {
+        member: answer
+        for member, answer in watch.answers.items()
+        if member not in watch.dead and present(member.worker)
+    }
+    told = candidates(turn.cluster, job).items()
+    unheard = {member: one.version for member, one in told if member not in answers and one.version is not None}
+    verdict = verdict_on(turn, job, answers, unheard)
+    if isinstance(verdict, Wait):
+        unheld = all(answer.version is None for answer in answers.values())
+        given_up = [member for member in unanswered if hangs(turn, job, member, unheld, member in verdict.missing)]
+    else:
+        given_up = [member for member in unanswered if had_its_chance(turn, member)]
+    for member in given_up:
+        evict(turn, job, member, f"it did not answer the Halt in {turn.policy.halt_limit:g} s")
+    shown = reached(job, turn.watch(job.id))
+    if isinstance(verdict, Train):
+        _issue(turn, job, verdict)
+    elif isinstance(verdict, SaveState):
+        step = min(shown, verdict.version.step)  # more only once it is saved: until then it may be lost, too
+        if verdict.rolled_back and step < shown:
+            turn.change_watch(job.id, committed={})
+            _tell_rolled_back(turn, job, step, verdict.reason)
+        turn.change_job(job, round=None, saver=verdict.saver, step=step, reason=verdict.reason)
+        turn.change_watch(job.id, since=turn.now)
+        turn.note("saving", verdict.reason, job=job.id, worker=verdict.saver.worker, generation=job.generation)
+    elif isinstance(verdict, NothingToSave):
+        rest(turn, job, verdict)
+    elif isinstance(verdict, Hold):
+        turn.change_job(job, round=None, phase=JobPhase.PAUSED, step=shown, reason=verdict.reason)
+        turn.change_watch(job.id, disturbed=None)
+        turn.note("paused", verdict.reason, job=job.id, step=shown)
+    else:
+        wait(turn, turn.change_job(job, round=None), verdict.reason)
+
+
+def _issue(turn: Turn, job: Job, verdict: Train) -> None:
+    formation = replace(verdict.formation, detached_limit=turn.policy.detached_limit)
+    watch = turn.watch(job.id)
+    committed = reached(job, watch)
+    lost = max([committed, *watch.committed.values()]) > formation.base.step
+    # All may have been ended on purpose, as when their cluster is stopped: that is no failure of the job.
+    meant = job.formation is not None and all(watch.dead.get(member) == ASKED for member in job.formation.members)
+    restarts = job.restarts + (verdict.rolled_back and lost and not meant)
+    if restarts > job.spec.max_restarts:
+        turn.end(job, JobPhase.FAILED, f"all state was lost more often than max_restarts ({job.spec.max_restarts})")
+        return
+    phase = JobPhase.PREPARING if job.phase is JobPhase.PREPARING else JobPhase.REGROUPING
+    job = turn.change_job(
+        job,
+        phase=phase,
+        round=None,
+        formation=formation,
+        history=(*job.history, Link(formation.generation, formation.base.generation, formation.base.step)),
+        step=formation.base.step if verdict.rolled_back else committed,
+        restarts=restarts,
+        reason=verdict.reason,
+    )
+    fresh: dict[str, Any] = {
+        "answers": {},
+        "formed": frozenset(),
+        "committed": {},
+        "first": None,
+        "finished": False,
+        "broken": None,
+    }
+    turn.change_watch(job.id, since=turn.now, **fresh, failed_savers=())
+    names = [member.worker for member in formation.members]
+    kind, base_step = "rolled_back" if verdict.rolled_back else "form", formation.base.step
+    turn.note(kind, verdict.reason, job=job.id, generation=formation.generation, base_step=base_step, workers=names)
+
+
+def rest(turn: Turn, job: Job, verdict: NothingToSave) -> None:
+    if job.wanted is Wanted.STOP and job.checkpoint is None:
+        turn.end(job, JobPhase.STOPPED, verdict.reason)  # the steps that it reached are still worth knowing
+        return
+    if verdict.rolled_back and job.saved.step < reached(job, turn.watch(job.id)):
+        _tell_rolled_back(turn, job, job.saved.step, verdict.reason)
+    if job.wanted is Wanted.STOP:
+        turn.end(job, JobPhase.STOPPED, verdict.reason, step=job.saved.step)
+    else:
+        turn.pause(job, verdict.reason)
+
+
+def _tell_rolled_back(turn: Turn, job: Job, step: int, reason: str) -> None:
+    turn.note("rolled_back", reason, job=job.id, generation=job.generation, base_step=step)
+
+
+def wait(turn: Turn, job: Job, reason: str) -> None:
+    runs = job.wanted is Wanted.RUN
+    reason = reason if runs else f"asked to {job.wanted}; {reason}"
+    phase = JobPhase.PREPARING if job.formation is None else JobPhase.WAITING
+    if job.phase is JobPhase.RUNNING and not runs:
+        phase = job.phase
+    if (job.phase, job.reason) != (phase, reason):
+        turn.change_job(job, phase=phase, reason=reason)
+        turn.note("waiting", reason, job=job.id)
