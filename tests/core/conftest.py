@@ -58,8 +58,12 @@ class Scene:
         self.does(m.SubmitJob(job, JobSpec(**asked), 0.0))
 
     def register(self, *names: str, boot: str = "b1") -> None:
+        """A new agent's first heartbeat, in the same breath, says that it has no trainer."""
         for name in names:
+            known = self.cluster.workers.get(name)
             self.says(name, m.AgentRegistered(boot=boot, device="cpu", host="h", pid=1, version="1"))
+            if known is None or known.boot != boot:
+                self.beat(name)
 
     def restart(self) -> None:
         """The coordinator is gone, and another one begins with what was durable."""

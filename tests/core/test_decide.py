@@ -16,9 +16,10 @@ from regroup.core.workers import TrainerPhase
 def test_a_job_is_prepared_formed_trained_regrouped_saved_and_completed(scene):
     scene.submit(steps=9, min_workers=2)
     assert scene.job.phase is JobPhase.QUEUED
-    scene.register("a")
+    scene.says("a", m.AgentRegistered(boot="b1", device="cpu", host="h", pid=1, version="1"))
     assert scene.job.phase is JobPhase.QUEUED
     assert scene.told("a", m.Welcome) == [m.Welcome(1.0)]
+    scene.beat("a")
     scene.register("b")
     assert scene.job.phase is JobPhase.PREPARING
     assert scene.told("b", m.Prepare) == [m.Prepare("j", scene.job.spec)]

@@ -1,5 +1,7 @@
 """How a job rests and goes on: paused into a checkpoint with its workers freed, or held in their memory."""
 
+from dataclasses import replace
+
 import pytest
 
 from regroup.core import messages as m
@@ -200,6 +202,51 @@ def test_a_job_that_lost_all_since_its_pause_stops_at_its_checkpoint_and_says_so
     assert scene.noted("rolled_back")[-1].data["base_step"] == 3
 
 
+def test_nobody_is_given_up_for_a_rest_because_it_is_silent(scene):
+    """Both are cut off for longer than their lease; a job that is to rest can wait for them."""
+    scene.running("a", "b")
+    for name in "ab":
+        scene.train(name, 3)
+    for name in "ab":
+        scene.does(m.Disconnected(name))
+    pause(scene)
+    scene.after(scene.job.spec.step_timeout + 1.0)
+    for _ in range(4):
+        scene.after(scene.policy.detached_limit)
+    assert not scene.job.ended
+    assert "may live on a, b" in scene.job.reason
+    scene.register("a", "b")
+    for name in "ab":
+        scene.holds_on(name)
+    for name in "ab":
+        scene.halt(name, (1, 3))
+    scene.saved("a", (1, 3))
+    assert (scene.job.phase, scene.job.step) == (JobPhase.PAUSED, 3)
+
+
+def test_a_checkpoint_that_is_ahead_of_who_is_left_is_what_counts(scene):
+    """a wrote step 4, which b had not applied; it was resumed meanwhile, and a died."""
+    scene.running("a", "b")
+    pause(scene)
+    scene.halt("a", (1, 4))
+    scene.halt("b", (1, 3))
+    resume(scene)
+    scene.saved("a", (1, 4))
+    scene.exits("a")
+    pause(scene)
+    scene.halt("b", (1, 3))
+    assert (scene.job.phase, scene.job.checkpoint.version) == (JobPhase.PAUSED, Version(1, 4))
+    assert not scene.noted("rolled_back")
+
+
+def test_a_user_may_pause_a_job_that_has_just_made_room(scene):
+    paused(scene, "a")
+    scene.cluster = replace(scene.cluster, jobs={"j": replace(scene.job, wanted=Wanted.YIELD)})
+    pause(scene)
+    scene.after(0.2)
+    assert (scene.job.phase, scene.job.wanted) == (JobPhase.PAUSED, Wanted.PAUSE)
+
+
 # --- The checkpoint cannot be read
 
 
@@ -246,6 +293,25 @@ def test_where_nobody_can_read_the_checkpoint_the_job_waits_and_says_why(scene):
     assert (scene.job.phase, scene.job.checkpoint.version) == (JobPhase.STOPPED, Version(1, 3))
 
 
+def test_a_worker_that_cannot_read_it_makes_way_for_one_that_was_not_asked(scene):
+    scene.running("a", max_workers=1)
+    scene.train("a", 3)
+    pause(scene)
+    scene.halt("a", (1, 3))
+    scene.saved("a", (1, 3))
+    scene.exits("a", asked=True)
+    scene.beat("a")
+    resume(scene)
+    scene.prepare("a", incarnation="i2")
+    scene.halt("a", None, incarnation="i2")
+    scene.register("b")
+    unreadable(scene, "a")
+    scene.halt("a", None, incarnation="i2")
+    for _ in range(2):
+        scene.after(0.2, heard="ab")
+    assert [scene.cluster.workers[name].job for name in "ab"] == [None, "j"]
+
+
 # --- Held
 
 
@@ -277,6 +343,15 @@ def test_a_held_job_survives_the_loss_of_all_but_one(scene):
     resume(scene)
     scene.halt("a", (1, 3))
     assert (scene.members, scene.job.formation.base) == (["a"], Version(1, 3))
+
+
+def test_a_held_job_says_so_when_all_that_held_its_state_are_gone(scene):
+    held(scene, "a", "b")
+    scene.exits("b")
+    assert scene.job.reason == "held at step 3, in the memory of a, b"
+    scene.exits("a")
+    assert scene.job.reason == "held, but all that had step 3 in memory are gone; what is left: before its first step"
+    assert scene.noted("lost_state")
 
 
 def test_a_held_job_that_is_paused_saves_and_frees_its_workers(scene):

@@ -54,7 +54,8 @@ def test_a_worker_that_is_gone_for_good_holds_up_the_queue_for_the_first_while_a
     reattach(scene, "a", "b")
     assert {job.reason for job in scene.cluster.jobs.values()} == {"waiting for its turn"}
     scene.now += scene.policy.absent_limit
-    scene.register("a", "b")
+    for name in "ab":
+        scene.beat(name)
     assert scene.job.reason == "it needs 3 workers, and the cluster has 2: add workers, or submit it with fewer"
     assert scene.cluster.jobs["k"].phase is JobPhase.PREPARING
 
@@ -73,7 +74,24 @@ def test_restarted_while_queued(scene):
     scene.register("a")
     reattach(scene, "a")
     scene.register("b")
+    assert scene.job.phase is JobPhase.QUEUED, "a has not said yet that it has no trainer"
+    scene.beat("a")
     assert scene.job.phase is JobPhase.PREPARING
+
+
+def test_a_holder_of_the_last_copy_is_not_lent_to_another_job_before_it_told_what_it_has(scene):
+    """c was taken off its job, and all others are gone. Its first words alone do not say that it holds a state."""
+    scene.running("c", min_workers=1, max_workers=2)
+    scene.train("c", 3)
+    scene.does(m.Disconnected("c"))
+    scene.submit("k")
+    scene.cluster = replace(
+        scene.cluster, workers={"c": replace(scene.cluster.workers["c"], job=None, reason="not heard of for long")}
+    )
+    reattach(scene, "c")
+    assert scene.cluster.workers["c"].job is None
+    scene.train("c", 3)
+    assert scene.cluster.workers["c"].job == "j"
 
 
 def test_restarted_while_preparing(scene):

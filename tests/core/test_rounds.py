@@ -449,6 +449,7 @@ def test_a_worker_for_which_there_is_no_seat_is_lent_to_others(scene):
     for name in "ab":
         scene.train(name)
     assert scene.members == ["a", "b"]
+    scene.train("a")
     assert scene.cluster.workers["c"].job is None
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from regroup.core.cluster import Cluster
 from regroup.core.jobs import Formation, Job, JobPhase, JobSpec, Member, Seat, Version, Wanted
-from regroup.core.schedule import lend, lent, makes_room
+from regroup.core.schedule import Cost, lend, lent, makes_room
 from regroup.core.workers import Sighting, TrainerPhase, TrainerStatus, Worker
 
 
@@ -18,7 +18,7 @@ def cluster(workers: str, *jobs: Job, **lent_to: str) -> Cluster:
         name: Worker(name=name, boot="b", device="cpu", host="h", pid=1, version="1", job=lent_to.get(name))
         for name in workers
     }
-    sightings = {name: Sighting(seen=0.0) for name in workers}
+    sightings = {name: Sighting(seen=0.0, sequence=1) for name in workers}
     return Cluster(started=0.0, jobs={one.id: one for one in jobs}, workers=known, sightings=sightings)
 
 
@@ -122,43 +122,61 @@ def test_a_queued_job_gets_none_of_the_workers_that_it_refused_and_is_held_up_by
 # --- Jobs that keep each other from going on
 
 
+def room(known: Cluster, stuck: set[str], **costs: Cost | None) -> tuple[Job, Job] | None:
+    return makes_room(known, {id: costs.get(f"j{id}", Cost.NOTHING) for id in stuck}, young=False)
+
+
 def waiting(name: str, low: int = 2, **changes) -> Job:
     return job(name, low, low, JobPhase.WAITING, **changes)
 
 
 def test_of_two_jobs_that_keep_what_the_other_lacks_the_younger_makes_room():
     older, younger = waiting("1"), waiting("2")
-    assert makes_room(cluster("ab", older, younger, a="1", b="2"), {"1", "2"}) == (younger, older)
+    assert room(cluster("ab", older, younger, a="1", b="2"), {"1", "2"}) == (younger, older)
 
 
 def test_nobody_makes_room_for_a_job_that_could_still_not_go_on():
-    assert makes_room(cluster("ab", waiting("1", 3), waiting("2"), a="1", b="2"), {"1", "2"}) is None
+    assert room(cluster("ab", waiting("1", 3), waiting("2", 3), a="1", b="2"), {"1", "2"}) is None
 
 
 def test_nobody_makes_room_before_both_have_waited_for_long():
     both = cluster("ab", waiting("1"), waiting("2"), a="1", b="2")
-    assert makes_room(both, {"1"}) is None
-    assert makes_room(both, {"2"}) is None
+    assert room(both, {"1"}) is None
+    assert room(both, {"2"}) is None
 
 
 def test_one_job_at_a_time_makes_room_and_the_youngest_first():
     jobs = waiting("1", 3), waiting("2"), waiting("3")
     three = cluster("abc", *jobs, a="1", b="2", c="3")
-    assert makes_room(three, {"1", "2", "3"}) == (jobs[2], jobs[0])
+    assert room(three, {"1", "2", "3"}) == (jobs[2], jobs[0])
     asked = waiting("1", 3), waiting("2"), waiting("3", wanted=Wanted.YIELD)
-    assert makes_room(cluster("abc", *asked, a="1", b="2", c="3"), {"1", "2", "3"}) is None
+    assert room(cluster("abc", *asked, a="1", b="2", c="3"), {"1", "2", "3"}) is None
 
 
 def test_a_worker_that_the_older_job_refused_is_no_help_to_it():
-    older = waiting("1", refused={"b": "its code differs"})
-    assert makes_room(cluster("ab", older, waiting("2"), a="1", b="2"), {"1", "2"}) is None
+    older, younger = waiting("1", refused={"b": "its code differs"}), waiting("2", 3)
+    assert room(cluster("ab", older, younger, a="1", b="2"), {"1", "2"}) is None
 
 
-def test_a_younger_job_that_the_older_one_cannot_be_helped_by_is_left_alone_and_the_next_two_are_looked_at():
-    jobs = waiting("1", 9), waiting("2"), waiting("3")
-    assert makes_room(cluster("abc", *jobs, a="1", b="2", c="3"), {"1", "2", "3"}) == (jobs[2], jobs[1])
+def test_a_job_that_cannot_be_helped_gives_way_to_one_that_can():
+    jobs = waiting("1", 3, refused={"c": "its code differs"}), waiting("2"), waiting("3")
+    assert room(cluster("abc", *jobs, a="1", b="2", c="3"), {"1", "2", "3"}) == (jobs[0], jobs[1])
+
+
+def test_a_job_that_the_cluster_has_too_few_workers_for_makes_room_for_a_younger_one():
+    hopeless, younger = waiting("1", 4), waiting("2")
+    assert room(cluster("ab", hopeless, younger, a="1", b="2"), {"1", "2"}) == (hopeless, younger)
+
+
+def test_a_job_of_which_nothing_is_lost_makes_room_before_any_other():
+    jobs = waiting("1"), waiting("2"), waiting("3")
+    three = cluster("abc", *jobs, a="1", b="2", c="3")
+    assert room(three, {"1", "2", "3"}, j3=Cost.STEPS) == (jobs[1], jobs[0])
+    assert room(three, {"1", "2", "3"}, j2=Cost.STEPS, j3=Cost.STEPS) == (jobs[0], jobs[1]), "also an older one"
+    assert room(three, {"1", "2", "3"}, j1=None, j2=Cost.STEPS, j3=Cost.STEPS) == (jobs[2], jobs[0])
+    assert room(three, {"1", "2", "3"}, j1=Cost.STEPS, j2=None, j3=None) is None
 
 
 def test_held_jobs_and_those_that_have_their_workers_make_no_room():
-    assert makes_room(cluster("ab", waiting("1"), waiting("2", wanted=Wanted.HOLD), a="1", b="2"), {"1", "2"}) is None
-    assert makes_room(cluster("abc", waiting("1"), waiting("2"), a="1", b="2", c="2"), {"1", "2"}) is None
+    assert room(cluster("ab", waiting("1"), waiting("2", wanted=Wanted.HOLD), a="1", b="2"), {"1", "2"}) is None
+    assert room(cluster("abc", waiting("1"), waiting("2"), a="1", b="2", c="2"), {"1", "2"}) is None

@@ -22,6 +22,7 @@ from regroup.coordinator.desk import Desk, InContext
 from regroup.coordinator.gathering import RecordsBroke
 from regroup.coordinator.persistence import StoreUnavailable
 from regroup.coordinator.problems import (
+    CONFLICT,
     JOB_ENDED,
     KEY_TAKEN,
     MALFORMED,
@@ -128,7 +129,7 @@ async def stop(context: InContext, job: JobId) -> JobView:
     "/{job}/pause",
     status_code=202,
     summary="Pause a job at its next step",
-    responses=documented(NO_SUCH_JOB, JOB_ENDED),
+    responses=documented(NO_SUCH_JOB, JOB_ENDED, CONFLICT),
 )
 async def pause(
     context: InContext,
@@ -144,7 +145,7 @@ async def pause(
     "/{job}/resume",
     status_code=202,
     summary="Let a paused job go on",
-    responses=documented(NO_SUCH_JOB, JOB_ENDED),
+    responses=documented(NO_SUCH_JOB, JOB_ENDED, CONFLICT),
 )
 async def resume(context: InContext, job: JobId) -> JobView:
     desk = context.desk

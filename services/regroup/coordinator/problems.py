@@ -73,7 +73,9 @@ def documented(*kinds: Kind) -> dict[int | str, dict[str, Any]]:
     by_status: dict[int | str, dict[str, Any]] = {}
     for kind in (*kinds, UNAUTHORIZED, INVALID, UNAVAILABLE):
         schema = {"$ref": "#/components/schemas/ProblemView"}
-        by_status[kind.status] = {"description": kind.title, "content": {MEDIA_TYPE: {"schema": schema}}}
+        before = by_status.get(kind.status)
+        title = f"{before['description']}; or: {kind.title}" if before else kind.title
+        by_status[kind.status] = {"description": title, "content": {MEDIA_TYPE: {"schema": schema}}}
     return by_status
 
 

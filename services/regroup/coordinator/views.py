@@ -38,6 +38,7 @@ def job_view(cluster: Cluster, job: Job, points: Sequence[StepPoint] = ()) -> Jo
         task=job.spec.task,
         phase=job.phase,
         reason=job.reason,
+        wanted=job.wanted,
         ended=job.ended,
         submitted=job.submitted,
         since=job.since,

@@ -18,6 +18,12 @@ def unlend_absent(turn: Turn) -> None:
             turn.unlend(name, f"not heard of for {absent:.0f} s")
 
 
+def lacks_for(turn: Turn, job: str) -> float:
+    """Seconds that a job has waited with the workers that it has: one that is lent to it may only be away a moment."""
+    lent = [name for name, worker in turn.workers.items() if worker.job == job and not turn.cluster.present(name)]
+    return min([turn.now - turn.watch(job).since, *(_absent(turn, name) for name in lent)])
+
+
 def forget_gone(turn: Turn) -> None:
     """A worker that is gone for very long leaves no record, unless something rests on it."""
     listed = {member.worker for _, member in turn.listed()}

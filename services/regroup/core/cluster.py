@@ -59,6 +59,7 @@ class Watch:
     stumbled: Mapping[Member, int] = field(default_factory=dict)  # how often it kept others from forming, in a row
     failed_savers: tuple[Member, ...] = ()  # the last try last
     unable: Mapping[Member, str] = field(default_factory=dict)  # to read the checkpoint, and why
+    rereads: int = 0  # how often all of them were to try again
     diverged: bool = False  # a loss was no number, and that was said
 
 

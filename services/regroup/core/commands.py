@@ -34,7 +34,7 @@ def pause(turn: Turn, job: Job, hold: bool) -> None:
         turn.change_job(job, wanted=wanted, phase=JobPhase.PAUSED, reason=f"held {durable(job)}")
         turn.note("paused", f"held {durable(job)}", job=job.id, step=job.saved.step)
     elif unmoved:
-        turn.pause(job, f"paused {durable(job)}")
+        turn.pause(job, Wanted.PAUSE, f"paused {durable(job)}")
     else:
         turn.change_job(job, wanted=wanted, phase=_awake(job))
         turn.note("pausing", f"its user asked to {wanted} it", job=job.id)
@@ -58,7 +58,7 @@ def make_room(turn: Turn, job: Job, older: Job) -> None:
     job = turn.change_job(job, wanted=Wanted.YIELD)
     turn.note("yielding", reason, job=job.id)
     if job.formation is None and job.round is None:
-        turn.pause(job, f"made room {durable(job)}")
+        turn.pause(job, Wanted.YIELD, f"made room {durable(job)}")
 
 
 def _expect_open(job: Job) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from regroup.core import commands
 from regroup.core import messages as m
-from regroup.core.absence import forget_gone, unlend_absent
+from regroup.core.absence import forget_gone, lacks_for, unlend_absent
 from regroup.core.cluster import Cluster, Policy, reached
 from regroup.core.jobs import Job, JobPhase, StepPoint, Wanted
 from regroup.core.notes import Note
@@ -19,6 +19,7 @@ from regroup.core.orders import due
 from regroup.core.reports import take_in
 from regroup.core.rounds import Stage, advance, stage
 from regroup.core.schedule import lend, makes_room, why_queued
+from regroup.core.settling import could_make_room
 from regroup.core.suspicion import evict_unprepared
 from regroup.core.turn import Turn
 from regroup.core.workers import LEFT
@@ -113,10 +114,14 @@ def _lend(turn: Turn) -> None:
 
 
 def _make_room(turn: Turn) -> None:
-    for job in [job for job in turn.jobs.values() if job.wanted is Wanted.YIELD and job.phase is JobPhase.PAUSED]:
-        turn.change_job(job, phase=JobPhase.QUEUED, wanted=Wanted.RUN)
-    stuck = {id for id, watch in turn.watches.items() if turn.now - watch.since > turn.policy.absent_limit}
-    found = makes_room(turn.cluster, {id for id in stuck if stage(turn.jobs[id]) is Stage.GATHERING})
+    limit = turn.policy.absent_limit
+    stuck = {id for id in turn.watches if stage(turn.jobs[id]) is Stage.GATHERING and lacks_for(turn, id) > limit}
+    for job in [job for job in turn.jobs.values() if job.wanted is Wanted.YIELD]:
+        if job.phase is JobPhase.PAUSED:
+            turn.change_job(job, phase=JobPhase.QUEUED, wanted=Wanted.RUN)
+        elif job.id in stuck:  # who held its state is not there any more: nothing is to be had from it
+            turn.change_job(job, wanted=Wanted.RUN)
+    found = makes_room(turn.cluster, {id: could_make_room(turn, turn.jobs[id]) for id in stuck}, turn.young)
     if found is not None:
         commands.make_room(turn, *found)
 

@@ -110,8 +110,13 @@ class Wanted(StrEnum):
     RUN = "run"
     HOLD = "hold"  # paused, its workers kept: the state stays in their memory
     PAUSE = "pause"  # paused, its workers freed: the state is in a checkpoint
-    YIELD = "make room"  # for an older job: paused, and in the queue again at once
+    YIELD = "yield"  # make room for another job: paused, and in the queue again at once
     STOP = "stop"
+
+    @property
+    def words(self) -> str:
+        """As in "asked to ..."."""
+        return "make room" if self is Wanted.YIELD else self.value
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -157,7 +157,7 @@ class StepFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicasDiffered:
-    """Members' states had different digests; those that differ from the leader's answer the next Halt with none."""
+    """Members' states had different digests; those that hold another one than most answer the next Halt with none."""
 
     job: str
     incarnation: str
@@ -191,7 +191,7 @@ class SaveFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointUnreadable:
-    """The leader of `generation` was to begin from a checkpoint, and could not read it. It holds no state."""
+    """The leader of `generation` was to begin from a checkpoint and could not read it. What it held, it holds."""
 
     job: str
     incarnation: str

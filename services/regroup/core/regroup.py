@@ -44,8 +44,10 @@ class NothingToSave:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The job rests, and its state stays in the workers' memory."""
+    """The job rests, and its state stays in the workers' memory. `rolled_back`: as in Train."""
 
+    version: Version
+    rolled_back: bool
     reason: str
 
 
@@ -100,7 +102,8 @@ def conclude(
         return _save(job, base, holders, finished, tried)
     if job.wanted is Wanted.HOLD:
         kept = f"at step {base.version.step}, in the memory of {_named(holders)}" if holders else durable(job)
-        return Hold(f"held {kept}")
+        lost = ": no newer state is left" if base.rolled_back else ""
+        return Hold(base.version, base.rolled_back, f"held {kept}{lost}")
     if len(answers) < job.spec.min_workers:
         kept = f"; step {base.version.step} is kept in memory" if holders else ""
         return Wait(f"waits for workers: {len(answers)} of {job.spec.min_workers} are ready{kept}")
@@ -121,7 +124,7 @@ def durable(job: Job) -> str:
 def _save(job: Job, base: _Base, holders: list[Member], finished: bool, tried: Sequence[Member]) -> SaveState:
     last_try = {member: number for number, member in enumerate(tried)}
     saver = min(holders, key=lambda member: (last_try.get(member, -1), member))
-    what = "the final state" if finished else f"the state of step {base.version.step}, to {job.wanted}"
+    what = "the final state" if finished else f"the state of step {base.version.step}, to {job.wanted.words}"
     back = "the last generation is lost: " if base.rolled_back else ""
     return SaveState(saver, base.version, base.rolled_back, f"{back}{saver.worker} saves {what}")
 
@@ -138,7 +141,7 @@ def _base(
     # A listed member's promise ends the last generation; but one that never got its base, and answers with an older
     # state of its own, must not put the others back to that.
     if best >= job.formation.base and any(member in stateful for member in listed):
-        return _Base(best)
+        return _Base(max(best, job.saved))  # who wrote the checkpoint may have been a step ahead of who is left
     missing = tuple(member for member in listed if member not in answers and member not in passed)
     if missing:
         whose = f"the state of generation {job.formation.generation} may live on {_named(missing)}"

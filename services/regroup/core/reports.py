@@ -249,7 +249,7 @@ def _saved(turn: Turn, job: Job, member: Member, report: m.StateSaved) -> None:
     elif job.wanted is Wanted.STOP:
         turn.end(job, JobPhase.STOPPED, f"stopped {where}", **saved, step=version.step)
     elif job.wanted in RESTED:
-        turn.pause(job, f"{RESTED[job.wanted]} {where}", **saved)
+        turn.pause(job, job.wanted, f"{RESTED[job.wanted]} {where}", **saved)
     else:  # it was asked to go on meanwhile
         turn.change_job(job, saver=None, **saved)
 

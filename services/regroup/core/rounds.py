@@ -9,10 +9,12 @@ Refuses to know: what the answers mean (`regroup.conclude`), what is done about 
 `advance` is level-triggered: it reads the state and may be called at any time.
 """
 
+from collections.abc import Set
 from enum import Enum, auto
 
 from regroup.core.jobs import ORIGIN, Job, JobPhase, Member, Round, Wanted
-from regroup.core.regroup import NothingToSave, Wait
+from regroup.core.regroup import NothingToSave, Wait, durable
+from regroup.core.schedule import is_free
 from regroup.core.settling import candidates, rest, settle, verdict_on, wait
 from regroup.core.suspicion import had_its_chance, suspect
 from regroup.core.turn import Turn
@@ -43,6 +45,8 @@ def advance(turn: Turn, job_id: str) -> None:
     """Take the job as far as what is known now allows."""
     job = turn.jobs[job_id]
     match stage(job):
+        case Stage.IDLE:
+            _rest(turn, job)
         case Stage.GATHERING:
             _gather(turn, job)
         case Stage.HALTING:
@@ -72,12 +76,24 @@ def begin_round(turn: Turn, job: Job, reason: str, *, boundary: bool = False) ->
     advance(turn, job.id)  # a round without participants is over at once
 
 
+def _rest(turn: Turn, job: Job) -> None:
+    """Say so when those that held the state of a held job are gone."""
+    if job.phase is not JobPhase.PAUSED or job.formation is None:
+        return
+    watch = turn.watch(job.id)
+    held = any(answer.version is not None for answer in candidates(turn.cluster, job).values())
+    reason = f"held, but all that had step {job.step} in memory are gone; what is left: {durable(job)}"
+    if not held and all(member in watch.dead for member in job.formation.members) and job.reason != reason:
+        turn.change_job(job, reason=reason)
+        turn.note("lost_state", reason, job=job.id)
+
+
 def _gather(turn: Turn, job: Job) -> None:
     watch = turn.watch(job.id)
     if watch.failed_savers and turn.now - watch.since < turn.policy.save_retry:
         return
-    if watch.unable and turn.now - watch.since > turn.policy.read_retry:
-        turn.change_watch(job.id, unable={})
+    if watch.unable:
+        _read_elsewhere(turn, job)
     present = candidates(turn.cluster, job)
     verdict = verdict_on(turn, job, present)
     if isinstance(verdict, Wait):
@@ -86,6 +102,17 @@ def _gather(turn: Turn, job: Job) -> None:
         rest(turn, job, verdict)
     else:
         begin_round(turn, job, "enough workers are ready" if job.formation is None else verdict.reason)
+
+
+def _read_elsewhere(turn: Turn, job: Job) -> None:
+    """Others may be able to read the checkpoint; and those that were not may be, each time after twice as long."""
+    watch = turn.watch(job.id)
+    tried = {member.worker for member in watch.unable}
+    if any(is_free(turn.cluster, name) and name not in tried and name not in job.refused for name in turn.workers):
+        for name in [name for name in tried if name in turn.workers and turn.workers[name].job == job.id]:
+            turn.unlend(name, "it cannot read the checkpoint, and others were not asked")
+    elif turn.now - watch.since > turn.policy.read_retry * 2 ** min(watch.rereads, 6):
+        turn.change_watch(job.id, unable={}, rereads=watch.rereads + 1)
 
 
 def _halt(turn: Turn, job: Job) -> None:
@@ -141,14 +168,16 @@ def _form(turn: Turn, job: Job) -> None:
         _run(turn, job)
         return
     trouble = _trouble(turn, job)
-    late = turn.now - watch.since > turn.policy.form_limit
+    # To read a checkpoint may take as long as a step.
+    limit = turn.policy.form_limit + (job.spec.step_timeout if formation.checkpoint is not None else 0.0)
+    late = turn.now - watch.since > limit
     if trouble is None and not late:
         return
     missing = sorted(set(formation.members) - watch.formed - set(watch.dead))
     if late or not any(member in watch.dead for member in formation.members):
         suspect(turn, job, missing)
     names = ", ".join(member.worker for member in missing)
-    begin_round(turn, job, trouble or f"{names} did not form in {turn.policy.form_limit:g} s")
+    begin_round(turn, job, trouble or f"{names} did not form in {limit:g} s")
 
 
 def _run(turn: Turn, job: Job) -> None:
@@ -162,10 +191,6 @@ def _run(turn: Turn, job: Job) -> None:
     turn.change_watch(job.id, since=turn.now, progressed=turn.now, disturbed=None, stumbled={})
     kind = "started" if first else "regrouped"
     turn.note(kind, reason, job=job.id, generation=formation.generation, seconds=round(seconds, 4))
-    if len(formation.seats) == job.spec.max_workers:
-        seated = {member.worker for member in formation.members}
-        for name in [name for name, each in turn.workers.items() if each.job == job.id and name not in seated]:
-            turn.unlend(name, "the job has all the workers that it asked for")
 
 
 def _train(turn: Turn, job: Job) -> None:
@@ -179,13 +204,23 @@ def _train(turn: Turn, job: Job) -> None:
     elif turn.now - watch.progressed > job.spec.step_timeout:
         begin_round(turn, job, f"no step was committed for {job.spec.step_timeout:g} s")
     elif job.wanted is not Wanted.RUN:
-        begin_round(turn, job, f"asked to {job.wanted}", boundary=True)
+        begin_round(turn, job, f"asked to {job.wanted.words}", boundary=True)
     elif len(formation.seats) < job.spec.max_workers:
         ready = set(candidates(turn.cluster, job))
         newcomers = sorted(one for one in ready - set(formation.members) if had_its_chance(turn, one))
         if newcomers and ready >= set(formation.members):
             names = ", ".join(member.worker for member in newcomers)
             begin_round(turn, job, f"prepared to join: {names}", boundary=True)
+    else:
+        _unlend_surplus(turn, job, {member.worker for member in formation.members})
+
+
+def _unlend_surplus(turn: Turn, job: Job, seated: Set[str]) -> None:
+    """Whoever came back with a state is lent beyond what the job asked for; now that it trains, others may have it."""
+    if not all(turn.cluster.present(name) for name in seated):
+        return
+    for name in [name for name, worker in turn.workers.items() if worker.job == job.id and name not in seated]:
+        turn.unlend(name, "the job has all the workers that it asked for")
 
 
 def _save(turn: Turn, job: Job) -> None:

@@ -6,7 +6,8 @@ keep each other from going on make room, the youngest first.
 Refuses to know: what a worker does once it is lent. Does not guarantee: that a lent worker ever gets prepared.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from enum import Enum, auto
 
 from regroup.core.cluster import Cluster
 from regroup.core.jobs import Job, JobPhase, Wanted
@@ -14,9 +15,10 @@ from regroup.core.workers import LEFT
 
 
 def is_free(cluster: Cluster, name: str) -> bool:
-    sighting = cluster.present(name)
-    worker = cluster.workers[name]
-    return sighting is not None and sighting.trainer is None and worker.job is None and not worker.quarantined
+    """Whether nobody has it, and a heartbeat said that it has no trainer, which could hold another job's state."""
+    sighting, worker = cluster.present(name), cluster.workers[name]
+    told = sighting is not None and sighting.sequence > 0 and sighting.trainer is None
+    return told and worker.job is None and not worker.quarantined
 
 
 def lent(cluster: Cluster, job: Job) -> list[str]:
@@ -64,19 +66,30 @@ def comes_back_to(cluster: Cluster, name: str) -> str | None:
     job = cluster.jobs.get(trainer.job)
     if job is None or job.ended or job.formation is None or name in job.refused:
         return None
-    for member in [one for one in job.formation.members if one.worker != name]:
-        other = cluster.present(member.worker)
-        there = other.trainer if other is not None else None
-        if there is not None and there.incarnation == member.incarnation and there.version is not None:
+    listed = {(one.worker, one.incarnation) for one in job.formation.members}
+    for other, known in cluster.workers.items():
+        seen = cluster.present(other)
+        there = seen.trainer if seen is not None else None
+        if other == name or known.job != job.id or there is None or there.version is None:
+            continue
+        if (other, there.incarnation) in listed or there.version >= trainer.version:
             return None
     return job.id
 
 
-def makes_room(cluster: Cluster, stuck: Set[str]) -> tuple[Job, Job] | None:
-    """The job that should give its workers up, and the older one that can go on with them; None: nobody need.
+class Cost(Enum):
+    """Of making room, to a job."""
+
+    NOTHING = auto()
+    STEPS = auto()  # that it would lose all the same if it went on: rule 7 gave up whoever may hold them
+
+
+def makes_room(cluster: Cluster, stuck: Mapping[str, Cost | None], young: bool) -> tuple[Job, Job] | None:
+    """The job that should give its workers up, and the one that can go on with them; None: nobody need.
 
     Two jobs that lost workers for good may each keep what the other lacks. `stuck` are the jobs that have waited for
-    long. One at a time makes room, the youngest first; what it trained is saved before.
+    long, and what it would cost each to make room; None: it cannot. One at a time does: whoever can not go on at all
+    with the workers that there are, or the youngest; where only that helps, also an older one, or one that loses steps.
     """
     if any(job.wanted is Wanted.YIELD for job in cluster.jobs.values()):
         return None
@@ -85,16 +98,26 @@ def makes_room(cluster: Cluster, stuck: Set[str]) -> tuple[Job, Job] | None:
         for job in cluster.jobs.values()
         if job.id in stuck and job.wanted is Wanted.RUN and len(_here(cluster, job)) < job.spec.min_workers
     ]
-    for number, older in enumerate(lacking):
-        younger = lacking[number + 1 :]
-        had = {name for job in younger for name in _here(cluster, job)} - set(older.refused)
-        if len(_here(cluster, older)) + len(had) >= older.spec.min_workers:
-            return next(job for job in reversed(younger) if _here(cluster, job)), older
+    lacking.sort(key=lambda job: job.spec.min_workers > _usable(cluster, job, young))  # stable: else the oldest first
+    for cost, younger in ((Cost.NOTHING, True), (Cost.NOTHING, False), (Cost.STEPS, True)):
+        for number, first in enumerate(lacking):
+            others = lacking[number + 1 :] if younger else [job for job in lacking if job is not first]
+            others = [job for job in others if stuck[job.id] is cost and _here(cluster, job)]
+            had = {name for job in others for name in _here(cluster, job)} - set(first.refused)
+            if others and len(_here(cluster, first)) + len(had) >= first.spec.min_workers:
+                return others[-1], first
     return None
 
 
 def _here(cluster: Cluster, job: Job) -> list[str]:
     return [name for name, worker in cluster.workers.items() if worker.job == job.id and cluster.present(name)]
+
+
+def _eligible(cluster: Cluster, job: Job, free: list[str]) -> list[str]:
+    """Those of them that may take part, first those that did not fail to read the job's checkpoint."""
+    watch = cluster.watches.get(job.id)
+    tried = {member.worker for member in watch.unable} if watch is not None else set()
+    return sorted([name for name in free if name not in job.refused], key=lambda name: name in tried)
 
 
 def lend(cluster: Cluster, young: bool) -> Mapping[str, str]:
@@ -111,7 +134,7 @@ def lend(cluster: Cluster, young: bool) -> Mapping[str, str]:
     def grow(job: Job, most: int) -> None:
         nonlocal free
         room = max(most - len(lent(cluster, job)) - list(loans.values()).count(job.id), 0)
-        loans.update(dict.fromkeys([name for name in free if name not in job.refused][:room], job.id))
+        loans.update(dict.fromkeys(_eligible(cluster, job, free)[:room], job.id))
         free = [name for name in free if name not in loans]
 
     for job in begun:
@@ -119,7 +142,7 @@ def lend(cluster: Cluster, young: bool) -> Mapping[str, str]:
     for job in cluster.jobs.values():
         if job.phase is not JobPhase.QUEUED:
             continue
-        takes = [name for name in free if name not in job.refused][: job.spec.max_workers]
+        takes = _eligible(cluster, job, free)[: job.spec.max_workers]
         if len(takes) < job.spec.min_workers:
             if job.spec.min_workers <= _usable(cluster, job, young):
                 return loans  # it can start once others end: what is free is kept for it

@@ -12,6 +12,7 @@ from typing import Any
 from regroup.core.cluster import ASKED, Answer, Cluster, reached
 from regroup.core.jobs import Job, JobPhase, Link, Member, Version, Wanted
 from regroup.core.regroup import Hold, NothingToSave, SaveState, Train, Verdict, Wait, conclude
+from regroup.core.schedule import Cost
 from regroup.core.suspicion import evict, had_its_chance, hangs
 from regroup.core.turn import Turn
 
@@ -34,7 +35,8 @@ def candidates(cluster: Cluster, job: Job) -> dict[Member, Answer]:
 def passed(turn: Turn, job: Job) -> Set[Member]:
     """Rule 7: members of the last formation that are known dead, or silent for the detached limit and its margin.
 
-    A job that is to stop trains on nowhere, so it need not wait that long for a state to save.
+    A job that is to stop trains on nowhere, so it need not wait that long for a state to save. One that its user lets
+    rest can wait: nobody is silent for so long that its state would be given up for that.
     """
     if job.formation is None:
         return frozenset()
@@ -43,6 +45,8 @@ def passed(turn: Turn, job: Job) -> Set[Member]:
     watch = turn.watch(job.id)
 
     def silent(member: Member) -> bool:
+        if job.wanted in (Wanted.HOLD, Wanted.PAUSE):
+            return False
         sighting = turn.sightings.get(member.worker)
         heard = sighting.seen if sighting is not None else turn.started + turn.policy.leader_lease
         return turn.now - heard > limit
@@ -55,6 +59,15 @@ def verdict_on(
 ) -> Verdict:
     watch = turn.watch(job.id)
     return conclude(job, job.generation, answers, passed(turn, job), watch.failed_savers, unheard, watch.unable)
+
+
+def could_make_room(turn: Turn, job: Job) -> Cost | None:
+    """What it would cost a job to make room now: whoever is connected may hold all that is not durable, or not."""
+    asked = replace(job, wanted=Wanted.YIELD)
+    verdict = verdict_on(turn, asked, candidates(turn.cluster, job))
+    if not isinstance(verdict, SaveState | NothingToSave):
+        return None
+    return Cost.STEPS if verdict.rolled_back else Cost.NOTHING
 
 
 def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
@@ -89,9 +102,13 @@ def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
     elif isinstance(verdict, NothingToSave):
         rest(turn, job, verdict)
     elif isinstance(verdict, Hold):
-        turn.change_job(job, round=None, phase=JobPhase.PAUSED, step=shown, reason=verdict.reason)
+        step = min(shown, verdict.version.step)
+        if verdict.rolled_back and step < shown:
+            turn.change_watch(job.id, committed={})
+            _tell_rolled_back(turn, job, step, verdict.reason)
+        turn.change_job(job, round=None, phase=JobPhase.PAUSED, step=step, reason=verdict.reason)
         turn.change_watch(job.id, disturbed=None)
-        turn.note("paused", verdict.reason, job=job.id, step=shown)
+        turn.note("paused", verdict.reason, job=job.id, step=step)
     else:
         wait(turn, turn.change_job(job, round=None), verdict.reason)
 
@@ -141,7 +158,7 @@ def rest(turn: Turn, job: Job, verdict: NothingToSave) -> None:
     if job.wanted is Wanted.STOP:
         turn.end(job, JobPhase.STOPPED, verdict.reason, step=job.saved.step)
     else:
-        turn.pause(job, verdict.reason)
+        turn.pause(job, job.wanted, verdict.reason)
 
 
 def _tell_rolled_back(turn: Turn, job: Job, step: int, reason: str) -> None:
@@ -150,7 +167,7 @@ def _tell_rolled_back(turn: Turn, job: Job, step: int, reason: str) -> None:
 
 def wait(turn: Turn, job: Job, reason: str) -> None:
     runs = job.wanted is Wanted.RUN
-    reason = reason if runs else f"asked to {job.wanted}; {reason}"
+    reason = reason if runs else f"asked to {job.wanted.words}; {reason}"
     phase = JobPhase.PREPARING if job.formation is None else JobPhase.WAITING
     if job.phase is JobPhase.RUNNING and not runs:
         phase = job.phase

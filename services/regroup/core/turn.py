@@ -92,9 +92,11 @@ class Turn:
         job = self.change_job(job, phase=phase, reason=reason, round=None, saver=None, **changes)
         self._free_workers(job)
 
-    def pause(self, job: Job, reason: str, **changes: Any) -> None:
-        """The job rests: its workers are free, and its last generation is closed, since all that counts is durable."""
-        wanted = job.wanted if job.wanted is Wanted.YIELD else Wanted.PAUSE
+    def pause(self, job: Job, wanted: Wanted, reason: str, **changes: Any) -> None:
+        """The job rests: its workers are free, and its last generation is closed, since all that counts is durable.
+
+        `wanted`: PAUSE, until its user says so; or YIELD, until the next tick.
+        """
         closed = {"formation": None, "round": None, "saver": None, "wanted": wanted}
         job = self.change_job(job, phase=JobPhase.PAUSED, reason=reason, **closed, **changes)
         self._free_workers(self.change_job(job, step=job.saved.step))

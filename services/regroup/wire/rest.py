@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from regroup.core.jobs import Checkpoint, JobPhase, JobSpec, Link, Problem, StepFailure
+from regroup.core.jobs import Checkpoint, JobPhase, JobSpec, Link, Problem, StepFailure, Wanted
 
 Epoch = Annotated[float, Field(description="seconds since the epoch")]
 
@@ -64,6 +64,10 @@ class JobView:
     task: str
     phase: JobPhase
     reason: Annotated[str, Field(description="why it is in this phase, in words")]
+    wanted: Annotated[
+        Wanted,
+        Field(description="run, hold, pause, stop; yield: its workers to another job"),
+    ]
     ended: Annotated[bool, Field(description="stopped, completed and failed are final")]
     submitted: Epoch
     since: Annotated[float, Field(description="when this phase began, seconds since the epoch")]

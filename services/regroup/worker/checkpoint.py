@@ -1,6 +1,6 @@
 """The bytes of a durable state: one safetensors file per version, complete or absent.
 
-    <folder>/<job>/checkpoint-g000003-s00000200.safetensors
+    <folder>/<job>/checkpoint-g000003-s00000200-1f9d3a5c.safetensors
 
 The tensors are named by their path in the tree ("model/0.weight"), so that other tools read them. The header's one
 metadata entry, "regroup", is JSON: format, job, generation, step, meta and the tree's skeleton. No pickle anywhere.
@@ -34,7 +34,9 @@ class CheckpointDamaged(Exception):
 
 
 def write(folder: Path, job: str, version: Version, tree: Any, meta: Mapping[str, Any]) -> Checkpoint:
-    """Make a state durable: when this returns it survives a power failure. A file of the same version is replaced.
+    """Make a state durable: when this returns it survives a power failure.
+
+    Its name ends with the beginning of its checksum, so that a slow writer does not replace what another one wrote.
 
     `meta` is JSON. Raises OSError, and TypeError for what no tree can hold.
     """
@@ -48,16 +50,16 @@ def write(folder: Path, job: str, version: Version, tree: Any, meta: Mapping[str
         "skeleton": skeleton.decode(),
     }
     named = {slot.name: _compact(tensor) for slot, tensor in zip(layout(skeleton), tensors, strict=True)}
-    target = folder / job / f"checkpoint-g{version.generation:06}-s{version.step:08}.safetensors"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    half = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    name = f"checkpoint-g{version.generation:06}-s{version.step:08}"
+    half = folder / job / f".{name}.{secrets.token_hex(4)}"
+    half.parent.mkdir(parents=True, exist_ok=True)
     try:
         save_file(named, half, metadata={"regroup": json.dumps(head, sort_keys=True)})
         with half.open("rb") as file:
             checksum = hashlib.file_digest(file, "sha256").hexdigest()
             size = os.fstat(file.fileno()).st_size
             os.fsync(file.fileno())
-        half.replace(target)
+        target = half.replace(half.with_name(f"{name}-{checksum[:8]}.safetensors"))
     finally:
         half.unlink(missing_ok=True)
     for each in (target.parent, folder):

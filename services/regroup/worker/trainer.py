@@ -19,7 +19,7 @@ from regroup.core.jobs import Checkpoint, Formation, JobSpec, Member, StepPoint
 from regroup.core.messages import CheckpointUnreadable, ReplicasDiffered, SaveFailed, StateSaved, StepFailed
 from regroup.core.replicas import sound
 from regroup.core.shards import owned
-from regroup.worker.checkpoint import CheckpointDamaged, read, write
+from regroup.worker.checkpoint import read, write
 from regroup.worker.control import Control
 from regroup.worker.data import DataFailed, Loader, StepData, Superseded, draw_seed
 from regroup.worker.evaluation import combine
@@ -158,7 +158,7 @@ class Trainer:
         """Nobody holds the state any more: it is where a pause left it."""
         try:
             tree, _ = read(checkpoint.path, checkpoint.checksum)
-        except CheckpointDamaged as error:
+        except USERS as error:
             log(error)
             who = {"job": self.job, "incarnation": self.birth.incarnation}
             raise Raised(CheckpointUnreadable(**who, generation=generation, error=str(error))) from error

@@ -14,7 +14,7 @@ from regroup.coordinator.persistence import StoreUnavailable
 from regroup.coordinator.serving import HttpServer, listen
 from regroup.core.cluster import Cluster, Policy
 from regroup.core.decide import decide
-from regroup.core.messages import AgentRegistered, Command, Event, Reported
+from regroup.core.messages import AgentRegistered, Command, Event, Heartbeat, Reported
 
 T = TypeVar("T")
 
@@ -56,6 +56,7 @@ class TestDesk:
     async def register(self, name: str) -> None:
         report = AgentRegistered(boot=f"{name}-boot", device="cpu", host="here", pid=1, version="0")
         await self.happen(Reported(name, report))
+        await self.happen(Reported(name, Heartbeat(boot=report.boot, sequence=1)))
 
     async def records(self, job: str) -> AsyncIterator[tuple[str, str]]:
         for piece in self.pieces:

@@ -45,7 +45,11 @@ def released(world: World, cluster: Cluster, name: str, id: str) -> None:
     if trainer is None or trainer.session.version is None or seen.trainer.version is None:
         return
     excused = cluster.workers[name].quarantined or name in job.refused
-    others = [one for one in job.formation.members if one.worker != name and _known_to_hold(cluster, one)]
+    others = [one.worker for one in job.formation.members if one.worker != name and _known_to_hold(cluster, one)]
+    for other in [other for other, worker in cluster.workers.items() if other != name and worker.job == id]:
+        known = cluster.present(other)
+        status = known.trainer if known is not None else None
+        others += [other] if status is not None and (status.version or ORIGIN) >= seen.trainer.version else []
     assert excused or others, f"{trainer.member} is ended, and holds the last state: {trainer.session.version}"
 
 

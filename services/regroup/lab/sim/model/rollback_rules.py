@@ -18,6 +18,9 @@ def gave_up(world: World, before: Cluster, cluster: Cluster, old: Job, job: Job,
         since = seen.seen if seen is not None else cluster.started + world.policy.leader_lease
         trainer = world.living(member)
         known = trainer is None or trainer.session.promised >= job.generation
+        assert known or job.wanted not in (Wanted.HOLD, Wanted.PAUSE), (
+            f"{base} is gone back to for a rest, and {member} lives"
+        )
         assert known or world.decided_at - since > limit, f"{base} is gone back to, and {member} may hold more"
     if not stops:
         may_roll_back(world, old, job.generation)

@@ -234,8 +234,8 @@ BUGS = (
     Bug(
         "the least of the answers is saved",
         REGROUP,
-        "        return _Base(best)\n    missing",
-        "        return _Base(best if job.wanted is Wanted.RUN else min(stateful.values()))\n    missing",
+        "return _Base(max(best, job.saved))  #",
+        "return _Base(best if job.wanted is Wanted.RUN else min(stateful.values()))  #",
     ),
     Bug(
         "to stop waits for nobody",
@@ -256,8 +256,8 @@ BUGS = (
     Bug(
         "what is held is forgotten",
         SETTLING,
-        "turn.change_job(job, round=None, phase=JobPhase.PAUSED, step=shown,",
-        "turn.change_job(job, round=None, phase=JobPhase.PAUSED, formation=None, step=shown,",
+        "turn.change_job(job, round=None, phase=JobPhase.PAUSED, step=step,",
+        "turn.change_job(job, round=None, phase=JobPhase.PAUSED, formation=None, step=step,",
     ),
     Bug("void measurements are shown", SHELL, "return [min(void)] if void else []", "return []"),
     Bug(

@@ -119,7 +119,7 @@ def _worker(worker: Worker) -> Hashable:
 def _sighting(sighting: Sighting | None) -> Hashable:
     if sighting is None:
         return None
-    return (sighting.seen, sighting.moved, sighting.connected, _status(sighting.trainer))
+    return (sighting.seen, sighting.moved, sighting.connected, sighting.sequence, _status(sighting.trainer))
 
 
 @_remembered

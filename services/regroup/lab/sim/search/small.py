@@ -64,6 +64,7 @@ class Small(Agents[Near]):
             if number < bounds.workers - bounds.newcomers:
                 self.start_agent(agent)
                 self.connect(agent)
+                self.beat(agent)
 
     def copy(self) -> "Small":
         twin: Small = object.__new__(type(self))
@@ -205,8 +206,8 @@ class Small(Agents[Near]):
     def beat(self, agent: Near) -> None:
         assert self.cluster is not None
         status = agent.trainer.session.status if agent.trainer is not None else None
-        self.decide(m.Reported(agent.name, m.Heartbeat(boot=agent.boot, sequence=1, trainer=status)))
-        newest = replace(self.cluster.sightings[agent.name], sequence=0)  # the next one is newer again
+        self.decide(m.Reported(agent.name, m.Heartbeat(boot=agent.boot, sequence=2, trainer=status)))
+        newest = replace(self.cluster.sightings[agent.name], sequence=1)  # the next one is newer again
         self.cluster = replace(self.cluster, sightings={**self.cluster.sightings, agent.name: newest})
 
     def hear_report(self, agent: Near) -> None:
