@@ -310,6 +310,10 @@ def test_a_worker_that_cannot_read_it_makes_way_for_one_that_was_not_asked(scene
     for _ in range(2):
         scene.after(0.2, heard="ab")
     assert [scene.cluster.workers[name].job for name in "ab"] == [None, "j"]
+    scene.exits("a", "i2", asked=True)
+    scene.prepare("b")
+    scene.halt("b", None)
+    assert (scene.members, scene.job.formation.checkpoint) == (["b"], scene.job.checkpoint)
 
 
 # --- Held
@@ -538,3 +542,19 @@ def test_a_job_that_only_prepared_makes_room_at_once(scene):
     phases = [job.phase for job in scene.cluster.jobs.values()]
     assert phases == [JobPhase.PREPARING, JobPhase.QUEUED]
     assert scene.cluster.workers["c"].job in (None, "j")
+
+
+def test_a_job_that_is_to_make_room_and_whose_state_is_out_of_reach_goes_on_waiting(scene):
+    """Its only holder is cut off right after it was asked."""
+    scene.running("a", "b")
+    scene.train("a", 3)
+    scene.train("b", 3)
+    scene.says("b", m.AgentLeft(boot="b1"))
+    scene.halt("a", (1, 3))
+    assert scene.job.phase is JobPhase.WAITING
+    scene.cluster = replace(scene.cluster, jobs={"j": replace(scene.job, wanted=Wanted.YIELD)})
+    scene.does(m.Disconnected("a"))
+    scene.after(scene.policy.halt_limit + 1.0)
+    assert scene.job.wanted is Wanted.YIELD
+    scene.after(scene.policy.absent_limit + 1.0)
+    assert (scene.job.wanted, scene.job.phase) == (Wanted.RUN, JobPhase.WAITING)

@@ -113,11 +113,6 @@ class Wanted(StrEnum):
     YIELD = "yield"  # make room for another job: paused, and in the queue again at once
     STOP = "stop"
 
-    @property
-    def words(self) -> str:
-        """As in "asked to ..."."""
-        return "make room" if self is Wanted.YIELD else self.value
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class Member:

@@ -13,7 +13,7 @@ from collections.abc import Set
 from enum import Enum, auto
 
 from regroup.core.jobs import ORIGIN, Job, JobPhase, Member, Round, Wanted
-from regroup.core.regroup import NothingToSave, Wait, durable
+from regroup.core.regroup import ASKED_TO, NothingToSave, Wait, durable
 from regroup.core.schedule import is_free
 from regroup.core.settling import candidates, rest, settle, verdict_on, wait
 from regroup.core.suspicion import had_its_chance, suspect
@@ -78,7 +78,7 @@ def begin_round(turn: Turn, job: Job, reason: str, *, boundary: bool = False) ->
 
 def _rest(turn: Turn, job: Job) -> None:
     """Say so when those that held the state of a held job are gone."""
-    if job.phase is not JobPhase.PAUSED or job.formation is None:
+    if job.phase is not JobPhase.PAUSED or job.formation is None or job.step <= job.saved.step:
         return
     watch = turn.watch(job.id)
     held = any(answer.version is not None for answer in candidates(turn.cluster, job).values())
@@ -204,7 +204,7 @@ def _train(turn: Turn, job: Job) -> None:
     elif turn.now - watch.progressed > job.spec.step_timeout:
         begin_round(turn, job, f"no step was committed for {job.spec.step_timeout:g} s")
     elif job.wanted is not Wanted.RUN:
-        begin_round(turn, job, f"asked to {job.wanted.words}", boundary=True)
+        begin_round(turn, job, f"asked to {ASKED_TO[job.wanted]}", boundary=True)
     elif len(formation.seats) < job.spec.max_workers:
         ready = set(candidates(turn.cluster, job))
         newcomers = sorted(one for one in ready - set(formation.members) if had_its_chance(turn, one))

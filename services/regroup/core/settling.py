@@ -11,7 +11,7 @@ from typing import Any
 
 from regroup.core.cluster import ASKED, Answer, Cluster, reached
 from regroup.core.jobs import Job, JobPhase, Link, Member, Version, Wanted
-from regroup.core.regroup import Hold, NothingToSave, SaveState, Train, Verdict, Wait, conclude
+from regroup.core.regroup import ASKED_TO, Hold, NothingToSave, SaveState, Train, Verdict, Wait, conclude
 from regroup.core.schedule import Cost
 from regroup.core.suspicion import evict, had_its_chance, hangs
 from regroup.core.turn import Turn
@@ -167,7 +167,7 @@ def _tell_rolled_back(turn: Turn, job: Job, step: int, reason: str) -> None:
 
 def wait(turn: Turn, job: Job, reason: str) -> None:
     runs = job.wanted is Wanted.RUN
-    reason = reason if runs else f"asked to {job.wanted.words}; {reason}"
+    reason = reason if runs else f"asked to {ASKED_TO[job.wanted]}; {reason}"
     phase = JobPhase.PREPARING if job.formation is None else JobPhase.WAITING
     if job.phase is JobPhase.RUNNING and not runs:
         phase = job.phase

@@ -370,6 +370,7 @@ THEMES = (
         ),
         weight=8,
         workers=(2, 2, 3),
+        spares=(0, 1, 1),
         jobs=(1, 2),
         paces=(0.06, 0.15),
         steps=(25, 60),
