@@ -32,7 +32,7 @@ demo: $(READY) ## Train on three workers, kill one in mid-step, watch the others
 up: $(READY) ## Start a cluster on this machine; Ctrl-C stops it
 	@$(BIN)/regroup up $(ARGS)
 
-test: $(READY) ## Run all tests that need no GPU; less than ten minutes
+test: $(READY) ## Run all tests that need no GPU; about twelve minutes
 	@$(BIN)/pytest $(ARGS)
 
 sim: $(READY) ## Live through 10 000 simulated clusters under faults; under five minutes
