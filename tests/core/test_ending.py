@@ -1,5 +1,7 @@
 """How a job ends: stopped in each stage, or completed once its final state is durable."""
 
+from dataclasses import replace
+
 import pytest
 
 from regroup.core import messages as m
@@ -153,6 +155,23 @@ def test_a_state_of_more_steps_than_are_shown_is_shown_only_once_it_is_saved(sce
     scene.halt("b", (1, 3))
     assert scene.job.reason == "the last generation is lost: b saves the state of step 3, to stop"
     assert scene.job.step == 0
+    scene.saved("b", (1, 3))
+    assert (scene.job.phase, scene.job.step) == (JobPhase.STOPPED, 3)
+
+
+def test_nothing_is_given_up_while_somebody_that_just_connected_has_not_told_what_it_holds(scene):
+    """b was forgotten, and is back; its first heartbeat follows its first words."""
+    scene.parted()
+    scene.train("a", 3)
+    workers = {"a": scene.cluster.workers["a"]}
+    scene.cluster = replace(scene.cluster, workers=workers, sightings={"a": scene.cluster.sightings["a"]})
+    scene.says("b", m.AgentRegistered(boot="b1", device="cpu", host="h", pid=1, version="1"))
+    scene.exits("a")
+    scene.does(m.StopJob("j"))
+    scene.does(m.Tick())
+    assert scene.job.reason == "asked to stop; the last generation is lost, and b has yet to tell what it holds"
+    scene.holds_on("b")
+    scene.halt("b", (1, 3))
     scene.saved("b", (1, 3))
     assert (scene.job.phase, scene.job.step) == (JobPhase.STOPPED, 3)
 

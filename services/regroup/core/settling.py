@@ -57,8 +57,22 @@ def passed(turn: Turn, job: Job) -> Set[Member]:
 def verdict_on(
     turn: Turn, job: Job, answers: Mapping[Member, Answer], unheard: Mapping[Member, Version] = MappingProxyType({})
 ) -> Verdict:
+    """What these answers mean. Before a generation is given up, whoever just connected may tell what it holds."""
     watch = turn.watch(job.id)
-    return conclude(job, job.generation, answers, passed(turn, job), watch.failed_savers, unheard, watch.unable)
+    verdict = conclude(job, job.generation, answers, passed(turn, job), watch.failed_savers, unheard, watch.unable)
+    untold = _untold(turn) if not isinstance(verdict, Wait) and verdict.rolled_back else []
+    if untold:
+        return Wait(f"the last generation is lost, and {', '.join(untold)} has yet to tell what it holds")
+    return verdict
+
+
+def _untold(turn: Turn) -> list[str]:
+    """Who registered a moment ago, and has sent no heartbeat yet."""
+    return [
+        name
+        for name, seen in sorted(turn.sightings.items())
+        if seen.connected and not seen.sequence and turn.now - seen.moved <= turn.policy.halt_limit
+    ]
 
 
 def could_make_room(turn: Turn, job: Job) -> Cost | None:

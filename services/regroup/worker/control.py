@@ -225,8 +225,12 @@ class Control:
 
     def _post_progress(self) -> None:
         session = self._session
-        if not self._unsaid or session.version is None:
-            return  # of a torn state nothing is said
+        if session.version is None:  # of a torn state nothing is said, also not under the next generation
+            self._points.clear()
+            self._unsaid = False
+            return
+        if not self._unsaid:
+            return
         report = StepsCommitted(
             job=session.job,
             incarnation=session.member.incarnation,

@@ -20,8 +20,9 @@ def to_save(world: World, before: Cluster, decision: Decision, old: Job, job: Jo
     """Who is to save answered with the best of the answers; and where they hold no anchor, rule 7 allows to go back."""
     cluster, formation = decision.cluster, old.formation
     assert formation is not None, "a state is to be saved, and no generation made it"
-    told = cluster.watches[job.id].answers.items()
-    answers = {one: answer.version for one, answer in told if cluster.present(one.worker)}
+    watch = cluster.watches[job.id]
+    there = [one for one in watch.answers if cluster.present(one.worker) and one not in watch.dead]
+    answers = {one: watch.answers[one].version for one in there}
     held = [version for version in answers.values() if version is not None]
     version = answers.get(saver)
     assert version is not None, f"{saver} is to save, and said that it holds nothing"

@@ -72,6 +72,8 @@ class StepLoops(ABC):
 
     def post_progress(self, trainer: Trainer) -> None:
         version = trainer.session.version
+        if version is None:
+            trainer.points, trainer.unsaid = (), False
         if trainer.unsaid and version is not None:
             generation, step, points = version.generation, version.step, trainer.points
             trainer.points, trainer.unsaid = (), False
