@@ -316,6 +316,26 @@ def test_a_worker_that_cannot_read_it_makes_way_for_one_that_was_not_asked(scene
     assert (scene.members, scene.job.formation.checkpoint) == (["b"], scene.job.checkpoint)
 
 
+def test_who_could_not_read_the_checkpoint_once_is_as_good_a_holder_as_any_later(scene):
+    paused(scene, "a", "b")
+    resume(scene)
+    scene.prepare("a", "b", incarnation="i2")
+    for name in "ab":
+        scene.halt(name, None, incarnation="i2")
+    unreadable(scene, "a")
+    for name in "ab":
+        scene.halt(name, None, incarnation="i2")
+    for name in "ab":
+        scene.train(name, 9, incarnation="i2")
+    scene.register("e")
+    n = scene.job.formation.generation
+    scene.exits("b", "i2")
+    scene.halt("a", (n, 9), incarnation="i2")
+    scene.after(0.2, heard="ae")
+    assert scene.cluster.workers["a"].job == "j"
+    assert not scene.told("a", m.Release)
+
+
 # --- Held
 
 
@@ -558,3 +578,17 @@ def test_a_job_that_is_to_make_room_and_whose_state_is_out_of_reach_goes_on_wait
     assert scene.job.wanted is Wanted.YIELD
     scene.after(scene.policy.absent_limit + 1.0)
     assert (scene.job.wanted, scene.job.phase) == (Wanted.RUN, JobPhase.WAITING)
+
+
+def test_a_job_that_is_to_make_room_and_cannot_save_goes_on_waiting_and_holds_nobody_up(scene):
+    scene.running("a", "b")
+    scene.train("a", 3)
+    scene.says("b", m.AgentLeft(boot="b1"))
+    scene.halt("a", (1, 3))
+    scene.cluster = replace(scene.cluster, jobs={"j": replace(scene.job, wanted=Wanted.YIELD)})
+    scene.does(m.Tick())
+    scene.halt("a", (1, 3))
+    n = scene.job.generation
+    scene.says("a", m.SaveFailed(job="j", incarnation="i1", generation=n, error="OSError: disk full"))
+    scene.after(0.2, heard="a")
+    assert scene.job.wanted is Wanted.RUN

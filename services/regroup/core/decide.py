@@ -119,7 +119,7 @@ def _make_room(turn: Turn) -> None:
     for job in [job for job in turn.jobs.values() if job.wanted is Wanted.YIELD]:
         if job.phase is JobPhase.PAUSED:
             turn.change_job(job, phase=JobPhase.QUEUED, wanted=Wanted.RUN)
-        elif job.id in stuck:  # who held its state is not there any more: nothing is to be had from it
+        elif job.id in stuck or turn.watch(job.id).failed_savers:  # nothing is to be had from it
             turn.change_job(job, wanted=Wanted.RUN)
     found = makes_room(turn.cluster, {id: could_make_room(turn, turn.jobs[id]) for id in stuck}, turn.young)
     if found is not None:

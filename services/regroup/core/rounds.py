@@ -9,12 +9,11 @@ Refuses to know: what the answers mean (`regroup.conclude`), what is done about 
 `advance` is level-triggered: it reads the state and may be called at any time.
 """
 
-from collections.abc import Set
 from enum import Enum, auto
 
 from regroup.core.jobs import ORIGIN, Job, JobPhase, Member, Round, Wanted
 from regroup.core.regroup import ASKED_TO, NothingToSave, Wait, durable
-from regroup.core.schedule import is_free
+from regroup.core.schedule import is_free, known_to_hold
 from regroup.core.settling import candidates, rest, settle, verdict_on, wait
 from regroup.core.suspicion import had_its_chance, suspect
 from regroup.core.turn import Turn
@@ -92,9 +91,10 @@ def _gather(turn: Turn, job: Job) -> None:
     watch = turn.watch(job.id)
     if watch.failed_savers and turn.now - watch.since < turn.policy.save_retry:
         return
-    if watch.unable:
-        _read_elsewhere(turn, job)
     present = candidates(turn.cluster, job)
+    if watch.unable and all(answer.version is None for answer in present.values()):
+        _read_elsewhere(turn, job)
+        present = candidates(turn.cluster, job)
     verdict = verdict_on(turn, job, present)
     if isinstance(verdict, Wait):
         wait(turn, job, verdict.reason)
@@ -109,7 +109,7 @@ def _read_elsewhere(turn: Turn, job: Job) -> None:
     watch = turn.watch(job.id)
     tried = {member.worker for member in watch.unable}
     if any(is_free(turn.cluster, name) and name not in tried and name not in job.refused for name in turn.workers):
-        for name in [name for name in tried if name in turn.workers and turn.workers[name].job == job.id]:
+        for name in [name for name in tried if turn.cluster.present(name) and turn.workers[name].job == job.id]:
             turn.unlend(name, "it cannot read the checkpoint, and others were not asked")
     elif turn.now - watch.since > turn.policy.read_retry * 2 ** min(watch.rereads, 6):
         turn.change_watch(job.id, unable={}, rereads=watch.rereads + 1)
@@ -188,7 +188,7 @@ def _run(turn: Turn, job: Job) -> None:
     reason = f"{'started' if first else 'regrouped'} in generation {formation.generation}: {names}"
     turn.change_job(job, phase=JobPhase.RUNNING, reason=reason, step=max(job.step, formation.base.step))
     seconds = turn.now - watch.disturbed if watch.disturbed is not None else 0.0
-    turn.change_watch(job.id, since=turn.now, progressed=turn.now, disturbed=None, stumbled={})
+    turn.change_watch(job.id, since=turn.now, progressed=turn.now, disturbed=None, stumbled={}, unable={}, rereads=0)
     kind = "started" if first else "regrouped"
     turn.note(kind, reason, job=job.id, generation=formation.generation, seconds=round(seconds, 4))
 
@@ -212,14 +212,15 @@ def _train(turn: Turn, job: Job) -> None:
             names = ", ".join(member.worker for member in newcomers)
             begin_round(turn, job, f"prepared to join: {names}", boundary=True)
     else:
-        _unlend_surplus(turn, job, {member.worker for member in formation.members})
+        _unlend_surplus(turn, job, formation.members)
 
 
-def _unlend_surplus(turn: Turn, job: Job, seated: Set[str]) -> None:
+def _unlend_surplus(turn: Turn, job: Job, seated: tuple[Member, ...]) -> None:
     """Whoever came back with a state is lent beyond what the job asked for; now that it trains, others may have it."""
-    if not all(turn.cluster.present(name) for name in seated):
+    if not all(known_to_hold(turn.cluster, member) for member in seated):
         return
-    for name in [name for name, worker in turn.workers.items() if worker.job == job.id and name not in seated]:
+    names = {member.worker for member in seated}
+    for name in [name for name, worker in turn.workers.items() if worker.job == job.id and name not in names]:
         turn.unlend(name, "the job has all the workers that it asked for")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import Enum, auto
 
 from regroup.core.cluster import Cluster
-from regroup.core.jobs import Job, JobPhase, Wanted
+from regroup.core.jobs import Job, JobPhase, Member, Wanted
 from regroup.core.workers import LEFT
 
 
@@ -72,7 +72,8 @@ def comes_back_to(cluster: Cluster, name: str) -> str | None:
         there = seen.trainer if seen is not None else None
         if other == name or known.job != job.id or there is None or there.version is None:
             continue
-        if (other, there.incarnation) in listed or there.version >= trainer.version:
+        listed_holder = (other, there.incarnation) in listed and there.version >= job.formation.base
+        if listed_holder or there.version >= trainer.version:
             return None
     return job.id
 
@@ -82,6 +83,13 @@ class Cost(Enum):
 
     NOTHING = auto()
     STEPS = auto()  # that it would lose all the same if it went on: rule 7 gave up whoever may hold them
+
+
+def known_to_hold(cluster: Cluster, member: Member) -> bool:
+    """Whether it is there, and said that it holds a state."""
+    seen = cluster.present(member.worker)
+    there = seen.trainer if seen is not None else None
+    return there is not None and there.incarnation == member.incarnation and there.version is not None
 
 
 def makes_room(cluster: Cluster, stuck: Mapping[str, Cost | None], young: bool) -> tuple[Job, Job] | None:
@@ -102,7 +110,7 @@ def makes_room(cluster: Cluster, stuck: Mapping[str, Cost | None], young: bool) 
     for cost, younger in ((Cost.NOTHING, True), (Cost.NOTHING, False), (Cost.STEPS, True)):
         for number, first in enumerate(lacking):
             others = lacking[number + 1 :] if younger else [job for job in lacking if job is not first]
-            others = [job for job in others if stuck[job.id] is cost and _here(cluster, job)]
+            others = [job for job in others if stuck[job.id] is cost and {*_here(cluster, job)} - {*first.refused}]
             had = {name for job in others for name in _here(cluster, job)} - set(first.refused)
             if others and len(_here(cluster, first)) + len(had) >= first.spec.min_workers:
                 return others[-1], first
