@@ -120,9 +120,7 @@ async def job(context: InContext, job: JobId) -> JobView:
     responses=documented(NO_SUCH_JOB, JOB_ENDED),
 )
 async def stop(context: InContext, job: JobId) -> JobView:
-    desk = context.desk
-    await desk.command(StopJob(job))
-    return views.job_view(desk.cluster, job_at(desk, job))
+    return await _asked(context, StopJob(job))
 
 
 @router.post(
@@ -136,9 +134,7 @@ async def pause(
     job: JobId,
     hold: Annotated[bool, Query(description="keep its workers, and its state in their memory")] = False,
 ) -> JobView:
-    desk = context.desk
-    await desk.command(PauseJob(job, hold))
-    return views.job_view(desk.cluster, job_at(desk, job))
+    return await _asked(context, PauseJob(job, hold))
 
 
 @router.post(
@@ -148,9 +144,13 @@ async def pause(
     responses=documented(NO_SUCH_JOB, JOB_ENDED, CONFLICT),
 )
 async def resume(context: InContext, job: JobId) -> JobView:
+    return await _asked(context, ResumeJob(job))
+
+
+async def _asked(context: InContext, command: StopJob | PauseJob | ResumeJob) -> JobView:
     desk = context.desk
-    await desk.command(ResumeJob(job))
-    return views.job_view(desk.cluster, job_at(desk, job))
+    await desk.command(command)
+    return views.job_view(desk.cluster, job_at(desk, command.job))
 
 
 @router.get("/{job}/points", summary="The loss history of a job, step by step", responses=documented(NO_SUCH_JOB))

@@ -31,8 +31,9 @@ def pause(turn: Turn, job: Job, hold: bool) -> None:
         raise Conflict(f"job {job.id} has no workers that could be held: pause it without hold, or resume it first")
     unmoved = job.formation is None and job.round is None
     if unmoved and hold:
-        turn.change_job(job, wanted=wanted, phase=JobPhase.PAUSED, reason=f"held {durable(job)}")
-        turn.note("paused", f"held {durable(job)}", job=job.id, step=job.saved.step)
+        reason = f"held {durable(job)}"
+        turn.change_job(job, wanted=wanted, phase=JobPhase.PAUSED, reason=reason)
+        turn.note("paused", reason, job=job.id, step=job.saved.step)
     elif unmoved:
         turn.pause(job, Wanted.PAUSE, f"paused {durable(job)}")
     else:

@@ -102,24 +102,17 @@ def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
         given_up = [member for member in unanswered if had_its_chance(turn, member)]
     for member in given_up:
         evict(turn, job, member, f"it did not answer the Halt in {turn.policy.halt_limit:g} s")
-    shown = reached(job, turn.watch(job.id))
     if isinstance(verdict, Train):
         _issue(turn, job, verdict)
     elif isinstance(verdict, SaveState):
-        step = min(shown, verdict.version.step)  # more only once it is saved: until then it may be lost, too
-        if verdict.rolled_back and step < shown:
-            turn.change_watch(job.id, committed={})
-            _tell_rolled_back(turn, job, step, verdict.reason)
+        step = _shown(turn, job, verdict, verdict.version)  # more only once it is saved: until then it may be lost, too
         turn.change_job(job, round=None, saver=verdict.saver, step=step, reason=verdict.reason)
         turn.change_watch(job.id, since=turn.now)
         turn.note("saving", verdict.reason, job=job.id, worker=verdict.saver.worker, generation=job.generation)
     elif isinstance(verdict, NothingToSave):
         rest(turn, job, verdict)
     elif isinstance(verdict, Hold):
-        step = min(shown, verdict.version.step)
-        if verdict.rolled_back and step < shown:
-            turn.change_watch(job.id, committed={})
-            _tell_rolled_back(turn, job, step, verdict.reason)
+        step = _shown(turn, job, verdict, verdict.version)
         turn.change_job(job, round=None, phase=JobPhase.PAUSED, step=step, reason=verdict.reason)
         turn.change_watch(job.id, disturbed=None)
         turn.note("paused", verdict.reason, job=job.id, step=step)
@@ -167,16 +160,21 @@ def rest(turn: Turn, job: Job, verdict: NothingToSave) -> None:
     if job.wanted is Wanted.STOP and job.checkpoint is None:
         turn.end(job, JobPhase.STOPPED, verdict.reason)  # the steps that it reached are still worth knowing
         return
-    if verdict.rolled_back and job.saved.step < reached(job, turn.watch(job.id)):
-        _tell_rolled_back(turn, job, job.saved.step, verdict.reason)
+    _shown(turn, job, verdict, job.saved)
     if job.wanted is Wanted.STOP:
         turn.end(job, JobPhase.STOPPED, verdict.reason, step=job.saved.step)
     else:
         turn.pause(job, job.wanted, verdict.reason)
 
 
-def _tell_rolled_back(turn: Turn, job: Job, step: int, reason: str) -> None:
-    turn.note("rolled_back", reason, job=job.id, generation=job.generation, base_step=step)
+def _shown(turn: Turn, job: Job, verdict: SaveState | NothingToSave | Hold, state: Version) -> int:
+    """The steps to show of a job that rests or is saved with this state; if some are lost by that, it is told."""
+    before = reached(job, turn.watch(job.id))
+    if verdict.rolled_back and state.step < before:
+        turn.change_watch(job.id, committed={})
+        reason, generation = verdict.reason, job.generation
+        turn.note("rolled_back", reason, job=job.id, generation=generation, base_step=state.step)
+    return min(before, state.step)
 
 
 def wait(turn: Turn, job: Job, reason: str) -> None:

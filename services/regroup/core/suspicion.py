@@ -23,9 +23,9 @@ def hangs(turn: Turn, job: Job, member: Member, unheld: bool, missing: bool) -> 
     Its agent must be heard, so that it had its chance. Who may hold the only state gets much longer, from the last sign
     of its trainer on: the `missing`, and those that said they hold one while no answer has any (`unheld`).
     """
-    sighting, watch = turn.cluster.present(member.worker), turn.watch(job.id)
-    if sighting is None or not had_its_chance(turn, member):
+    if not had_its_chance(turn, member):
         return False
+    sighting, watch = turn.sightings[member.worker], turn.watch(job.id)
     began = max(sighting.moved, watch.since if watch.disturbed is None else watch.disturbed)
     spared = missing or (unheld and sighting.trainer is not None and sighting.trainer.version is not None)
     return not spared or turn.now - began > turn.policy.detached_limit

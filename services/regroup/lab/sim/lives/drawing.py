@@ -8,7 +8,8 @@ from random import Random
 
 from regroup.core.jobs import JobSpec
 from regroup.lab.sim.lives.plan import LASTING, OF_ALL, Fault, Kind, Plan
-from regroup.lab.sim.lives.themes import SAME, THEMES, Some, Theme
+from regroup.lab.sim.lives.theme import SAME, Some, Theme
+from regroup.lab.sim.lives.themes import THEMES
 from regroup.lab.sim.model.limits import POLICY, SPEC
 
 WEATHER = (Kind.LOSSY, Kind.DOUBLING, Kind.JUMBLED, Kind.SLOW)

@@ -4,43 +4,10 @@ Owns: the themes and their weights. Most faults wait for a border of the protoco
 Refuses to know: how a plan is drawn from a theme (`drawing`), how a fault is done, and which theme finds what.
 """
 
-from dataclasses import dataclass
 from functools import partial
 
-from regroup.lab.sim.lives.plan import BEGUN, BORDERS, Kind
-
-SAME, OTHERS = "the same", "the others"
-
-
-@dataclass(frozen=True, slots=True)
-class Some:
-    """Faults of some of these kinds, as many as one of `counts` says."""
-
-    kinds: tuple[Kind, ...]
-    counts: tuple[int, ...]
-    seconds: tuple[float, ...] = (0.3, 1.0, 3.0, 7.0, 18.0)
-    crowds: tuple[int, ...] = (1, 1, 1, 1, 2, 3)  # workers that one fault strikes
-    borders: tuple[str, ...] = BORDERS
-    waits: float = 0.6  # how many of them wait for a border
-    since: float = 0.5  # seconds after the start
-    until: float = BEGUN
-    after: tuple[float, float] | None = None  # so many seconds after the theme's first fault
-    whom: str | None = None  # SAME or OTHERS: strikes those that the first fault strikes, or all but those
-
-
-@dataclass(frozen=True, slots=True)
-class Theme:
-    """A class of lives: the faults that meet in them, and what else of a plan is drawn from a narrower choice."""
-
-    faults: tuple[Some, ...]
-    weight: int = 1
-    workers: tuple[int, ...] = (1, 2, 2, 3, 3, 3, 4)
-    spares: tuple[int, ...] = (0, 0, 1)  # workers that the job does not want
-    jobs: tuple[int, ...] = (1, 1, 1, 2)
-    paces: tuple[float, ...] = (0.02, 0.06, 0.15)
-    steps: tuple[int, ...] = (1, 6, 25, 60)
-    least: tuple[int, ...] = (1, 1, 1, 2)  # workers that a job needs, of those that it may have
-
+from regroup.lab.sim.lives.plan import Kind
+from regroup.lab.sim.lives.theme import OTHERS, SAME, Some, Theme
 
 _long = partial(Theme, jobs=(1,), paces=(0.1, 0.2), steps=(30, 50))  # a job that outlasts its faults
 _DEATHS = (Kind.KILL_TRAINER, Kind.KILL_AGENT, Kind.LEAVE, Kind.CRASH_TRAINER)

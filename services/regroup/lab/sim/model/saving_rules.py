@@ -73,7 +73,7 @@ def ended(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) -> 
                 continue
             seen = before.sightings.get(trainer.member.worker)
             away = world.decided_at - (seen.seen if seen else before.started)
-            listed = old.formation is not None and trainer.member in old.formation.members
+            listed = trainer.member in old.formation.members
             absent = away > world.policy.absent_limit or trainer.hung or not (listed or (seen and seen.connected))
             assert absent, f"stopped without the state of {trainer.member}"
     if job.phase is JobPhase.FAILED:

@@ -26,11 +26,10 @@ def handled(ghosts: Ghosts, trainer: Trainer, before: s.Session, happening: Happ
         assert kept, f"a plain Halt of {happening.generation} is not answered"
     if isinstance(happening, s.StepApplied) and happening.agreed is not None:
         assert after.promised >= happening.agreed, "all agreed on the boundary, and yet it goes on"
+        assert before.boundary == happening.agreed, "an agreement is on what this member held when it contributed"
     if after.promised > before.promised:
         assert trainer.loop.at not in CHANGING, "a Halt is answered in the middle of a change"
         assert after.promised <= asked, f"{after.promised} is promised, and nobody asked for more than {asked}"
-    if isinstance(happening, s.StepApplied) and happening.agreed is not None:
-        assert before.boundary == happening.agreed, "an agreement is on what this member held when it contributed"
     if after.lease != before.lease:
         assert isinstance(happening, m.RenewLease), "an order never renews the lease"
         assert happening.generation == after.generation, "an answer that names another generation renewed the lease"
