@@ -536,7 +536,7 @@ def test_the_younger_of_two_jobs_that_lack_workers_is_saved_and_queued_again(sce
     scene.after(scene.policy.absent_limit + 1.0)
     younger = scene.cluster.jobs["k"]
     assert younger.wanted is Wanted.YIELD
-    assert scene.noted("yielding")[0].reason == "makes room for j, which is older and lacks workers"
+    assert scene.noted("yielding")[0].reason == "makes room for j, which can go on with its workers"
     n = younger.generation
     scene.beat("c", TrainerPhase.HALTED, job="k", promised=n, generation=1, version=Version(1, 5))
     saved = m.StateSaved(job="k", incarnation="i1", generation=n, checkpoint=Checkpoint(Version(1, 5), "/c/k", "s", 1))

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pytest
+
 from regroup.core.cluster import Answer
 from regroup.core.jobs import (
     ORIGIN,
@@ -136,6 +138,13 @@ def test_without_an_anchor_it_waits_and_says_for_whom():
         verdict.reason
         == "the state of generation 1 may live on a, b: waiting for it to answer, or for its lease to be over"
     )
+
+
+@pytest.mark.parametrize("wanted", [Wanted.HOLD, Wanted.PAUSE])
+def test_a_job_that_is_to_rest_and_waits_for_a_silent_member_says_how_to_go_on_without(wanted):
+    verdict = conclude(replace(job(A, B), wanted=wanted), 9, answers({C: (1, 4)}), set())
+    assert isinstance(verdict, Wait)
+    assert verdict.reason.endswith("waiting for it to answer, resume or stop the job to go on without it")
 
 
 def test_one_listed_member_with_state_is_anchor_enough():

@@ -73,6 +73,14 @@ def test_a_job_that_began_and_lost_a_worker_is_served_before_the_queue():
     assert lend(cluster("ab", short, job("2", 2, 2), a="1"), False) == {"b": "1"}
 
 
+def test_a_job_that_began_and_needs_more_workers_than_there_are_takes_none_from_the_queue():
+    """Else it would hoard what it cannot use. When the worker that it lacks is back, it comes first again."""
+    short = job("1", 3, 3, JobPhase.WAITING)
+    assert lend(cluster("ab", short, job("2"), a="1"), False) == {"b": "2"}
+    assert lend(cluster("ab", short, a="1"), False) == {}
+    assert lend(cluster("abc", short, job("2"), a="1"), False) == {"b": "1", "c": "1"}
+
+
 def test_older_jobs_grow_first():
     first, second = job("1", 1, 2, JobPhase.RUNNING), job("2", 1, 2, JobPhase.RUNNING)
     assert lend(cluster("abc", first, second, a="1", b="2"), False) == {"c": "1"}

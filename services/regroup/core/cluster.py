@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from regroup.core.jobs import Job, Member, Version
-from regroup.core.workers import Sighting, Worker
+from regroup.core.workers import Sighting, TrainerStatus, Worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +77,12 @@ class Cluster:
         """What is known of a worker that is connected; None of any other."""
         sighting = self.sightings.get(worker)
         return sighting if sighting is not None and sighting.connected else None
+
+    def trainer(self, member: Member) -> TrainerStatus | None:
+        """What it said of itself, if its worker is connected and it is the trainer that runs there."""
+        sighting = self.present(member.worker)
+        trainer = sighting.trainer if sighting is not None else None
+        return trainer if trainer is not None and trainer.incarnation == member.incarnation else None
 
 
 def reached(job: Job, watch: Watch | None) -> int:

@@ -53,9 +53,9 @@ def resume(turn: Turn, job: Job) -> None:
     turn.note("resumed", reason, job=job.id)
 
 
-def make_room(turn: Turn, job: Job, older: Job) -> None:
-    """Not its user but the queue asks for this: the older job lacks what this one has."""
-    reason = f"makes room for {older.id}, which is older and lacks workers"
+def make_room(turn: Turn, job: Job, other: Job) -> None:
+    """Not its user but the scheduler asks for this: the other job can go on with what this one has."""
+    reason = f"makes room for {other.id}, which can go on with its workers"
     job = turn.change_job(job, wanted=Wanted.YIELD)
     turn.note("yielding", reason, job=job.id)
     if job.formation is None and job.round is None:

@@ -147,7 +147,9 @@ def _base(
     missing = tuple(member for member in listed if member not in answers and member not in passed)
     if missing:
         whose = f"the state of generation {job.formation.generation} may live on {_named(missing)}"
-        reason = f"{whose}: waiting for it to answer, or for its lease to be over"
+        patient = job.wanted in (Wanted.HOLD, Wanted.PAUSE)  # nothing is given up for a rest (`settling.passed`)
+        way_out = "resume or stop the job to go on without it" if patient else "or for its lease to be over"
+        reason = f"{whose}: waiting for it to answer, {way_out}"
         return Wait(reason, missing)
     best = max(best, job.saved)
     better = tuple(member for member, version in unheard.items() if version > best)

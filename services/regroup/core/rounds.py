@@ -227,9 +227,8 @@ def _unlend_surplus(turn: Turn, job: Job, seated: tuple[Member, ...]) -> None:
 def _save(turn: Turn, job: Job) -> None:
     watch, saver = turn.watch(job.id), job.saver
     assert saver is not None
-    seen = turn.cluster.present(saver.worker)
-    here = seen is not None and seen.trainer is not None and seen.trainer.incarnation == saver.incarnation
-    if saver in watch.dead or (not here and turn.now - watch.since > turn.policy.halt_limit):
+    gone = turn.cluster.trainer(saver) is None
+    if saver in watch.dead or (gone and turn.now - watch.since > turn.policy.halt_limit):
         begin_round(turn, job, f"{saver.worker} is gone and did not save: another member will")
     elif turn.now - watch.since > job.spec.step_timeout:
         turn.change_watch(job.id, failed_savers=(*watch.failed_savers, saver))

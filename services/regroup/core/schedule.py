@@ -1,8 +1,9 @@
 """Which free worker is lent to which job: first in, first out.
 
 Owns: the order in which jobs get workers. Jobs that began and are below `min_workers` come first; the oldest queued job
-starts as soon as `min_workers` are free; running jobs grow to `max_workers` from what no queued job can use. Jobs that
-keep each other from going on make room, the youngest first.
+starts as soon as `min_workers` are free; running jobs grow to `max_workers` from what no queued job can use. Whoever
+needs more workers than there are gets none, and keeps those that it has. Jobs that began and keep each other from going
+on make room, the youngest first.
 Refuses to know: what a worker does once it is lent. Does not guarantee: that a lent worker ever gets prepared.
 """
 
@@ -39,8 +40,8 @@ def _has_begun(job: Job) -> bool:
 
 def why_queued(cluster: Cluster, job: Job, young: bool) -> str:
     """What a queued job waits for, in words."""
-    wanted, usable = job.spec.min_workers, _usable(cluster, job, young)
-    if wanted > usable:
+    if _hopeless(cluster, job, young):
+        wanted, usable = job.spec.min_workers, _usable(cluster, job, young)
         return f"it needs {wanted} workers, and the cluster has {usable}: add workers, or submit it with fewer"
     return "waiting for its turn"
 
@@ -52,6 +53,11 @@ def _usable(cluster: Cluster, job: Job, young: bool) -> int:
         for name, worker in cluster.workers.items()
         if not worker.quarantined and worker.boot != LEFT and name not in job.refused
     )
+
+
+def _hopeless(cluster: Cluster, job: Job, young: bool) -> bool:
+    """Whether it could not go on with all the workers that there are."""
+    return job.spec.min_workers > _usable(cluster, job, young)
 
 
 def comes_back_to(cluster: Cluster, name: str) -> str | None:
@@ -87,9 +93,8 @@ class Cost(Enum):
 
 def known_to_hold(cluster: Cluster, member: Member) -> bool:
     """Whether it is there, and said that it holds a state."""
-    seen = cluster.present(member.worker)
-    there = seen.trainer if seen is not None else None
-    return there is not None and there.incarnation == member.incarnation and there.version is not None
+    there = cluster.trainer(member)
+    return there is not None and there.version is not None
 
 
 def makes_room(cluster: Cluster, stuck: Mapping[str, Cost | None], young: bool) -> tuple[Job, Job] | None:
@@ -106,7 +111,7 @@ def makes_room(cluster: Cluster, stuck: Mapping[str, Cost | None], young: bool) 
         for job in cluster.jobs.values()
         if job.id in stuck and job.wanted is Wanted.RUN and len(_here(cluster, job)) < job.spec.min_workers
     ]
-    lacking.sort(key=lambda job: job.spec.min_workers > _usable(cluster, job, young))  # stable: else the oldest first
+    lacking.sort(key=lambda job: _hopeless(cluster, job, young))  # stable: else the oldest first
     for cost, younger in ((Cost.NOTHING, True), (Cost.NOTHING, False), (Cost.STEPS, True)):
         for number, first in enumerate(lacking):
             others = lacking[number + 1 :] if younger else [job for job in lacking if job is not first]
@@ -137,7 +142,11 @@ def lend(cluster: Cluster, young: bool) -> Mapping[str, str]:
     free = [name for name in sorted(cluster.workers) if is_free(cluster, name)]
     if not free:
         return loans
-    begun = [job for job in cluster.jobs.values() if job.wanted is Wanted.RUN and _has_begun(job)]
+    begun = [
+        job
+        for job in cluster.jobs.values()
+        if job.wanted is Wanted.RUN and _has_begun(job) and not _hopeless(cluster, job, young)
+    ]
 
     def grow(job: Job, most: int) -> None:
         nonlocal free
@@ -152,7 +161,7 @@ def lend(cluster: Cluster, young: bool) -> Mapping[str, str]:
             continue
         takes = _eligible(cluster, job, free)[: job.spec.max_workers]
         if len(takes) < job.spec.min_workers:
-            if job.spec.min_workers <= _usable(cluster, job, young):
+            if not _hopeless(cluster, job, young):
                 return loans  # it can start once others end: what is free is kept for it
             continue
         loans |= dict.fromkeys(takes, job.id)

@@ -77,7 +77,5 @@ def suspect(turn: Turn, job: Job, missing: list[Member]) -> None:
 
 def _said_so(turn: Turn, job: Job, member: Member) -> bool:
     """Whether it reported that it could not form: a witness, no suspect."""
-    seen = turn.sightings.get(member.worker)
-    trainer = seen.trainer if seen is not None else None
-    broken = trainer is not None and trainer.phase is TrainerPhase.BROKEN and trainer.generation == job.generation
-    return broken and trainer is not None and trainer.incarnation == member.incarnation
+    trainer = turn.cluster.trainer(member)
+    return trainer is not None and trainer.phase is TrainerPhase.BROKEN and trainer.generation == job.generation
