@@ -79,7 +79,8 @@ def test_a_stopped_trainer_dies_with_its_agent_which_leaves_nothing_outside_its_
         from pathlib import Path
         from regroup.worker.nursery import Nursery
         nursery = Nursery("w0", "127.0.0.1", Path(sys.argv[1]), 1, "test_nursery:tell")
-        print(nursery.take().pipe.recv_bytes().decode(), flush=True)
+        trainer = nursery.take()  # kept: its pipe would close with it, and end it
+        print(trainer.pipe.recv_bytes().decode(), flush=True)
         time.sleep(600)
     """
     environ = {**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(Path(__file__).parent)}
