@@ -335,7 +335,9 @@ def test_a_job_that_ends_without_its_state_shows_the_steps_that_it_had_reached(s
         scene.halt("a", None, "i2")
     else:
         scene.raises("a", step=7)
-        scene.raises("a", step=7)
+        scene.halt("a", (1, 7))
+        scene.train("a")
+        scene.raises("a", generation=scene.job.generation, step=7)
     assert scene.job.phase is JobPhase.FAILED
     assert scene.job.step == 7
 

@@ -278,3 +278,85 @@ def test_replicas_that_differ_regroup_and_are_told(scene):
     assert scene.job.phase is JobPhase.REGROUPING
     assert scene.noted("replicas_differed")[0].data == {"digests": ["aa", "bb"]}
     assert [worker.errors for worker in scene.cluster.workers.values()] == [0, 1], "of two, whoever does not lead"
+
+
+def test_a_task_that_is_killed_while_preparing_three_times_and_not_on_one_worker_fails_the_job(scene):
+    """As by the kernel, when memory is short: without this it would quarantine one worker after the other."""
+    scene.submit(min_workers=2)
+    scene.register("a", "b")
+    for number, name in enumerate("aab"):
+        assert not scene.job.ended
+        scene.beat(name, TrainerPhase.PREPARING, f"i{number}")
+        scene.exits(name, f"i{number}")
+    assert (
+        scene.job.reason
+        == "the task failed while preparing on a, b: its process ended while preparing: killed by SIGKILL"
+    )
+    assert {worker.errors for worker in scene.cluster.workers.values()} == {0}
+
+
+def test_a_task_that_dies_outside_of_its_passes_is_told_as_such(scene):
+    scene.running("a", "b")
+    for name in "ab":
+        scene.exits(name, cause="killed by SIGSEGV", step=3, shard=-1)
+    assert scene.job.reason == "the task failed in step 3, outside of a pass on a, b: killed by SIGSEGV"
+
+
+def test_what_is_told_twice_counts_once(scene):
+    scene.running("a", "b", "c")
+    for _ in range(3):
+        scene.exits("b")
+        scene.raises("a")
+    assert scene.cluster.workers["b"].errors == 1
+    assert len(scene.job.failures) == 1
+    assert not scene.job.ended
+
+
+def test_replicas_that_differ_are_counted_once_however_often_it_is_told(scene):
+    scene.running("a", "b", "c")
+    report = m.ReplicasDiffered(job="j", incarnation="i1", generation=1, step=0, digests=("1", "1", "2"))
+    for _ in range(6):
+        scene.says("a", report)
+    assert scene.cluster.workers["c"].errors == 1
+
+
+STALE = Fingerprint("old code", "data", 100)
+
+
+@pytest.mark.parametrize("how", ["its agent starts anew", "it is cleared"])
+def test_a_worker_that_was_refused_may_take_part_again_once_it_was_mended(scene, how):
+    scene.running("a", max_workers=2, min_workers=1)
+    scene.register("b")
+    scene.beat("b", TrainerPhase.PREPARED, fingerprint=STALE)
+    assert "b" in scene.job.refused
+    scene.exits("b", asked=True)
+    scene.does(m.ClearWorker("b")) if how == "it is cleared" else scene.register("b", boot="b2")
+    assert scene.job.refused == {}
+    scene.beat("b")
+    assert scene.cluster.workers["b"].job == "j"
+
+
+def test_one_worker_with_old_code_that_came_first_does_not_keep_the_others_out_for_ever(scene):
+    scene.submit(min_workers=2, max_workers=3)
+    scene.register("a", "b", "c")
+    scene.beat("a", TrainerPhase.PREPARED, fingerprint=STALE)
+    scene.prepare("b", "c")
+    assert set(scene.job.refused) == {"b", "c"}
+    for name in "abc":
+        scene.register(name, boot="b2")
+    scene.prepare("a", "b", "c", incarnation="i2")
+    assert scene.job.refused == {}
+    for name in "ab":
+        scene.halt(name, None, "i2")
+    assert scene.members == ["a", "b"]
+
+
+def test_an_agent_that_starts_no_trainer_loses_its_job_to_another(scene):
+    """Its fork server hangs, and it goes on beating."""
+    scene.submit()
+    scene.register("a")
+    scene.after(scene.policy.prepare_limit + 1.0, heard="a")
+    assert scene.cluster.workers["a"].errors == 1
+    assert scene.noted("unlent")[0].reason == "a leaves the job: its agent started no trainer in 600 s"
+    scene.register("b")
+    assert scene.cluster.workers["b"].job in ("j", None)

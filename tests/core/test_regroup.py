@@ -298,3 +298,10 @@ def test_a_stopping_job_does_not_give_up_a_state_that_may_live():
     lost = conclude(job(A, B, wanted=Wanted.STOP), 9, {}, {A, B})
     assert isinstance(lost, NothingToSave)
     assert lost.reason == "stopped without a checkpoint: no state is left"
+
+
+def test_a_worker_that_has_not_tried_to_read_the_checkpoint_leads_before_one_whose_last_trainer_could_not():
+    again = Member("a", "i2")
+    verdict = conclude(job(), 9, answers({again: None, C: None}), set(), unable={A: "no such file"})
+    assert isinstance(verdict, Train)
+    assert verdict.formation.members[verdict.formation.leader] == C

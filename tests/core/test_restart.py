@@ -56,7 +56,7 @@ def test_a_worker_that_is_gone_for_good_holds_up_the_queue_for_the_first_while_a
     scene.now += scene.policy.absent_limit
     for name in "ab":
         scene.beat(name)
-    assert scene.job.reason == "it needs 3 workers, and the cluster has 2: add workers, or submit it with fewer"
+    assert scene.job.reason == "it needs 3 workers, and 2 can be had: add workers, or submit it with fewer"
     assert scene.cluster.jobs["k"].phase is JobPhase.PREPARING
 
 
@@ -213,3 +213,66 @@ def test_a_member_that_said_goodbye_and_came_back_is_another_one(scene):
     scene.restart()
     scene.register("b", boot="b2")
     assert not scene.dead("a")
+
+
+# --- A coordinator that stood still: its process was stopped, or its machine
+
+
+def thawed(scene, seconds: float) -> None:
+    scene.now += seconds
+    scene.cluster = replace(scene.cluster, awake=scene.now)
+
+
+def test_what_a_coordinator_slept_through_is_nobodys_silence(scene):
+    """It is to stop a job, whose survivor's connection timed out meanwhile and comes back a moment later."""
+    scene.running("a", "b", step=7, min_workers=1)
+    scene.does(m.StopJob("j"))
+    scene.exits("b")
+    scene.breaks("a", 1)
+    thawed(scene, scene.policy.detached_limit + 10.0)
+    scene.does(m.Disconnected("a"))
+    assert not scene.job.ended
+    scene.register("a")
+    scene.halt("a", (1, 7))
+    scene.saved("a", (1, 7))
+    assert (scene.job.phase, scene.job.step) == (JobPhase.STOPPED, 7)
+
+
+def test_a_coordinator_that_woke_up_waits_for_those_that_it_knew_before_anything_is_given_up(scene):
+    scene.running("a", "b", step=7, min_workers=1)
+    scene.exits("a")
+    scene.exits("b")
+    scene.register("c")
+    thawed(scene, 1000.0)
+    scene.does(m.Disconnected("c"))
+    scene.register("a")
+    scene.prepare("a", incarnation="i2")
+    scene.halt("a", None, "i2")
+    assert scene.job.reason == "the last generation is lost, and b, c has yet to tell what it holds"
+
+
+def test_a_restarted_coordinator_goes_back_past_nobody_that_it_knows_and_has_not_heard_yet(scene):
+    """b was cut off with step 3; a went on alone, and its machine and the coordinator's were started anew."""
+    scene.parted()
+    scene.train("a", 5)
+    scene.restart()
+    scene.register("a", boot="b2")
+    scene.prepare("a", incarnation="i2")
+    scene.halt("a", None, "i2")
+    assert scene.job.reason == "the last generation is lost, and b has yet to tell what it holds"
+    scene.register("b")
+    scene.holds_on("b")
+    scene.after(0.2)
+    scene.halt("a", None, "i2")
+    scene.halt("b", (1, 3))
+    assert scene.job.formation.base == Version(1, 3)
+
+
+def test_nor_does_it_wait_for_long_where_a_machine_does_not_come_back(scene):
+    scene.parted()
+    scene.restart()
+    scene.register("a", boot="b2")
+    scene.prepare("a", incarnation="i2")
+    scene.after(scene.policy.halt_limit + 0.1, heard="a")
+    scene.halt("a", None, "i2")
+    assert scene.members == ["a"]

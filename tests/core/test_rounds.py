@@ -6,7 +6,7 @@ import pytest
 
 from regroup.core import messages as m
 from regroup.core.cluster import reached
-from regroup.core.jobs import ORIGIN, JobPhase, JobSpec, Version
+from regroup.core.jobs import ORIGIN, JobPhase, JobSpec, Member, Version
 from regroup.core.workers import TrainerPhase
 
 TWO = JobSpec(task="digits", steps=10, global_batch=8, shards=4, max_workers=2)
@@ -75,15 +75,16 @@ def test_a_worker_that_is_evicted_again_and_again_is_quarantined(scene):
     scene.running("a", "b", min_workers=1)
     for number in range(1, scene.policy.error_limit + 2):
         assert not scene.cluster.workers["b"].quarantined
+        scene.train("a", number)
         scene.breaks("a", scene.job.generation)
-        scene.halt("a", (scene.job.formation.generation, 3))
+        scene.halt("a", (scene.job.formation.generation, number))
         scene.after(scene.policy.halt_limit + 0.5, heard="b")  # its agent; the trainer says nothing
         assert scene.members == ["a"]
         scene.train("a")
         scene.exits("b", f"i{number}", asked=True)
         if not scene.cluster.workers["b"].quarantined:
             scene.prepare("b", incarnation=f"i{number + 1}")
-            scene.halt("a", (scene.job.formation.generation, 3))
+            scene.halt("a", (scene.job.formation.generation, number))
             scene.halt("b", None, incarnation=f"i{number + 1}")
             scene.train("a")
             scene.train("b", incarnation=f"i{number + 1}")
@@ -99,12 +100,7 @@ def test_a_newcomer_that_does_not_answer_holds_the_members_up_for_the_short_limi
     scene.prepare("b")
     scene.halt("a", (1, 3))
     assert scene.job.round.boundary
-    for boundary in (True, False):
-        assert scene.job.round.boundary is boundary
-        scene.halt("a", (1, 3))
-        scene.now += scene.policy.halt_limit + 0.5
-        scene.prepare("b")
-        scene.after(0.0)
+    scene.after(scene.policy.halt_limit + 0.5, heard="b")
     assert scene.members == ["a"]
     assert [note.worker for note in scene.noted("evicted")] == ["b"]
 
@@ -475,3 +471,57 @@ def test_a_task_that_hangs_while_it_prepares_on_two_workers_fails(scene):
         scene.exits(name, asked=True)
     assert scene.job.phase is JobPhase.FAILED
     assert "it hung while preparing" in scene.job.reason
+
+
+def test_whoever_came_back_a_moment_ago_and_was_just_asked_is_left_out_and_lives(scene):
+    scene.running("a", "b", step=5, min_workers=1)
+    scene.does(m.Disconnected("b"))
+    scene.after(scene.job.spec.step_timeout + 1.0, heard="a")
+    scene.halt("a", (1, 5))
+    scene.after(scene.policy.halt_limit - 0.1, heard="a")
+    scene.register("b")
+    scene.train("b", 5)
+    assert scene.told("b", m.Halt)
+    scene.after(0.2, heard="ab")
+    assert scene.members == ["a"]
+    assert scene.noted("evicted") == []
+
+
+def test_a_member_of_an_older_group_is_asked_plainly_before_the_others_go_on_without_it(scene):
+    """It holds the boundary's Halt until its own group gets there, which is never."""
+    scene.parted()
+    scene.train("a", 5)
+    scene.register("b")
+    scene.after(scene.policy.halt_limit, heard="ab")
+    scene.beat("b", TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, 3))
+    assert scene.job.round.boundary
+    scene.halt("a", (2, 6))
+    scene.after(scene.policy.halt_limit + 0.1, heard="ab")
+    assert not scene.job.round.boundary
+    assert scene.noted("evicted") == []
+
+
+def test_steps_that_are_told_late_give_a_torn_state_nothing_back(scene):
+    """The report had waited for a connection; the heartbeat before it said that the state is torn."""
+    scene.running("a", min_workers=1)
+    scene.train("a", 5)
+    scene.beat("a", TrainerPhase.BROKEN, promised=1, generation=1, version=None)
+    scene.says("a", m.StepsCommitted(job="j", incarnation="i1", generation=1, step=5))
+    assert scene.cluster.sightings["a"].trainer.version is None
+
+
+@pytest.mark.parametrize("evicted", [True, False])
+def test_a_holder_that_comes_back_is_lent_again_where_the_others_owe_their_answer(scene, evicted):
+    """They say that they hold more, and hang: if they are killed in the end, it has the last copy."""
+    scene.parted()
+    scene.train("a", 5)
+    scene.after(scene.policy.absent_limit + 1.0, heard="a")
+    assert scene.cluster.workers["b"].job is None
+    scene.breaks("a", 2)
+    if evicted:
+        watch = replace(scene.cluster.watches["j"], evicted=frozenset({Member("a", "i1")}))
+        scene.cluster = replace(scene.cluster, watches={"j": watch})
+    scene.register("b")
+    scene.holds_on("b")
+    assert scene.cluster.workers["b"].job == "j"
+    assert scene.told("b", m.Release) == []

@@ -1,5 +1,6 @@
 """Which free worker goes to which job: first in, first out; growth from what the queue cannot use."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from regroup.core.cluster import Cluster
@@ -22,85 +23,93 @@ def cluster(workers: str, *jobs: Job, **lent_to: str) -> Cluster:
     return Cluster(started=0.0, jobs={one.id: one for one in jobs}, workers=known, sightings=sightings)
 
 
+def there(known: Cluster) -> set[str]:
+    """Whoever is away will not come back soon."""
+    return {name for name in known.workers if known.present(name)}
+
+
+def lends(known: Cluster) -> Mapping[str, str]:
+    return lend(known, there(known))
+
+
 def test_jobs_start_in_the_order_of_their_submission():
-    assert lend(cluster("ab", job("1"), job("2"), job("3")), False) == {"a": "1", "b": "2"}
+    assert lends(cluster("ab", job("1"), job("2"), job("3"))) == {"a": "1", "b": "2"}
 
 
 def test_a_job_starts_with_all_that_is_free_up_to_its_maximum():
-    assert lend(cluster("abc", job("1", 1, 2), job("2")), False) == {"a": "1", "b": "1", "c": "2"}
+    assert lends(cluster("abc", job("1", 1, 2), job("2"))) == {"a": "1", "b": "1", "c": "2"}
 
 
 def test_the_oldest_job_waits_for_its_minimum_and_nobody_overtakes_it():
     """What is free is kept for it: else small jobs could starve it for ever."""
-    assert lend(cluster("abc", job("1", 3, 3), job("2"), c="0"), False) == {}
     busy = job("0", phase=JobPhase.RUNNING)
-    assert lend(cluster("abc", busy, job("1", 3, 3), job("2"), c="0"), False) == {}
+    assert lends(cluster("abc", busy, job("1", 3, 3), job("2"), c="0")) == {}
 
 
 def test_a_job_that_can_never_start_here_does_not_block_the_others():
-    assert lend(cluster("ab", job("1", 3, 3), job("2")), False) == {"a": "2"}
+    assert lends(cluster("ab", job("1", 3, 3), job("2"))) == {"a": "2"}
 
 
 def test_a_machine_that_went_away_does_not_block_the_queue():
     known = cluster("abc", job("1", 3, 3), job("2"))
     away = replace(known, sightings={**known.sightings, "c": Sighting(seen=0.0, connected=False)})
-    assert lend(away, False) == {"a": "2"}
+    assert lends(away) == {"a": "2"}
     young = replace(known, sightings={name: known.sightings[name] for name in "ab"})
-    assert lend(young, True) == {}  # it has not re-attached yet
+    assert lend(young, set("abc")) == {}  # it has not re-attached yet
 
 
 def test_quarantined_workers_are_never_lent_and_count_for_nothing():
     both = cluster("ab", job("1", 2, 2), job("2"))
     sick = replace(both, workers={**both.workers, "a": replace(both.workers["a"], quarantined=True)})
-    assert lend(sick, False) == {"b": "2"}
+    assert lends(sick) == {"b": "2"}
 
 
 def test_running_jobs_grow_only_from_what_the_queue_cannot_use():
     running = job("1", 1, 3, JobPhase.RUNNING)
-    assert lend(cluster("abc", running, job("2", 1, 1), a="1"), False) == {"b": "2", "c": "1"}
-    assert lend(cluster("abc", running, job("2", 3, 3), a="1"), False) == {}  # kept for job 2, which waits for a
-    assert lend(cluster("abc", running, job("2", 9, 9), a="1"), False) == {"b": "1", "c": "1"}
+    assert lends(cluster("abc", running, job("2", 1, 1), a="1")) == {"b": "2", "c": "1"}
+    assert lends(cluster("abc", running, job("2", 3, 3), a="1")) == {}  # kept for job 2, which waits for a
+    assert lends(cluster("abc", running, job("2", 9, 9), a="1")) == {"b": "1", "c": "1"}
 
 
 def test_a_running_job_does_not_grow_beyond_its_maximum():
-    assert lend(cluster("abc", job("1", 1, 2, JobPhase.RUNNING), a="1"), False) == {"b": "1"}
-    assert lend(cluster("abc", job("1", 1, 1, JobPhase.RUNNING), a="1"), False) == {}
+    assert lends(cluster("abc", job("1", 1, 2, JobPhase.RUNNING), a="1")) == {"b": "1"}
+    assert lends(cluster("abc", job("1", 1, 1, JobPhase.RUNNING), a="1")) == {}
 
 
 def test_a_job_that_began_and_lost_a_worker_is_served_before_the_queue():
     """Else it waits for a worker that is kept for a queued job, which waits for the worker that it has."""
     short = job("1", 2, 2, JobPhase.WAITING)
-    assert lend(cluster("ab", short, job("2", 2, 2), a="1"), False) == {"b": "1"}
+    assert lends(cluster("ab", short, job("2", 2, 2), a="1")) == {"b": "1"}
 
 
 def test_a_job_that_began_and_needs_more_workers_than_there_are_takes_none_from_the_queue():
     """Else it would hoard what it cannot use. When the worker that it lacks is back, it comes first again."""
     short = job("1", 3, 3, JobPhase.WAITING)
-    assert lend(cluster("ab", short, job("2"), a="1"), False) == {"b": "2"}
-    assert lend(cluster("ab", short, a="1"), False) == {}
-    assert lend(cluster("abc", short, job("2"), a="1"), False) == {"b": "1", "c": "1"}
+    assert lends(cluster("ab", short, job("2"), a="1")) == {"b": "2"}
+    assert lends(cluster("ab", short, a="1")) == {}
+    assert lends(cluster("abc", short, job("2"), a="1")) == {"b": "1", "c": "1"}
 
 
 def test_older_jobs_grow_first():
     first, second = job("1", 1, 2, JobPhase.RUNNING), job("2", 1, 2, JobPhase.RUNNING)
-    assert lend(cluster("abc", first, second, a="1", b="2"), False) == {"c": "1"}
+    assert lends(cluster("abc", first, second, a="1", b="2")) == {"c": "1"}
 
 
 def test_stopping_and_ended_jobs_get_nobody():
     stopping = job("1", 1, 2, JobPhase.RUNNING, wanted=Wanted.STOP)
-    assert lend(cluster("ab", stopping, job("2", phase=JobPhase.COMPLETED), a="1"), False) == {}
+    assert lends(cluster("ab", stopping, job("2", phase=JobPhase.COMPLETED), a="1")) == {}
 
 
 def test_refused_workers_are_not_lent_to_the_job_that_refused_them():
     picky = job("1", 1, 3, JobPhase.RUNNING, refused={"b": "another dataset"})
-    assert lend(cluster("abc", picky, a="1"), False) == {"c": "1"}
+    assert lends(cluster("abc", picky, a="1")) == {"c": "1"}
 
 
 def test_only_connected_workers_without_a_trainer_are_free():
     one = cluster("abc", job("1", 1, 3))
     busy = TrainerStatus(job="old", incarnation="i", phase=TrainerPhase.TRAINING)
     sightings = {"a": Sighting(seen=0.0, connected=False), "b": Sighting(seen=0.0, trainer=busy)}
-    assert lend(replace(one, sightings=sightings), False) == {}
+    assert lends(replace(one, sightings=sightings)) == {}
 
 
 def gone(phase: JobPhase) -> Cluster:
@@ -112,26 +121,26 @@ def gone(phase: JobPhase) -> Cluster:
 
 
 def test_a_member_that_is_cut_off_keeps_its_place_while_the_job_runs():
-    assert lent(gone(JobPhase.RUNNING), gone(JobPhase.RUNNING).jobs["1"]) == ["a", "b"]
-    assert lend(gone(JobPhase.RUNNING), False) == {}
+    assert lent(gone(JobPhase.RUNNING), gone(JobPhase.RUNNING).jobs["1"], set()) == ["a", "b"]
+    assert lends(gone(JobPhase.RUNNING)) == {}
 
 
 def test_a_waiting_job_gets_another_worker_in_place_of_one_that_is_gone():
     """Else a job whose machine never comes back would wait for ever beside free workers."""
-    assert lend(gone(JobPhase.WAITING), False) == {"c": "1"}
+    assert lends(gone(JobPhase.WAITING)) == {"c": "1"}
 
 
 def test_a_queued_job_gets_none_of_the_workers_that_it_refused_and_is_held_up_by_none():
     again = job("1", 1, 2, refused={"a": "its code differs"})
-    assert lend(cluster("ab", again), False) == {"b": "1"}
-    assert lend(cluster("ab", job("1", 2, 2, refused={"a": "its code differs"}), job("2")), False) == {"a": "2"}
+    assert lends(cluster("ab", again)) == {"b": "1"}
+    assert lends(cluster("ab", job("1", 2, 2, refused={"a": "its code differs"}), job("2"))) == {"a": "2"}
 
 
 # --- Jobs that keep each other from going on
 
 
 def room(known: Cluster, stuck: set[str], **costs: Cost | None) -> tuple[Job, Job] | None:
-    return makes_room(known, {id: costs.get(f"j{id}", Cost.NOTHING) for id in stuck}, young=False)
+    return makes_room(known, {id: costs.get(f"j{id}", Cost.NOTHING) for id in stuck}, there(known))
 
 
 def waiting(name: str, low: int = 2, **changes) -> Job:
@@ -188,3 +197,24 @@ def test_a_job_of_which_nothing_is_lost_makes_room_before_any_other():
 def test_held_jobs_and_those_that_have_their_workers_make_no_room():
     assert room(cluster("ab", waiting("1"), waiting("2", wanted=Wanted.HOLD), a="1", b="2"), {"1", "2"}) is None
     assert room(cluster("abc", waiting("1"), waiting("2"), a="1", b="2", c="2"), {"1", "2"}) is None
+
+
+def test_nothing_can_be_had_from_a_job_that_is_held_or_that_cannot_go_on_itself():
+    """Else whoever waits for their workers keeps free ones from others for as long."""
+    held = job("1", 1, 1, JobPhase.PAUSED, wanted=Wanted.HOLD)
+    assert lends(cluster("ab", held, job("2", 2, 2), job("3"), a="1")) == {"b": "3"}
+    stuck = job("1", 4, 4, JobPhase.WAITING)
+    assert lends(cluster("abc", stuck, job("2", 2, 2), job("3"), a="1", b="1")) == {"c": "3"}
+
+
+def test_a_connection_that_is_cut_for_a_moment_costs_nobody_the_turn():
+    known = cluster("ab", job("0", phase=JobPhase.RUNNING), job("1", 2, 2), job("2"), a="0")
+    away = replace(known, sightings={**known.sightings, "a": Sighting(seen=0.0, connected=False)})
+    assert lend(away, {"a", "b"}) == {}
+
+
+def test_a_worker_that_prepares_and_is_away_for_a_moment_keeps_its_place():
+    known = cluster("ab", job("1", 1, 1, JobPhase.PREPARING), a="1")
+    away = replace(known, sightings={**known.sightings, "a": Sighting(seen=0.0, connected=False)})
+    assert lend(away, {"a", "b"}) == {}
+    assert lend(away, {"b"}) == {"b": "1"}

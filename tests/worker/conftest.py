@@ -17,6 +17,7 @@ from regroup.core.messages import Form, Halt, Halted, Order, Prepare, Prepared, 
 from regroup.core.workers import TrainerPhase, TrainerStatus
 from regroup.wire.codec import decode_report, decode_value, encode
 from regroup.worker.control import REPORT, STATUS
+from regroup.worker.lease_clock import lease_clock
 from regroup.worker.nursery import Nursery
 from regroup.worker.position import last_position
 
@@ -123,7 +124,7 @@ class Driven:
         given = {"checkpoint": checkpoint, "detached_limit": 60.0}
         formation = Formation(generation, (seat,), 0, base, owners, answer.store, **given)
         self.tell(Form("j", formation, self.spec.steps))
-        self.tell(RenewLease(generation, time.monotonic()))
+        self.tell(RenewLease(generation, lease_clock()))
 
     def finish(self, task: str, **fields: Any) -> None:
         """All steps of a job, in generation 1."""

@@ -10,6 +10,7 @@ from regroup.core.jobs import ORIGIN, Fingerprint, Formation, Member, Seat, Step
 from regroup.core.messages import Form, Halt, RenewLease, StepFailed, StepsCommitted
 from regroup.wire.codec import decode_report, encode
 from regroup.worker.control import REPORT, Control
+from regroup.worker.lease_clock import lease_clock
 from regroup.worker.session import LoopFailed, Session, StateHeld, TaskPrepared
 
 ME = Member("w0", "one")
@@ -28,7 +29,7 @@ class Driven:
         """Train in a generation of one, from `base` on."""
         seats = (Seat(ME, base if base.step else None),)
         formation = Formation(generation, seats, 0, base, (0,), "127.0.0.1:1/x", detached_limit=60)
-        for order in (Halt("j", generation), Form("j", formation, 100), RenewLease(generation, time.monotonic())):
+        for order in (Halt("j", generation), Form("j", formation, 100), RenewLease(generation, lease_clock())):
             self.agent.send_bytes(encode(order))
         self.control.next_task()
         self.control.happened(StateHeld(generation))

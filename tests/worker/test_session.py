@@ -70,8 +70,8 @@ def formation(generation: int, base: Version = ORIGIN, members: tuple[Member, ..
     return Formation(generation, seats, 0, base, (0, 1), "h:1/x", detached_limit=10.0)
 
 
-def form(generation: int, base: Version = ORIGIN, members: tuple[Member, ...] = (ME, OTHER)) -> Form:
-    return Form("j", formation(generation, base, members), 100)
+def form(generation: int, base: Version = ORIGIN, members: tuple[Member, ...] = (ME, OTHER), **more: float) -> Form:
+    return Form("j", replace(formation(generation, base, members), **more), 100)
 
 
 def halted(generation: int, version: Version | None) -> Halted:
@@ -375,6 +375,17 @@ def test_a_lease_lasts_as_long_as_its_formation_says():
     assert trainer.session.formation is not None
     trainer.gets(RenewLease(1, sent=100.0))
     assert trainer.session.lease == 100.0 + trainer.session.formation.detached_limit
+
+
+def test_a_lease_of_a_longer_limit_does_not_outlive_its_generation():
+    """A coordinator was restarted with a shorter one: in the new generation everybody counts by that."""
+    trainer = training(1)
+    assert trainer.session.lease == 10.0
+    trainer.gets(Halt("j", 3))
+    trainer.gets(form(3, base=Version(1, 1), detached_limit=2.0))
+    trainer.gets(StateHeld(3))
+    assert trainer.session.lease == 2.0
+    assert not trainer.session.may_apply(now=2.0)
 
 
 def test_only_an_answer_that_names_the_own_generation_renews_the_lease():

@@ -77,6 +77,7 @@ class Shell:
         self._clock, self._wall = clock, wall
         self.cluster = Cluster(started=clock(), jobs=dict(saved.jobs), workers=dict(saved.workers))
         self._events: asyncio.Queue[tuple[Event, float, asyncio.Future[None] | None]] = asyncio.Queue()
+        self._heard = self.cluster.started  # when the last event came
         self._confirmed = -inf  # when the store was last asked about our leadership, and said yes
         self._trouble: str | None = None
         self._waiting: set[asyncio.Future[None]] = set()  # of commands that nothing was done about
@@ -159,6 +160,7 @@ class Shell:
             event, at, done = await self._events.get()
             if done is not None and done.done():
                 continue  # it was refused while it waited, or whoever asked is gone
+            self._notice_gap(at)
             try:
                 decision = decide(self.cluster, event, at, self.policy)
             except Refusal as refusal:
@@ -175,6 +177,12 @@ class Shell:
             self._send(decision)
             if done is not None and not done.done():
                 done.set_result(None)
+
+    def _notice_gap(self, at: float) -> None:
+        """Between two events, of which there always are some: this process stood still, and heard nobody."""
+        if at - self._heard > self._leadership.lease:
+            self.cluster = replace(self.cluster, awake=at)
+        self._heard = at
 
     async def _persist(self, decision: Decision, done: asyncio.Future[None] | None, patient: bool) -> None:
         """Make the decision durable, and then ours.

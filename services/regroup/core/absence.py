@@ -6,6 +6,7 @@ Refuses to know: why it is gone. If it comes back, it registers as anybody does.
 """
 
 from regroup.core.turn import Turn
+from regroup.core.workers import LEFT
 
 
 def unlend_absent(turn: Turn) -> None:
@@ -18,10 +19,16 @@ def unlend_absent(turn: Turn) -> None:
             turn.unlend(name, f"not heard of for {absent:.0f} s")
 
 
+def expected(turn: Turn) -> frozenset[str]:
+    """The workers that are there, or may only be away for a moment."""
+    known = ((name, worker) for name, worker in turn.workers.items() if worker.boot != LEFT)
+    return frozenset(name for name, _ in known if _absent(turn, name) <= turn.policy.absent_limit)
+
+
 def lacks_for(turn: Turn, job: str) -> float:
     """Seconds that a job has waited with the workers that it has: one that is lent to it may only be away a moment."""
     lent = [name for name, worker in turn.workers.items() if worker.job == job and not turn.cluster.present(name)]
-    return min([turn.now - turn.watch(job).since, *(_absent(turn, name) for name in lent)])
+    return min([turn.waited(turn.watch(job).since), *(_absent(turn, name) for name in lent)])
 
 
 def forget_gone(turn: Turn) -> None:
@@ -40,4 +47,4 @@ def _absent(turn: Turn, name: str) -> float:
     if turn.cluster.present(name):
         return 0.0
     sighting = turn.sightings.get(name)
-    return turn.now - (turn.started if sighting is None else sighting.seen)
+    return turn.waited(turn.started if sighting is None else sighting.seen)

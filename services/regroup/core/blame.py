@@ -7,28 +7,27 @@ Refuses to know: how failures are noticed (`reports`), and when members are susp
 from regroup.core import messages as m
 from regroup.core.jobs import Job, JobPhase, StepFailure
 from regroup.core.replicas import sound
+from regroup.core.settling import candidates
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerStatus
 
 
 def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
-    """Compare a prepared trainer's code and data with the job's; the first one sets them."""
+    """Compare a prepared trainer's code and data with the job's; the first one sets them.
+
+    Until anything was trained they are set anew where nobody is left that has them: that one's code may be mended now.
+    """
     theirs = status.fingerprint
-    if job.fingerprint is None:
+    others = [each for each in candidates(turn.cluster, job) if each.worker != name]
+    if job.fingerprint is None or not (job.history or others):
         turn.change_job(job, fingerprint=theirs)
         return True
     if theirs == job.fingerprint:
         return True
     ours = job.fingerprint
     parts = [part for part in ("code", "dataset", "samples") if getattr(theirs, part) != getattr(ours, part)]
-    _refuse(turn, job, name, f"its {' and '.join(parts)} differ from the other workers'")
+    turn.refuse(job, name, f"its {' and '.join(parts)} differ from the other workers'")
     return False
-
-
-def _refuse(turn: Turn, job: Job, name: str, reason: str) -> None:
-    turn.change_job(job, refused={**job.refused, name: reason})
-    turn.note("refused", f"{name} may not take part: {reason}", job=job.id, worker=name)
-    turn.unlend(name, reason)
 
 
 def prepare_failed(turn: Turn, job: Job, name: str, report: m.PrepareFailed) -> None:
@@ -37,7 +36,7 @@ def prepare_failed(turn: Turn, job: Job, name: str, report: m.PrepareFailed) -> 
     if not job.history and report.field != m.WORKER:
         turn.end(job, JobPhase.FAILED, reason, error=report.traceback or reason)
     else:
-        _refuse(turn, job, name, reason)
+        turn.refuse(job, name, reason)
 
 
 def blame_task(turn: Turn, job: Job, failure: StepFailure, chance: bool = False) -> None:
@@ -46,12 +45,15 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure, chance: bool = False)
     `chance`: it was killed by SIGKILL, by whoever it was, as also the kernel does when memory is short. Only the third
     time in the same step and shard, and not all on one worker, is taken for the task's doing.
     """
+    if failure.generation and failure in job.failures:
+        return  # told twice
     same = [f for f in job.failures if (f.step, f.shard) == (failure.step, failure.shard)]
     job = turn.change_job(job, failures=(*job.failures[-19:], failure))
     others = {f.worker for f in same} - {failure.worker}
     alone = job.formation is None or len(job.formation.seats) == 1
     if (others and len(same) >= 2) if chance else (others or (same and alone) or len(same) >= 2):
-        where = "while preparing" if failure.step < 0 else f"in step {failure.step}, shard {failure.shard}"
+        place = f"shard {failure.shard}" if failure.shard >= 0 else "outside of a pass"
+        where = "while preparing" if failure.step < 0 else f"in step {failure.step}, {place}"
         workers = ", ".join(sorted({f.worker for f in (*same, failure)}))
         last = (failure.error.strip() or "without a word").splitlines()[-1]
         turn.end(job, JobPhase.FAILED, f"the task failed {where} on {workers}: {last}", error=failure.error)

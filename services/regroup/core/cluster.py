@@ -7,6 +7,7 @@ and `watches` are lost with the coordinator, and told anew by the workers' next 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from regroup.core.jobs import Job, Member, Version
 from regroup.core.workers import Sighting, TrainerStatus, Worker
@@ -57,6 +58,8 @@ class Watch:
     committed: Mapping[Member, int] = field(default_factory=dict)  # steps, of the last formation's members
     first: tuple[float, int] | None = None  # when all of them had told theirs, and the step that they had reached
     stumbled: Mapping[Member, int] = field(default_factory=dict)  # how often it kept others from forming, in a row
+    fruitless: int = 0  # generations in a row that formed, and broke before their first step
+    doubted: Mapping[str, int] = field(default_factory=dict)  # how often a worker's trainer was evicted for a suspicion
     failed_savers: tuple[Member, ...] = ()  # the last try last
     unable: Mapping[Member, str] = field(default_factory=dict)  # to read the checkpoint, and why
     rereads: int = 0  # how often all of them were to try again
@@ -68,6 +71,7 @@ class Cluster:
     """Everything that `decide` reads and gives back."""
 
     started: float  # when this coordinator began, on its monotonic clock
+    awake: float = -inf  # since when it hears what is said, if it stood still for a while after it began
     jobs: Mapping[str, Job] = field(default_factory=dict)  # in the order of their submission
     workers: Mapping[str, Worker] = field(default_factory=dict)
     sightings: Mapping[str, Sighting] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from regroup.core import commands
 from regroup.core import messages as m
-from regroup.core.absence import forget_gone, lacks_for, unlend_absent
+from regroup.core.absence import expected, forget_gone, lacks_for, unlend_absent
 from regroup.core.cluster import Cluster, Policy, reached
 from regroup.core.jobs import Job, JobPhase, StepPoint, Wanted
 from regroup.core.notes import Note
@@ -53,6 +53,7 @@ def decide(cluster: Cluster, event: m.Event, now: float, policy: Policy) -> Deci
         case m.ClearWorker(worker=name):
             worker = turn.worker(name)
             turn.workers[name] = replace(worker, errors=0, quarantined=False, reason="cleared by its operator")
+            turn.readmit(name)
             turn.note("cleared", f"{name} was cleared by its operator", worker=name)
         case m.Disconnected(worker=name):
             if name in turn.sightings:
@@ -100,16 +101,17 @@ def _disconnected(turn: Turn, name: str) -> None:
 
 
 def _lend(turn: Turn) -> None:
-    for name, job_id in lend(turn.cluster, turn.young).items():
+    for name, job_id in lend(turn.cluster, expected(turn)).items():
         job = turn.jobs[job_id]
         if job.phase is JobPhase.QUEUED:
             reason = "its first workers are preparing"
             turn.change_job(job, phase=JobPhase.PREPARING, reason=reason)
             turn.note("preparing", reason, job=job_id)
         turn.workers[name] = replace(turn.workers[name], job=job_id, reason=f"lent to job {job_id}")
+        turn.sightings[name] = replace(turn.sightings[name], moved=turn.now)  # from now on it is to start a trainer
         turn.note("lent", f"{name} is lent to the job", job=job_id, worker=name)
     for job in turn.jobs.values():
-        if job.phase is JobPhase.QUEUED and job.reason != (reason := why_queued(turn.cluster, job, turn.young)):
+        if job.phase is JobPhase.QUEUED and job.reason != (reason := why_queued(turn.cluster, job, expected(turn))):
             turn.change_job(job, reason=reason)
 
 
@@ -121,7 +123,7 @@ def _make_room(turn: Turn) -> None:
             turn.change_job(job, phase=JobPhase.QUEUED, wanted=Wanted.RUN)
         elif job.id in stuck or turn.watch(job.id).failed_savers:  # nothing is to be had from it
             turn.change_job(job, wanted=Wanted.RUN)
-    found = makes_room(turn.cluster, {id: could_make_room(turn, turn.jobs[id]) for id in stuck}, turn.young)
+    found = makes_room(turn.cluster, {id: could_make_room(turn, turn.jobs[id]) for id in stuck}, expected(turn))
     if found is not None:
         commands.make_room(turn, *found)
 

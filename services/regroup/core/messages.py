@@ -300,7 +300,7 @@ class Save:
 
 @dataclass(frozen=True, slots=True)
 class RenewLease:
-    """From the agent: the heartbeat that it sent at `sent`, monotonic seconds, was answered with `generation`."""
+    """From the agent: the heartbeat that it sent at `sent`, by its machine's clock, was answered with `generation`."""
 
     generation: int
     sent: float

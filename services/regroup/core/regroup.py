@@ -109,7 +109,9 @@ def conclude(
     if len(answers) < job.spec.min_workers:
         kept = f"; step {base.version.step} is kept in memory" if holders else ""
         return Wait(f"waits for workers: {len(answers)} of {job.spec.min_workers} are ready{kept}")
-    leaders = holders or [member for member in sorted(answers) if member not in unable]
+    tried_to_read = {member.worker for member in unable}
+    readers = [member for member in sorted(answers) if member not in unable]
+    leaders = holders or sorted(readers, key=lambda member: member.worker in tried_to_read)
     if not leaders:
         why = "; ".join(f"{member.worker}: {error}" for member, error in sorted(unable.items()))
         return Wait(f"no worker can read the checkpoint of step {base.version.step}: {why}")

@@ -66,14 +66,15 @@ def _register(turn: Turn, name: str, report: m.AgentRegistered) -> None:
         _exited(turn, name, ASKED if known.boot == LEFT else "its agent died")
         if busy and known.boot != LEFT:
             turn.count_error(name, "its agent died")
+        turn.readmit(name)
         known = turn.workers[name]
     told = {key: getattr(report, key) for key in ("boot", "device", "host", "pid", "version")}
     turn.workers[name] = replace(known, **told) if known is not None else Worker(name=name, **told)
     again = turn.sightings.get(name) if known is not None and known.boot == report.boot else None
     if again is not None:
-        turn.sightings[name] = replace(again, seen=turn.now, connected=True)
+        turn.sightings[name] = replace(again, seen=turn.now, connected=True, since=turn.now)
     else:
-        turn.sightings[name] = Sighting(seen=turn.now, moved=turn.now)
+        turn.sightings[name] = Sighting(seen=turn.now, since=turn.now, moved=turn.now)
 
 
 def _exited(turn: Turn, name: str, cause: str) -> None:
@@ -96,7 +97,10 @@ def _trainer_exited(turn: Turn, name: str, report: m.TrainerExited) -> None:
     member = Member(name, report.incarnation)
     job = turn.jobs.get(report.job)
     evicted = job is not None and not job.ended and member in turn.watch(job.id).evicted
-    turn.bury(report.job, member, "it was evicted" if evicted else ASKED if report.asked else report.cause)
+    cause = "it was evicted" if evicted else ASKED if report.asked else report.cause
+    if job is not None and not job.ended and turn.watch(job.id).dead.get(member) == cause:
+        return  # told twice
+    turn.bury(report.job, member, cause)
     trainer = turn.sightings[name].trainer
     preparing = False
     if trainer is not None and trainer.incarnation == report.incarnation:
@@ -113,9 +117,9 @@ def _trainer_exited(turn: Turn, name: str, report: m.TrainerExited) -> None:
     if report.step is not None and report.shard is not None:
         cause = "it hung, and was evicted" if evicted else report.cause
         blame_task(turn, job, StepFailure(report.step, report.shard, name, cause, died=True), killed and not evicted)
-    elif preparing and (evicted or not killed) and not job.history:  # later it is the worker's, which was counted
+    elif preparing and not job.history:  # later it is the worker's, which was counted
         error = "it hung while preparing" if evicted else f"its process ended while preparing: {report.cause}"
-        blame_task(turn, job, StepFailure(-1, -1, name, error, died=True))
+        blame_task(turn, job, StepFailure(-1, -1, name, error, died=True), killed and not evicted)
 
 
 def _take_in_trainer(turn: Turn, name: str, report: m.TrainerReport) -> None:
@@ -143,19 +147,22 @@ def _take_in_trainer(turn: Turn, name: str, report: m.TrainerReport) -> None:
         case m.GroupBroke(generation=n) if not overtaken:
             _observe(turn, name, replace(trainer, phase=TrainerPhase.BROKEN, generation=n), broken=report.reason)
         case m.StepsCommitted(generation=n, step=step, points=points):
-            if not overtaken and (trainer.version is None or Version(n, step) > trainer.version):
+            # Of a torn state it was told before that it is none; this may have waited for a connection.
+            if not overtaken and trainer.version is not None and Version(n, step) > trainer.version:
                 _observe(turn, name, replace(trainer, version=Version(n, step)))
             if points and job.formation and n == job.formation.generation and member in job.formation.members:
                 turn.points.append((job.id, points))
                 _look_at_losses(turn, job, points)
         case m.StepFailed():
             if not overtaken:
-                turn.change_watch(job.id, stumbled={})  # it is why they did not form, if they did not
+                turn.change_watch(job.id, stumbled={}, fruitless=0)  # it is why they did not form, or made no step
                 _observe(turn, name, replace(trainer, phase=TrainerPhase.BROKEN), broken=f"{name}: {report.error}")
-            failure = StepFailure(report.step, report.shard, name, report.traceback)
+            failure = StepFailure(report.step, report.shard, name, report.traceback, generation=report.generation)
             turn.note("step_failed", f"{name}, step {report.step}, shard {report.shard}: {report.error}", job=job.id)
             blame_task(turn, turn.jobs[job.id], failure)
         case m.ReplicasDiffered(step=step):
+            if trainer.phase is TrainerPhase.BROKEN:
+                return  # told twice
             reason = f"replicas differed at step {step}: whoever is not like most takes the others' state"
             turn.note("replicas_differed", reason, job=job.id, worker=name, digests=list(report.digests))
             count_odd_replicas(turn, job, report)

@@ -15,8 +15,9 @@ from regroup.core.jobs import ORIGIN, Job, JobPhase, Member, Round, Wanted
 from regroup.core.regroup import ASKED_TO, NothingToSave, Wait, durable
 from regroup.core.schedule import is_free, known_to_hold
 from regroup.core.settling import candidates, rest, settle, verdict_on, wait
-from regroup.core.suspicion import had_its_chance, suspect
+from regroup.core.suspicion import doubt, heard_lately, suspect
 from regroup.core.turn import Turn
+from regroup.core.workers import TrainerPhase
 
 
 class Stage(Enum):
@@ -89,7 +90,7 @@ def _rest(turn: Turn, job: Job) -> None:
 
 def _gather(turn: Turn, job: Job) -> None:
     watch = turn.watch(job.id)
-    if watch.failed_savers and turn.now - watch.since < turn.policy.save_retry:
+    if watch.failed_savers and turn.waited(watch.since) < turn.policy.save_retry:
         return
     present = candidates(turn.cluster, job)
     if watch.unable and all(answer.version is None for answer in present.values()):
@@ -111,7 +112,7 @@ def _read_elsewhere(turn: Turn, job: Job) -> None:
     if any(is_free(turn.cluster, name) and name not in tried and name not in job.refused for name in turn.workers):
         for name in [name for name in tried if turn.cluster.present(name) and turn.workers[name].job == job.id]:
             turn.unlend(name, "it cannot read the checkpoint, and others were not asked")
-    elif turn.now - watch.since > turn.policy.read_retry * 2 ** min(watch.rereads, 6):
+    elif turn.waited(watch.since) > turn.policy.read_retry * 2 ** min(watch.rereads, 6):
         turn.change_watch(job.id, unable={}, rereads=watch.rereads + 1)
 
 
@@ -126,13 +127,20 @@ def _halt(turn: Turn, job: Job) -> None:
     # Members may be in the middle of a long step; whoever only means to join has nothing to finish.
     steps = asked.boundary and job.formation is not None and not set(unanswered).isdisjoint(job.formation.members)
     limit = job.spec.step_timeout if steps else turn.policy.halt_limit
-    if unanswered and turn.now - watch.since <= limit:
+    at_work = steps or any(_at_work(turn, member) for member in unanswered)
+    if unanswered and turn.waited(watch.since) <= limit:
         return
     names = ", ".join(member.worker for member in unanswered)
-    if unanswered and asked.boundary:
+    if asked.boundary and at_work:  # else only newcomers are missing, and those that are there go on without
         begin_round(turn, job, f"no boundary was reached in {limit:g} s: {names} did not get there")
         return
     settle(turn, job, unanswered)
+
+
+def _at_work(turn: Turn, member: Member) -> bool:
+    """Whether it is in a group, if only in one of long ago: then it answers at the boundary, or to a plain Halt."""
+    trainer = turn.cluster.trainer(member)
+    return trainer is not None and trainer.phase in (TrainerPhase.FORMING, TrainerPhase.TRAINING)
 
 
 def _awaited(turn: Turn, job: Job, member: Member) -> bool:
@@ -170,14 +178,14 @@ def _form(turn: Turn, job: Job) -> None:
     trouble = _trouble(turn, job)
     # To read a checkpoint may take as long as a step.
     limit = turn.policy.form_limit + (job.spec.step_timeout if formation.checkpoint is not None else 0.0)
-    late = turn.now - watch.since > limit
+    late = turn.waited(watch.since) > limit
     if trouble is None and not late:
         return
     missing = sorted(set(formation.members) - watch.formed - set(watch.dead))
     if late or not any(member in watch.dead for member in formation.members):
         suspect(turn, job, missing)
     names = ", ".join(member.worker for member in missing)
-    begin_round(turn, job, trouble or f"{names} did not form in {limit:g} s")
+    begin_round(turn, turn.jobs[job.id], trouble or f"{names} did not form in {limit:g} s")
 
 
 def _run(turn: Turn, job: Job) -> None:
@@ -198,16 +206,17 @@ def _train(turn: Turn, job: Job) -> None:
     assert formation is not None
     trouble = _trouble(turn, job)
     if trouble is not None:
-        begin_round(turn, job, trouble)
+        doubt(turn, job)
+        begin_round(turn, turn.jobs[job.id], trouble)
     elif watch.finished:
         begin_round(turn, job, "the last step is committed", boundary=True)
-    elif turn.now - watch.progressed > job.spec.step_timeout:
+    elif turn.waited(watch.progressed) > job.spec.step_timeout:
         begin_round(turn, job, f"no step was committed for {job.spec.step_timeout:g} s")
     elif job.wanted is not Wanted.RUN:
         begin_round(turn, job, f"asked to {ASKED_TO[job.wanted]}", boundary=True)
     elif len(formation.seats) < job.spec.max_workers:
         ready = set(candidates(turn.cluster, job))
-        newcomers = sorted(one for one in ready - set(formation.members) if had_its_chance(turn, one))
+        newcomers = sorted(one for one in ready - set(formation.members) if heard_lately(turn, one.worker))
         if newcomers and ready >= set(formation.members):
             names = ", ".join(member.worker for member in newcomers)
             begin_round(turn, job, f"prepared to join: {names}", boundary=True)
@@ -228,8 +237,8 @@ def _save(turn: Turn, job: Job) -> None:
     watch, saver = turn.watch(job.id), job.saver
     assert saver is not None
     gone = turn.cluster.trainer(saver) is None
-    if saver in watch.dead or (gone and turn.now - watch.since > turn.policy.halt_limit):
+    if saver in watch.dead or (gone and turn.waited(watch.since) > turn.policy.halt_limit):
         begin_round(turn, job, f"{saver.worker} is gone and did not save: another member will")
-    elif turn.now - watch.since > job.spec.step_timeout:
+    elif turn.waited(watch.since) > job.spec.step_timeout:
         turn.change_watch(job.id, failed_savers=(*watch.failed_savers, saver))
         begin_round(turn, job, f"{saver.worker} did not save in {job.spec.step_timeout:g} s")

@@ -7,12 +7,11 @@ on make room, the youngest first.
 Refuses to know: what a worker does once it is lent. Does not guarantee: that a lent worker ever gets prepared.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from enum import Enum, auto
 
-from regroup.core.cluster import Cluster
+from regroup.core.cluster import Cluster, Watch
 from regroup.core.jobs import Job, JobPhase, Member, Wanted
-from regroup.core.workers import LEFT
 
 
 def is_free(cluster: Cluster, name: str) -> bool:
@@ -22,15 +21,18 @@ def is_free(cluster: Cluster, name: str) -> bool:
     return told and worker.job is None and not worker.quarantined
 
 
-def lent(cluster: Cluster, job: Job) -> list[str]:
-    """The workers lent to a job that are connected, or that its last formation lists, unless it waits: then others
-    must be able to take the place of those that are gone."""
-    counted = job.formation if job.phase is not JobPhase.WAITING else None
-    listed = {member.worker for member in counted.members} if counted else set()
+def lent(cluster: Cluster, job: Job, expected: Set[str]) -> list[str]:
+    """The workers lent to a job that are connected; and those that are still expected.
+
+    While it prepares its first, that is whoever is away for a moment; later, whoever its last formation lists, unless
+    it waits: then others must be able to take the place of those that are gone.
+    """
+    listed = {member.worker for member in job.formation.members} if job.formation is not None else expected
+    others = listed if job.phase is not JobPhase.WAITING else frozenset()
     return [
         name
         for name, worker in cluster.workers.items()
-        if worker.job == job.id and (name in listed or cluster.present(name))
+        if worker.job == job.id and (name in others or cluster.present(name))
     ]
 
 
@@ -38,26 +40,32 @@ def _has_begun(job: Job) -> bool:
     return job.phase is not JobPhase.QUEUED and not job.ended
 
 
-def why_queued(cluster: Cluster, job: Job, young: bool) -> str:
+def why_queued(cluster: Cluster, job: Job, expected: Set[str]) -> str:
     """What a queued job waits for, in words."""
-    if _hopeless(cluster, job, young):
-        wanted, usable = job.spec.min_workers, _usable(cluster, job, young)
-        return f"it needs {wanted} workers, and the cluster has {usable}: add workers, or submit it with fewer"
+    if _hopeless(cluster, job, expected):
+        wanted, usable = job.spec.min_workers, len(_usable(cluster, job, expected))
+        return f"it needs {wanted} workers, and {usable} can be had: add workers, or submit it with fewer"
     return "waiting for its turn"
 
 
-def _usable(cluster: Cluster, job: Job, young: bool) -> int:
-    """The workers that a job could have, now or once others end; a young coordinator has not heard of all yet."""
-    return sum(
-        bool(cluster.present(name) or (young and name not in cluster.sightings))
-        for name, worker in cluster.workers.items()
-        if not worker.quarantined and worker.boot != LEFT and name not in job.refused
-    )
+def _usable(cluster: Cluster, job: Job, expected: Set[str]) -> list[str]:
+    """The workers that a job could have, now or once others end: a job that is held, or that cannot go on itself, may
+    not end for long."""
+    fit = [name for name, worker in cluster.workers.items() if name in expected and not worker.quarantined]
+    own = [name for name in fit if name not in job.refused]
+
+    def kept(other: Job) -> bool:
+        stuck = other.phase in (JobPhase.PREPARING, JobPhase.WAITING)
+        return other.wanted is Wanted.HOLD or (stuck and other.spec.min_workers > len({*fit} - {*other.refused}))
+
+    holders = {cluster.workers[name].job for name in own} - {None, job.id}
+    keepers = {id for id in holders if id is not None and kept(cluster.jobs[id])}
+    return [name for name in own if cluster.workers[name].job not in keepers]
 
 
-def _hopeless(cluster: Cluster, job: Job, young: bool) -> bool:
-    """Whether it could not go on with all the workers that there are."""
-    return job.spec.min_workers > _usable(cluster, job, young)
+def _hopeless(cluster: Cluster, job: Job, expected: Set[str]) -> bool:
+    """Whether it could not go on with all the workers that it can have."""
+    return job.spec.min_workers > len(_usable(cluster, job, expected))
 
 
 def comes_back_to(cluster: Cluster, name: str) -> str | None:
@@ -72,16 +80,24 @@ def comes_back_to(cluster: Cluster, name: str) -> str | None:
     job = cluster.jobs.get(trainer.job)
     if job is None or job.ended or job.formation is None or name in job.refused:
         return None
-    listed = {(one.worker, one.incarnation) for one in job.formation.members}
+    watch = cluster.watches.get(job.id)
     for other, known in cluster.workers.items():
         seen = cluster.present(other)
         there = seen.trainer if seen is not None else None
         if other == name or known.job != job.id or there is None or there.version is None:
             continue
-        listed_holder = (other, there.incarnation) in listed and there.version >= job.formation.base
+        member = Member(other, there.incarnation)
+        if watch is not None and (member in watch.evicted or member in watch.dead or _owes(job, watch, member)):
+            continue  # it says that it holds a state, and may never give it
+        listed_holder = member in job.formation.members and there.version >= job.formation.base
         if listed_holder or there.version >= trainer.version:
             return None
     return job.id
+
+
+def _owes(job: Job, watch: Watch, member: Member) -> bool:
+    """Whether it was asked for its promise, and has not given it yet."""
+    return job.round is not None and member in job.round.participants and member not in watch.answers
 
 
 class Cost(Enum):
@@ -97,7 +113,7 @@ def known_to_hold(cluster: Cluster, member: Member) -> bool:
     return there is not None and there.version is not None
 
 
-def makes_room(cluster: Cluster, stuck: Mapping[str, Cost | None], young: bool) -> tuple[Job, Job] | None:
+def makes_room(cluster: Cluster, stuck: Mapping[str, Cost | None], expected: Set[str]) -> tuple[Job, Job] | None:
     """The job that should give its workers up, and the one that can go on with them; None: nobody need.
 
     Two jobs that lost workers for good may each keep what the other lacks. `stuck` are the jobs that have waited for
@@ -111,7 +127,7 @@ def makes_room(cluster: Cluster, stuck: Mapping[str, Cost | None], young: bool) 
         for job in cluster.jobs.values()
         if job.id in stuck and job.wanted is Wanted.RUN and len(_here(cluster, job)) < job.spec.min_workers
     ]
-    lacking.sort(key=lambda job: _hopeless(cluster, job, young))  # stable: else the oldest first
+    lacking.sort(key=lambda job: _hopeless(cluster, job, expected))  # stable: else the oldest first
     for cost, younger in ((Cost.NOTHING, True), (Cost.NOTHING, False), (Cost.STEPS, True)):
         for number, first in enumerate(lacking):
             others = lacking[number + 1 :] if younger else [job for job in lacking if job is not first]
@@ -133,10 +149,10 @@ def _eligible(cluster: Cluster, job: Job, free: list[str]) -> list[str]:
     return sorted([name for name in free if name not in job.refused], key=lambda name: name in tried)
 
 
-def lend(cluster: Cluster, young: bool) -> Mapping[str, str]:
+def lend(cluster: Cluster, expected: Set[str]) -> Mapping[str, str]:
     """Worker -> job, for every worker that should be lent now.
 
-    `young`: this coordinator began so lately that a worker which it has not heard may only not have come yet.
+    `expected`: the workers that are there, or may only be away for a moment.
     """
     loans = {name: id for name in cluster.workers if (id := comes_back_to(cluster, name)) is not None}
     free = [name for name in sorted(cluster.workers) if is_free(cluster, name)]
@@ -145,12 +161,12 @@ def lend(cluster: Cluster, young: bool) -> Mapping[str, str]:
     begun = [
         job
         for job in cluster.jobs.values()
-        if job.wanted is Wanted.RUN and _has_begun(job) and not _hopeless(cluster, job, young)
+        if job.wanted is Wanted.RUN and _has_begun(job) and not _hopeless(cluster, job, expected)
     ]
 
     def grow(job: Job, most: int) -> None:
         nonlocal free
-        room = max(most - len(lent(cluster, job)) - list(loans.values()).count(job.id), 0)
+        room = max(most - len(lent(cluster, job, expected)) - list(loans.values()).count(job.id), 0)
         loans.update(dict.fromkeys(_eligible(cluster, job, free)[:room], job.id))
         free = [name for name in free if name not in loans]
 
@@ -161,7 +177,7 @@ def lend(cluster: Cluster, young: bool) -> Mapping[str, str]:
             continue
         takes = _eligible(cluster, job, free)[: job.spec.max_workers]
         if len(takes) < job.spec.min_workers:
-            if not _hopeless(cluster, job, young):
+            if not _hopeless(cluster, job, expected):
                 return loans  # it can start once others end: what is free is kept for it
             continue
         loans |= dict.fromkeys(takes, job.id)

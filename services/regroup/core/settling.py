@@ -15,6 +15,7 @@ from regroup.core.regroup import ASKED_TO, Hold, NothingToSave, SaveState, Train
 from regroup.core.schedule import Cost
 from regroup.core.suspicion import evict, had_its_chance, hangs
 from regroup.core.turn import Turn
+from regroup.core.workers import LEFT
 
 
 def candidates(cluster: Cluster, job: Job) -> dict[Member, Answer]:
@@ -48,7 +49,8 @@ def passed(turn: Turn, job: Job) -> Set[Member]:
         if job.wanted in (Wanted.HOLD, Wanted.PAUSE):
             return False
         sighting = turn.sightings.get(member.worker)
-        heard = sighting.seen if sighting is not None else turn.started + turn.policy.leader_lease
+        # Whoever began, or stood still, counts from then: others were heard by another coordinator, or by nobody.
+        heard = sighting.seen if sighting and sighting.seen >= turn.awake else turn.awake + turn.policy.leader_lease
         return turn.now - heard > limit
 
     return frozenset(member for member in job.formation.members if member in watch.dead or silent(member))
@@ -67,12 +69,19 @@ def verdict_on(
 
 
 def _untold(turn: Turn) -> list[str]:
-    """Who registered a moment ago, and has sent no heartbeat yet."""
-    return [
+    """Who registered a moment ago, and has sent no heartbeat yet; and who is about to come back to this coordinator."""
+    limit = turn.policy.halt_limit
+    new = [
         name
-        for name, seen in sorted(turn.sightings.items())
-        if seen.connected and not seen.sequence and turn.now - seen.moved <= turn.policy.halt_limit
+        for name, seen in turn.sightings.items()
+        if seen.connected and not seen.sequence and turn.waited(seen.moved) <= limit
     ]
+    unheard = [
+        name
+        for name, worker in turn.workers.items()
+        if worker.boot != LEFT and (name not in turn.sightings or turn.sightings[name].seen < turn.awake)
+    ]
+    return sorted([*new, *(unheard if turn.now - turn.awake <= limit else ())])
 
 
 def could_make_room(turn: Turn, job: Job) -> Cost | None:

@@ -8,13 +8,30 @@ from regroup.core.jobs import Job, Member
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase
 
+MANY = 3  # formations in a row without a step; evictions of one worker's trainers for a suspicion
+
 
 def evict(turn: Turn, job: Job, member: Member, why: str) -> None:
     """Its trainer is to be killed, which counts as an error of its worker."""
+    _give_up(turn, job, member, why)
+    turn.count_error(member.worker, why)
+
+
+def _give_up(turn: Turn, job: Job, member: Member, why: str) -> None:
     turn.change_watch(job.id, evicted=turn.watch(job.id).evicted | {member})
     reason = f"{member.worker} is evicted: {why}"
     turn.note("evicted", reason, job=job.id, worker=member.worker, generation=job.generation)
-    turn.count_error(member.worker, why)
+
+
+def _evict_suspect(turn: Turn, job: Job, member: Member, why: str) -> None:
+    """The fault may be another's, or the network's between them: no error of its worker. The job goes on without."""
+    _give_up(turn, job, member, why)
+    doubted = turn.watch(job.id).doubted
+    times = doubted.get(member.worker, 0) + 1
+    turn.change_watch(job.id, doubted={**doubted, member.worker: times})
+    if times >= MANY:
+        reason = f"it was suspected {times} times of keeping the others from training"
+        turn.refuse(turn.jobs[job.id], member.worker, reason)
 
 
 def hangs(turn: Turn, job: Job, member: Member, unheld: bool, missing: bool) -> bool:
@@ -28,28 +45,39 @@ def hangs(turn: Turn, job: Job, member: Member, unheld: bool, missing: bool) -> 
     sighting, watch = turn.sightings[member.worker], turn.watch(job.id)
     began = max(sighting.moved, watch.since if watch.disturbed is None else watch.disturbed)
     spared = missing or (unheld and sighting.trainer is not None and sighting.trainer.version is not None)
-    return not spared or turn.now - began > turn.policy.detached_limit
+    return not spared or turn.waited(began) > turn.policy.detached_limit
+
+
+def heard_lately(turn: Turn, worker: str) -> bool:
+    sighting = turn.cluster.present(worker)
+    return sighting is not None and turn.waited(sighting.seen) <= turn.policy.halt_limit / 2
 
 
 def had_its_chance(turn: Turn, member: Member) -> bool:
-    """Whether its agent was heard of late, so that its trainer was asked.
+    """Whether its agent was there for a while and heard of late, so that its trainer was asked.
 
     Who is cut off is left out, and may come back with the last copy of the state.
     """
     sighting = turn.cluster.present(member.worker)
-    return sighting is not None and turn.now - sighting.seen <= turn.policy.halt_limit / 2
+    asked = sighting is not None and turn.waited(sighting.since) >= turn.policy.halt_limit / 2
+    return asked and heard_lately(turn, member.worker)
 
 
 def evict_unprepared(turn: Turn) -> None:
-    """A trainer that prepares for very long hangs, and keeps its worker from others."""
+    """A trainer that prepares for very long hangs, and keeps its worker from others; so does an agent that has none."""
+    limit = turn.policy.prepare_limit
     for name, worker in list(turn.workers.items()):
         seen, job = turn.sightings.get(name), turn.jobs.get(worker.job) if worker.job else None
-        if job is None or seen is None or seen.trainer is None or seen.trainer.phase is not TrainerPhase.PREPARING:
+        if job is None or seen is None or turn.waited(seen.moved) <= limit or not heard_lately(turn, name):
             continue
-        member = Member(name, seen.trainer.incarnation)
-        late = turn.now - seen.moved > turn.policy.prepare_limit and had_its_chance(turn, member)
-        if late and member not in turn.watch(job.id).evicted:
-            evict(turn, job, member, f"it did not prepare in {turn.policy.prepare_limit:g} s")
+        if seen.trainer is None:
+            reason = f"its agent started no trainer in {limit:g} s"
+            turn.unlend(name, reason)
+            turn.count_error(name, reason)
+        elif seen.trainer.phase is TrainerPhase.PREPARING:
+            member = Member(name, seen.trainer.incarnation)
+            if member not in turn.watch(job.id).evicted:
+                evict(turn, job, member, f"it did not prepare in {limit:g} s")
 
 
 def suspect(turn: Turn, job: Job, missing: list[Member]) -> None:
@@ -72,7 +100,21 @@ def suspect(turn: Turn, job: Job, missing: list[Member]) -> None:
         worst = max(suspects, key=suspicion)
         # It may have been the wrong one, so the others' counts stay.
         turn.change_watch(job.id, stumbled={member: count for member, count in counts.items() if member != worst})
-        evict(turn, job, worst, "the members failed to form together twice, and it is the most suspected")
+        _evict_suspect(turn, job, worst, "the members failed to form together twice, and it is the most suspected")
+
+
+def doubt(turn: Turn, job: Job) -> None:
+    """Members that form together again and again, and never get through a step, go on without one of them."""
+    watch, formation = turn.watch(job.id), job.formation
+    assert formation is not None
+    stepped = max(watch.committed.values(), default=0) > formation.base.step
+    fruitless = 0 if stepped or any(member in watch.dead for member in formation.members) else watch.fruitless + 1
+    others = [member for member in formation.members if member != formation.members[formation.leader]]
+    suspects = [member for member in others if had_its_chance(turn, member)]
+    if fruitless >= MANY and suspects:
+        fruitless, why = 0, f"{fruitless} generations in a row broke before their first step, and nobody died"
+        _evict_suspect(turn, job, max(suspects), why)
+    turn.change_watch(job.id, fruitless=fruitless)
 
 
 def _said_so(turn: Turn, job: Job, member: Member) -> bool:

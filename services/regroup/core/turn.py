@@ -17,7 +17,8 @@ from regroup.core.workers import LEFT, Worker
 
 class Turn:
     def __init__(self, cluster: Cluster, now: float, policy: Policy) -> None:
-        self.now, self.policy, self.started = now, policy, cluster.started
+        self.now, self.policy = now, policy
+        self.started, self.awake = cluster.started, max(cluster.started, cluster.awake)
         self.jobs = dict(cluster.jobs)
         self.workers = dict(cluster.workers)
         self.sightings = dict(cluster.sightings)
@@ -29,16 +30,16 @@ class Turn:
     def cluster(self) -> Cluster:
         return Cluster(
             started=self.started,
+            awake=self.awake,
             jobs=self.jobs,
             workers=self.workers,
             sightings=self.sightings,
             watches=self.watches,
         )
 
-    @property
-    def young(self) -> bool:
-        """Whether a worker that this coordinator has not heard may only not have come yet."""
-        return self.now - self.started <= self.policy.absent_limit
+    def waited(self, since: float) -> float:
+        """Seconds since then in which this coordinator was awake: what it slept through says nothing of others."""
+        return self.now - max(since, self.awake)
 
     def note(self, kind: str, reason: str, job: str | None = None, worker: str | None = None, **data: Any) -> None:
         self.notes.append(Note(kind=kind, reason=reason, job=job, worker=worker, data=data))
@@ -81,6 +82,7 @@ class Turn:
 
     def change_job(self, job: Job, **changes: Any) -> Job:
         """Replace a job; a change of phase must be legal."""
+        assert self.jobs[job.id] is job, f"{job.id} was changed by another part of this decision"
         if "phase" in changes:
             check_arrow(job.phase, changes["phase"])
         self.jobs[job.id] = replace(job, **changes)
@@ -107,6 +109,17 @@ class Turn:
             if worker.job == job.id:
                 self.workers[name] = replace(worker, job=None, reason=f"job {job.id} is {job.phase}")
         self.note(str(job.phase), job.reason, job=job.id, step=job.step)
+
+    def refuse(self, job: Job, name: str, reason: str) -> None:
+        """The worker takes no part in the job, until its agent starts anew or its operator clears it."""
+        self.change_job(job, refused={**job.refused, name: reason})
+        self.note("refused", f"{name} may not take part: {reason}", job=job.id, worker=name)
+        self.unlend(name, reason)
+
+    def readmit(self, name: str) -> None:
+        """What it was refused for may be mended."""
+        for job in [job for job in self.jobs.values() if name in job.refused and not job.ended]:
+            self.change_job(job, refused={other: why for other, why in job.refused.items() if other != name})
 
     def unlend(self, name: str, reason: str) -> None:
         worker = self.workers[name]

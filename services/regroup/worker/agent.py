@@ -14,7 +14,6 @@ import select
 import signal
 import socket
 import sys
-import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -51,6 +50,7 @@ from regroup.wire.places import Places
 from regroup.worker import archive
 from regroup.worker.control import REPORT, STATUS
 from regroup.worker.inbox import Inbox
+from regroup.worker.lease_clock import lease_clock
 from regroup.worker.locks import hold, outlive, trainer_lock
 from regroup.worker.nursery import BirthFailed, Nursery, Trainer
 from regroup.worker.settings import AgentSettings
@@ -75,7 +75,7 @@ class Agent:
         self._unsent: deque[Report] = deque(maxlen=UNSENT)
         self._measured: deque[Report] = deque(maxlen=LATEST)  # the last that were sent
         self._welcome = Welcome(heartbeat_interval=1.0)
-        self._sent: dict[int, float] = {}  # heartbeat -> when it was sent, monotonic
+        self._sent: dict[int, float] = {}  # heartbeat -> when it was sent, by the clock of leases
         self._sequence = 0
         self._trainer: Trainer | None = None
         self._inbox: Inbox | None = None  # of this trainer
@@ -141,7 +141,7 @@ class Agent:
 
     def _heartbeat(self) -> None:
         self._sequence += 1
-        self._sent[self._sequence] = time.monotonic()
+        self._sent[self._sequence] = lease_clock()
         for old in [sequence for sequence in self._sent if sequence < self._sequence - 100]:
             del self._sent[old]
         beat = Heartbeat(boot=self._boot, sequence=self._sequence, trainer=self._status, telemetry=self._telemetry())

@@ -19,6 +19,7 @@ from regroup.core.jobs import StepPoint
 from regroup.core.messages import Form, GroupBroke, Halt, RenewLease, Save, StepsCommitted, TrainerReport
 from regroup.core.workers import TrainerPhase
 from regroup.wire.codec import decode_order, encode, encode_value
+from regroup.worker.lease_clock import lease_clock
 from regroup.worker.session import (
     BreakGroup,
     Join,
@@ -93,7 +94,7 @@ class Control:
         """Whether the optimizer step may begin now. Waits while only the lease is missing."""
         with self._lock:
             while self._session.trains_in(generation):
-                if self._session.may_apply(time.monotonic()):
+                if self._session.may_apply(lease_clock()):
                     self._session = begin_apply(self._session)
                     return True
                 self._lock.wait()

@@ -1,4 +1,5 @@
-"""Where a trainer is, in a file of its own, for whoever finds it dead: the step and the shard whose passes run.
+"""Where a trainer is, in a file of its own, for whoever finds it dead: the step and the shard whose passes run, or that
+it does something else with the state, of which the task may die as well.
 
 Owns: the file's layout.
 Refuses to know: why it died, and what follows from where.
@@ -10,12 +11,13 @@ import os
 import struct
 from pathlib import Path
 
-LAYOUT = struct.Struct("qq")  # step, shard; shard -1: in no pass
+LAYOUT = struct.Struct("qq")  # step, shard; step -1: it waits for others
+OUTSIDE = -1  # as the shard: the optimizer's step, an evaluation, the taking over of a state
 
 
 class Position:
     def __init__(self, path: Path) -> None:
-        """In no pass. Raises OSError if the file cannot be written; what is noted later goes to the same place."""
+        """Nowhere. Raises OSError if the file cannot be written; what is noted later goes to the same place."""
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         self.leave()
 
@@ -27,7 +29,7 @@ class Position:
 
 
 def last_position(path: Path) -> tuple[int, int] | None:
-    """(step, shard) whose passes ran last; None if none ran, or if there is no such file."""
+    """(step, shard) whose passes ran last, or OUTSIDE; None if it waited for others, or if there is no such file."""
     try:
         noted = path.read_bytes()
     except FileNotFoundError:
@@ -35,4 +37,4 @@ def last_position(path: Path) -> tuple[int, int] | None:
     if len(noted) != LAYOUT.size:
         return None
     step, shard = LAYOUT.unpack(noted)
-    return None if shard < 0 else (step, shard)
+    return None if step < 0 else (step, shard)

@@ -9,6 +9,7 @@ Does not guarantee: that the step loop has noticed a promise yet; `may_apply` is
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import inf
 
 from regroup.core.jobs import Fingerprint, Formation, Member, Version
 from regroup.core.messages import (
@@ -141,7 +142,12 @@ class Session:
     boundary: int | None = None  # the Halt held until a boundary
     applying: bool = False  # the state is being changed: by the optimizer step, or by the leader's that is swapped in
     owed: int | None = None  # a Halt that came while applying
-    lease: float = 0.0  # commit before this, monotonic seconds
+    heard: float = -inf  # when the last heartbeat was sent that was answered, on this machine's clock, seconds
+
+    @property
+    def lease(self) -> float:
+        """Commit before this, on the same clock. It lasts as its own formation says, which others count by."""
+        return self.heard + self.formation.detached_limit if self.formation is not None else -inf
 
     @property
     def store(self) -> str:
@@ -292,7 +298,7 @@ def _hold(session: Session, generation: int) -> Handled:
 def _renew(session: Session, answered: RenewLease) -> Session:
     if session.formation is None or session.generation != answered.generation:
         return session
-    return replace(session, lease=max(session.lease, answered.sent + session.formation.detached_limit))
+    return replace(session, heard=max(session.heard, answered.sent))
 
 
 def _applied(session: Session, event: StepApplied) -> Handled:

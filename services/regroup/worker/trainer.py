@@ -27,7 +27,7 @@ from regroup.worker.group import Alone, Forming, Group, GroupBroken
 from regroup.worker.log import log
 from regroup.worker.nursery import Birth
 from regroup.worker.order import ORDER_NAME
-from regroup.worker.position import Position
+from regroup.worker.position import OUTSIDE, Position
 from regroup.worker.prepare import USERS, Bench
 from regroup.worker.records import Records
 from regroup.worker.reduce import Interrupted
@@ -168,7 +168,7 @@ class Trainer:
         """No collective may follow before StateHeld: until then no Halt is answered."""
         if not self.control.begin_load(generation):
             raise Interrupted(f"generation {generation} is over")
-        with self._told(generation, torn=True):
+        with self._told(generation, torn=True), self._outside():
             self._load(tree)
 
     # ----- one step
@@ -234,7 +234,7 @@ class Trainer:
 
     def _apply(self, generation: int, total: Tail) -> None:
         """The update, the same on every member: divide by the summed weight, clip, step. Weight 0 commits no update."""
-        with self._told(generation, torn=True):
+        with self._told(generation, torn=True), self._outside():
             if total.weight > 0:
                 self.exchange.scale(self.replica.nominal_weight / total.weight)
                 if self.task.clip is not None:
@@ -288,7 +288,7 @@ class Trainer:
         if self.evaluated != step:
             evaluation.finished.clear()
             self.evaluated = step
-        with self._told(generation):
+        with self._told(generation), self._outside():
             evaluation.finish(self.replica.model, group, shards, self.micro_batch, interrupted)
         self.control.measured(step - 1, combine(evaluation.finished))
 
@@ -351,6 +351,13 @@ class Trainer:
             raise
         except USERS as error:
             raise self._raised(generation, shard, error, torn) from error
+
+    @contextmanager
+    def _outside(self) -> Iterator[None]:
+        """It dies inside by its own doing, though in no pass."""
+        self.position.enter(self.replica.step, OUTSIDE)
+        yield
+        self.position.leave()
 
     def _raised(self, generation: int, shard: int, error: BaseException, torn: bool = False) -> Raised:
         traceback = format_exc()

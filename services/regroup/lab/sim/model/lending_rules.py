@@ -6,7 +6,7 @@ Owns: the rules for loans, releases and evictions. Refuses to know: what the job
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.jobs import ORIGIN, Job, Member, Version
-from regroup.core.workers import Worker
+from regroup.core.workers import TrainerPhase, Worker
 from regroup.lab.sim.model.world import World, holders, told_back
 
 
@@ -62,8 +62,11 @@ def _known_to_hold(cluster: Cluster, member: Member) -> bool:
 
 def evicted(world: World, before: Cluster, decision: Decision, job: Job, member: Member) -> None:
     """A trainer in good health that holds the last copy of the state is given up for a long silence alone."""
+    known = before.trainer(member)
+    # Whoever is in no group answers a Halt for the boundary at once.
+    idle = known is None or known.phase not in (TrainerPhase.FORMING, TrainerPhase.TRAINING)
     told_so = job.round is None or not job.round.boundary or member not in job.round.participants
-    assert told_so, f"{member} is given up, and was never told to halt at once"
+    assert told_so or idle, f"{member} is given up, and was never told to halt at once"
     heard = decision.cluster.sightings.get(member.worker)
     chance = heard is not None and world.decided_at - heard.seen <= world.policy.halt_limit
     assert chance, f"{member} is given up, and its agent was not heard"

@@ -30,7 +30,7 @@ def handled(ghosts: Ghosts, trainer: Trainer, before: s.Session, happening: Happ
     if after.promised > before.promised:
         assert trainer.loop.at not in CHANGING, "a Halt is answered in the middle of a change"
         assert after.promised <= asked, f"{after.promised} is promised, and nobody asked for more than {asked}"
-    if after.lease != before.lease:
+    if after.heard != before.heard:
         assert isinstance(happening, m.RenewLease), "an order never renews the lease"
         assert happening.generation == after.generation, "an answer that names another generation renewed the lease"
     if isinstance(happening, s.StateDiscarded) and after.phase is not before.phase:

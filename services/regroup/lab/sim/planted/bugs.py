@@ -130,7 +130,7 @@ BUGS = (
         "an order renews the lease",
         SESSION,
         "formation=formation, steps=steps, boundary=None\n",
-        "formation=formation, steps=steps, boundary=None, lease=1e18\n",
+        "formation=formation, steps=steps, boundary=None, heard=1e18\n",
     ),
     Bug(
         "any answer renews the lease",
@@ -148,8 +148,8 @@ BUGS = (
     Bug(
         "a restarted coordinator counts silence from before its start",
         SETTLING,
-        "heard = sighting.seen if sighting is not None else turn.started + turn.policy.leader_lease",
-        "heard = sighting.seen if sighting is not None else -1e18",
+        "else turn.awake + turn.policy.leader_lease",
+        "else -1e18",
     ),
     Bug(
         "an unconfirmed leader renews leases",
@@ -276,7 +276,7 @@ BUGS = (
     Bug(
         "who is cut off is killed when it comes back",
         SUSPICION,
-        "return sighting is not None and turn.now - sighting.seen <= turn.policy.halt_limit / 2",
+        "return asked and heard_lately(turn, member.worker)",
         "return True",
     ),
     Bug(

@@ -111,7 +111,7 @@ class Small(Agents[Near]):
 
     def born(self, trainer: Trainer) -> None:
         if not self.bounds.leaps:
-            trainer.session = replace(trainer.session, lease=LONG)
+            trainer.session = replace(trainer.session, heard=LONG)
 
     def report(self, agent: Near, report: m.Report) -> None:
         agent.reports = (*agent.reports, report)
@@ -172,7 +172,7 @@ class Small(Agents[Near]):
         for agent in self.agents.values():
             agent.answered = frozenset()
             if agent.trainer is not None:
-                agent.trainer.session = replace(agent.trainer.session, lease=0.0)
+                agent.trainer.session = replace(agent.trainer.session, heard=-LONG)
 
     def _set_clocks(self, changed: Callable[[float], float]) -> None:
         assert self.cluster is not None
