@@ -363,3 +363,16 @@ async def test_a_worker_that_is_forgotten_leaves_the_store(tmp_path: Path) -> No
         await until(lambda: not shell.cluster.workers)
         assert await agree(shell)
         assert [event.note.kind for event in await store.events()] == ["forgotten"]
+
+
+async def test_a_coordinator_that_stood_still_says_so_to_its_decisions(tmp_path: Path) -> None:
+    """Else what it slept through would look like the silence of everybody else."""
+    async with leading(tmp_path, Failing()) as shell:
+        await until(lambda: shell._heard > shell.cluster.started)
+        assert shell.cluster.awake <= shell.cluster.started
+        real = shell._clock
+        shell._clock = lambda: real() + 2 * LEASE
+        await until(lambda: shell.cluster.awake > shell.cluster.started + LEASE)
+        awake = shell.cluster.awake
+        await until(lambda: shell._heard > awake)
+        assert shell.cluster.awake == awake, "once"

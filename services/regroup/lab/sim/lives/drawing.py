@@ -14,6 +14,7 @@ from regroup.lab.sim.model.limits import POLICY, SPEC
 
 WEATHER = (Kind.LOSSY, Kind.DOUBLING, Kind.JUMBLED, Kind.SLOW)
 WEATHER_LASTS = 12.0  # seconds
+DETACHED = (2.0, POLICY.detached_limit, 9.0)  # seconds, as an operator may set it between two coordinators
 WEIGHTS = [theme.weight for theme in THEMES]
 
 
@@ -45,6 +46,7 @@ def draw(seed: int) -> Plan:
         skews=tuple(random.uniform(0.0, 1e6) for _ in range(workers + 1)),
         drifts=tuple(random.uniform(-0.01, 0.01) for _ in range(workers + 1)),
         pace=pace,
+        detached=tuple(random.choice(DETACHED) for _ in range(3)) if random.random() < 0.15 else (),
     )
 
 

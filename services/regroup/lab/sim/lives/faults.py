@@ -17,8 +17,10 @@ from regroup.lab.sim.model.limits import NAMES
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
+    from regroup.lab.sim.lives.process import Process
 
 _STEPS = ("stepping", "applying")  # where a step loop runs user code while it trains
+SILENCE = 1.5  # seconds without a word after which an agent closes its connection
 DOOMS = frozenset({Kind.CRASH_UNSAVED, Kind.CRASH_UNSENT, Kind.STORE_CRASH})  # they wait for a save
 
 
@@ -197,6 +199,7 @@ class Faults:
                 life.leader.crash()
             case Kind.FREEZE if life.leader is not None:
                 life.leader.freeze()
+                life.later(SILENCE, self._find_silent, life.leader)
                 if dice.random() < 0.7:
                     life.start_coordinator(most=2)
             case Kind.STORE_CUT if life.leader is not None:
@@ -216,6 +219,11 @@ class Faults:
                 job = dice.choice(sorted(life.jobs))
                 life.ask(m.PauseJob(job, kind is Kind.HOLD))
                 life.later(dice.choice((0.1, 0.5, 2.0, 5.0)), life.ask, m.ResumeJob(job))
+
+    def _find_silent(self, process: "Process") -> None:
+        """Agents close a connection on which nothing comes for so long."""
+        if process.alive and not process.thawed.is_set():
+            self._life.network.drop_all(process)
 
     def _lift(self, fault: Fault, struck: tuple[str, ...]) -> None:
         if (fault, struck) not in self._lasting:

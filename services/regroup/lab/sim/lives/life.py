@@ -181,7 +181,7 @@ class Life(Paced):
         if process.pending is None:
             return
         (before, decision), process.pending = process.pending, None
-        self.decided_at = process.decided_at
+        self.decided_at, self.policy = process.decided_at, process.policy
         if saved:
             self._stored(decision.cluster)
             self.jobs, self.workers = dict(decision.cluster.jobs), dict(decision.cluster.workers)

@@ -142,6 +142,12 @@ class Plan:
     skews: tuple[float, ...]  # of the workers' monotonic clocks, seconds; the last is the coordinator's
     drifts: tuple[float, ...]  # seconds per second
     pace: float  # seconds of a move of a step loop, in the mean
+    detached: tuple[float, ...] = ()  # the detached limits of the first coordinators; the policy's for later ones
+
+    def limits(self, coordinator: int) -> Policy:
+        """Of each coordinator, from 1 on: its operator may have set another one."""
+        known = dict(enumerate(self.detached, start=1))
+        return replace(self.policy, detached_limit=known.get(coordinator, self.policy.detached_limit))
 
     def without(self, *faults: Fault) -> "Plan":
         return replace(self, faults=tuple(one for one in self.faults if one not in faults))

@@ -27,7 +27,7 @@ ENDS = (AnotherLeads, LeadershipLost, StoreUnavailable)  # how a coordinator end
 
 class Process:
     def __init__(self, life: "Life", number: int) -> None:
-        self.life, self.name = life, f"coordinator {number}"
+        self.life, self.name, self.policy = life, f"coordinator {number}", life.plan.limits(number)
         self.hub, self.store = SimHub(self), SimStore(self)
         self.shell: Watched | None = None
         self.thawed = asyncio.Event()
@@ -91,7 +91,7 @@ class Watched(Shell):
         super().__init__(
             process.store,
             process.hub,  # type: ignore[arg-type]  # its twin
-            life.policy,
+            process.policy,
             leadership,
             saved,
             clock=process.clock,

@@ -15,7 +15,8 @@ def gave_up(world: World, before: Cluster, cluster: Cluster, old: Job, job: Job,
     limit = world.policy.absent_limit if stops else old.formation.detached_limit + world.policy.detached_margin
     for member in old.formation.members:
         seen = cluster.sightings.get(member.worker)
-        since = seen.seen if seen is not None else cluster.started + world.policy.leader_lease
+        awake = max(cluster.started, cluster.awake)
+        since = seen.seen if seen and seen.seen >= awake else awake + world.policy.leader_lease
         trainer = world.living(member)
         known = trainer is None or trainer.session.promised >= job.generation
         assert known or job.wanted not in (Wanted.HOLD, Wanted.PAUSE), (
