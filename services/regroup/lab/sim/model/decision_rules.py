@@ -69,7 +69,8 @@ def _answered(world: World, job: Job, watch: Watch, before: Watch | None) -> Non
         if job.round is not None and trainer is not None and member not in known:
             n, session = job.round.generation, trainer.session
             assert session.promised >= n, f"{member} is said to have promised {n}, and did not"
-            same = session.promised > n or session.version == answer.version
+            overtaken = session.promised > n or session.generation == n  # another coordinator went on from its answer
+            same = overtaken or session.version == answer.version
             assert same, f"{member} is said to hold {answer.version}, and holds {session.version}"
 
 
