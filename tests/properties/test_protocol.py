@@ -17,6 +17,7 @@ from regroup.core import messages as m
 from regroup.core.jobs import JobPhase, Link, Version
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model.ghosts import surviving
+from regroup.lab.sim.model.trainer import Trainer
 
 KINDS = sorted(Driver(World(1), Random(0)).temper)
 SCHEDULES, BLOCKS = 640, 8
@@ -91,12 +92,23 @@ def committed(world: World, name: str) -> int:
 
 
 def beat(world: World, *names: str, seconds: float = 0.1) -> None:
-    """Heartbeats of some workers (else of all), and all that is under way to and from them."""
+    """Heartbeats of some workers (else of all), and all that is under way to and from them.
+
+    Step loops make no move, but who promised leaves its group.
+    """
     for agent in [world.agents[name] for name in names] or world.agents.values():
         if agent.link:
             world.heartbeat(agent)
-    quiet(world, isolated=set(world.agents) - set(names) if names else set(), stalled=set(world.agents), rounds=3)
+    for _ in range(2):
+        quiet(world, isolated=set(world.agents) - set(names) if names else set(), stalled=set(world.agents), rounds=3)
+        for trainer in world.trainers():
+            come_back(world, trainer)
     world.tick(seconds)
+
+
+def come_back(world: World, trainer: Trainer) -> None:
+    if trainer.session.phase is TrainerPhase.HALTED and trainer.session.at_work and world.may_leave(trainer):
+        world.leave(trainer)
 
 
 def advance(world: World, only: list[str]) -> None:
@@ -353,6 +365,7 @@ def test_a_form_that_was_under_way_too_long_forms_nobody():
         world.agents["c"].orders.clear()
         for order in halts:
             world.obey(world.agents["c"], order)
+        come_back(world, world.agents["c"].trainer)
         while world.agents["c"].trainer.outbox:
             world.hear(world.agents["c"])
         old = old or next(iter(forms), None)

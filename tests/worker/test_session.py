@@ -23,6 +23,7 @@ from regroup.core.workers import TrainerPhase
 from regroup.worker.session import (
     Action,
     BreakGroup,
+    CameBack,
     CollectiveBroke,
     Join,
     LastStepDone,
@@ -46,14 +47,19 @@ PRINT = Fingerprint("code", "data", 100)
 
 
 class Trainer:
-    """A session and what it did last."""
+    """A session and what it did last. Its step loop comes back at once when it has nothing more to do."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.did: tuple[Action, ...] = ()
+        self.hangs = False
 
     def gets(self, happening: Halt | Form | Save | RenewLease | LoopEvent) -> tuple[Action, ...]:
         self.session, self.did = handle(self.session, happening)
+        over = self.session.phase in (TrainerPhase.HALTED, TrainerPhase.FINISHED, TrainerPhase.BROKEN)
+        if over and self.session.at_work and not self.session.applying and not self.hangs:
+            self.session, more = handle(self.session, CameBack())
+            self.did += more
         return self.did
 
     def begins_to_apply(self) -> None:
@@ -556,3 +562,41 @@ def test_the_status_tells_all_that_a_coordinator_must_know():
     assert (status.job, status.incarnation, status.phase) == ("j", "i1", TrainerPhase.TRAINING)
     assert (status.promised, status.generation, status.version) == (3, 3, Version(3, 0))
     assert (status.fingerprint, status.store) == (PRINT, "h:1/i1.3")
+
+
+# --- A step loop that does not come back
+
+
+def test_a_promise_holds_at_once_and_is_told_when_the_step_loop_is_out_of_its_last_formation():
+    """It may be in the task's code, and hang there: nothing can be begun with it."""
+    trainer = training(1)
+    trainer.hangs = True
+    assert trainer.gets(Halt("j", 2)) == (BreakGroup(),)
+    assert trainer.session.status.at_work
+    assert not trainer.session.may_apply(now=5.0)
+    assert trainer.gets(Halt("j", 2)) == ()
+    assert trainer.gets(form(2)) == ()
+    trainer.gets(CameBack())
+    assert trainer.said == [halted(2, Version(1, 0))]
+    assert not trainer.session.status.at_work
+    trainer.gets(form(2, base=Version(1, 0)))
+    assert trainer.session.phase is TrainerPhase.FORMING
+
+
+def test_whoever_comes_back_without_a_promise_says_nothing():
+    trainer = training(1)
+    trainer.hangs = True
+    trainer.gets(CollectiveBroke(1, "a neighbour is gone"))
+    assert trainer.gets(CameBack()) == ()
+    trainer.gets(Halt("j", 2))
+    assert trainer.said == [halted(2, Version(1, 0))]
+
+
+def test_a_saver_that_writes_for_long_answers_a_new_halt_all_the_same():
+    """Its state may be durable in the end, and others hold it, too."""
+    trainer = training(1)
+    trainer.gets(Halt("j", 2))
+    trainer.gets(Save("j", 2, Version(1, 0)))
+    trainer.hangs = True
+    trainer.gets(Halt("j", 3))
+    assert trainer.said == [halted(3, Version(1, 0))]

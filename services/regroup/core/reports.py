@@ -139,7 +139,9 @@ def _take_in_trainer(turn: Turn, name: str, report: m.TrainerReport) -> None:
         case m.PrepareFailed():
             prepare_failed(turn, job, name, report)
         case m.Halted(generation=n, version=version, store=store) if not overtaken:
-            halted = replace(trainer, phase=TrainerPhase.HALTED, promised=n, version=version, store=store)
+            halted = replace(
+                trainer, phase=TrainerPhase.HALTED, promised=n, version=version, store=store, at_work=False
+            )
             _observe(turn, name, halted)
         case m.Formed(generation=n) if not overtaken and job.formation and job.formation.generation == n:
             version = Version(n, job.formation.base.step)
@@ -196,7 +198,8 @@ def _observe(turn: Turn, name: str, status: TrainerStatus | None, broken: str = 
     if before is not None and (status is None or status.incarnation != before.incarnation):
         turn.bury(before.job, Member(name, before.incarnation), "its process is gone")
     _bury_listed(turn, name, status.incarnation if status else None, "its process is gone")
-    turn.sightings[name] = replace(sighting, trainer=status, moved=turn.now if status != before else sighting.moved)
+    moved = turn.now if status != before and not _only_promised(before, status) else sighting.moved
+    turn.sightings[name] = replace(sighting, trainer=status, moved=moved)
     job = turn.jobs.get(status.job) if status else None
     if status is None or job is None or job.ended or turn.workers[name].job != job.id:
         return
@@ -214,10 +217,17 @@ def _observe(turn: Turn, name: str, status: TrainerStatus | None, broken: str = 
     _take_phase(turn, job, member, status, broken)
 
 
+def _only_promised(before: TrainerStatus | None, status: TrainerStatus | None) -> bool:
+    """Whether all that is new is a promise, while its step loop does not come back: no sign that it ever will."""
+    if before is None or status is None or not status.at_work or status.phase is not TrainerPhase.HALTED:
+        return False
+    return replace(before, promised=status.promised, store=status.store) == status
+
+
 def _take_phase(turn: Turn, job: Job, member: Member, status: TrainerStatus, broken: str) -> None:
     watch, formation = turn.watch(job.id), job.formation
     if job.round and status.phase is TrainerPhase.HALTED and status.promised == job.round.generation:
-        if member in job.round.participants:
+        if member in job.round.participants and not status.at_work:
             answer = Answer(status.version, status.store)
             turn.change_watch(job.id, answers={**watch.answers, member: answer})
         return

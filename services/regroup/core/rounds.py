@@ -14,8 +14,8 @@ from enum import Enum, auto
 from regroup.core.jobs import ORIGIN, Job, JobPhase, Member, Round, Wanted
 from regroup.core.regroup import ASKED_TO, NothingToSave, Wait, durable
 from regroup.core.schedule import is_free, known_to_hold
-from regroup.core.settling import candidates, rest, settle, verdict_on, wait
-from regroup.core.suspicion import doubt, heard_lately, suspect
+from regroup.core.settling import candidates, give_up, rest, settle, verdict_on, wait
+from regroup.core.suspicion import doubt, heard_lately, is_stuck, suspect
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase
 
@@ -92,13 +92,17 @@ def _gather(turn: Turn, job: Job) -> None:
     watch = turn.watch(job.id)
     if watch.failed_savers and turn.waited(watch.since) < turn.policy.save_retry:
         return
-    present = candidates(turn.cluster, job)
-    if watch.unable and all(answer.version is None for answer in present.values()):
+    told = candidates(turn.cluster, job)
+    if watch.unable and all(answer.version is None for answer in told.values()):
         _read_elsewhere(turn, job)
-        present = candidates(turn.cluster, job)
-    verdict = verdict_on(turn, job, present)
+        told = candidates(turn.cluster, job)
+    stuck = [member for member in told if is_stuck(turn, member)]
+    present = {member: answer for member, answer in told.items() if member not in stuck}
+    unheard = {member: version for member in stuck if (version := told[member].version) is not None}
+    verdict = verdict_on(turn, job, present, unheard)
     if isinstance(verdict, Wait):
-        wait(turn, job, verdict.reason)
+        give_up(turn, job, verdict, stuck, unheld=all(answer.version is None for answer in present.values()))
+        wait(turn, turn.jobs[job.id], verdict.reason, stuck)
     elif isinstance(verdict, NothingToSave) and not present:  # else what they said is no answer: they may hold more now
         rest(turn, job, verdict)
     else:
@@ -128,7 +132,10 @@ def _halt(turn: Turn, job: Job) -> None:
     steps = asked.boundary and job.formation is not None and not set(unanswered).isdisjoint(job.formation.members)
     limit = job.spec.step_timeout if steps else turn.policy.halt_limit
     at_work = steps or any(_at_work(turn, member) for member in unanswered)
-    if unanswered and turn.waited(watch.since) <= limit:
+    # Whoever promised, and is still in a pass, may take as long as a step.
+    stuck = any(is_stuck(turn, member) for member in unanswered)
+    patient = stuck and turn.waited(watch.progressed) <= job.spec.step_timeout
+    if unanswered and (patient or turn.waited(watch.since) <= limit):
         return
     names = ", ".join(member.worker for member in unanswered)
     if asked.boundary and at_work:  # else only newcomers are missing, and those that are there go on without

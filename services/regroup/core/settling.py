@@ -4,7 +4,7 @@ Owns: who may answer a round at all, and what each verdict changes.
 Refuses to know: the verdict itself (`regroup.conclude`), and when a round is over (`rounds`).
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -13,7 +13,7 @@ from regroup.core.cluster import ASKED, Answer, Cluster, reached
 from regroup.core.jobs import Job, JobPhase, Link, Member, Version, Wanted
 from regroup.core.regroup import ASKED_TO, Hold, NothingToSave, SaveState, Train, Verdict, Wait, conclude
 from regroup.core.schedule import Cost
-from regroup.core.suspicion import evict, had_its_chance, hangs
+from regroup.core.suspicion import evict, had_its_chance, hangs, is_stuck
 from regroup.core.turn import Turn
 from regroup.core.workers import LEFT
 
@@ -59,13 +59,30 @@ def passed(turn: Turn, job: Job) -> Set[Member]:
 def verdict_on(
     turn: Turn, job: Job, answers: Mapping[Member, Answer], unheard: Mapping[Member, Version] = MappingProxyType({})
 ) -> Verdict:
-    """What these answers mean. Before a generation is given up, whoever just connected may tell what it holds."""
+    """What these answers mean. Before a generation is given up, whoever just connected may tell what it holds, and
+    whoever was cut off a moment ago may come back with what it held."""
     watch = turn.watch(job.id)
+    unheard = {**_away(turn, job), **unheard}
     verdict = conclude(job, job.generation, answers, passed(turn, job), watch.failed_savers, unheard, watch.unable)
     untold = _untold(turn) if not isinstance(verdict, Wait) and verdict.rolled_back else []
     if untold:
         return Wait(f"the last generation is lost, and {', '.join(untold)} has yet to tell what it holds")
     return verdict
+
+
+def _away(turn: Turn, job: Job) -> dict[Member, Version]:
+    """Trainers of the job that hold a state, and whose connections are closed, but not for long."""
+    watch = turn.watch(job.id)
+    found: dict[Member, Version] = {}
+    for name, seen in turn.sightings.items():
+        trainer = seen.trainer
+        if seen.connected or trainer is None or trainer.job != job.id or trainer.version is None:
+            continue
+        member = Member(name, trainer.incarnation)
+        gone = member in watch.dead or member in watch.evicted
+        if not gone and turn.waited(seen.seen) <= turn.policy.absent_limit:
+            found[member] = trainer.version
+    return found
 
 
 def _untold(turn: Turn) -> list[str]:
@@ -104,13 +121,8 @@ def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
     told = candidates(turn.cluster, job).items()
     unheard = {member: one.version for member, one in told if member not in answers and one.version is not None}
     verdict = verdict_on(turn, job, answers, unheard)
-    if isinstance(verdict, Wait):
-        unheld = all(answer.version is None for answer in answers.values())
-        given_up = [member for member in unanswered if hangs(turn, job, member, unheld, member in verdict.missing)]
-    else:
-        given_up = [member for member in unanswered if had_its_chance(turn, member)]
-    for member in given_up:
-        evict(turn, job, member, f"it did not answer the Halt in {turn.policy.halt_limit:g} s")
+    stuck = [member for member in unanswered if is_stuck(turn, member)]
+    give_up(turn, job, verdict, unanswered, unheld=all(answer.version is None for answer in answers.values()))
     if isinstance(verdict, Train):
         _issue(turn, job, verdict)
     elif isinstance(verdict, SaveState):
@@ -126,7 +138,19 @@ def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
         turn.change_watch(job.id, disturbed=None)
         turn.note("paused", verdict.reason, job=job.id, step=step)
     else:
-        wait(turn, turn.change_job(job, round=None), verdict.reason)
+        wait(turn, turn.change_job(job, round=None), verdict.reason, stuck)
+
+
+def give_up(turn: Turn, job: Job, verdict: Verdict, unanswered: Sequence[Member], unheld: bool) -> None:
+    """Evict those that had their chance to answer; where nothing goes on without them, only after much longer."""
+    for member in unanswered:
+        if isinstance(verdict, Wait):
+            over = hangs(turn, job, member, unheld, member in verdict.missing)
+        else:
+            over = had_its_chance(turn, member)
+        if over:
+            late = f"it did not answer the Halt in {turn.policy.halt_limit:g} s"
+            evict(turn, job, member, "it did not come back from the task's code" if is_stuck(turn, member) else late)
 
 
 def _issue(turn: Turn, job: Job, verdict: Train) -> None:
@@ -186,7 +210,9 @@ def _shown(turn: Turn, job: Job, verdict: SaveState | NothingToSave | Hold, stat
     return min(before, state.step)
 
 
-def wait(turn: Turn, job: Job, reason: str) -> None:
+def wait(turn: Turn, job: Job, reason: str, stuck: Sequence[Member] = ()) -> None:
+    if stuck:
+        reason += f"; {', '.join(member.worker for member in stuck)} did not come back from the task's code"
     runs = job.wanted is Wanted.RUN
     reason = reason if runs else f"asked to {ASKED_TO[job.wanted]}; {reason}"
     phase = JobPhase.PREPARING if job.formation is None else JobPhase.WAITING

@@ -48,6 +48,12 @@ def hangs(turn: Turn, job: Job, member: Member, unheld: bool, missing: bool) -> 
     return not spared or turn.waited(began) > turn.policy.detached_limit
 
 
+def is_stuck(turn: Turn, member: Member) -> bool:
+    """Whether its promise holds, and its step loop has not come back to tell it: it is in a pass, or hangs in one."""
+    trainer = turn.cluster.trainer(member)
+    return trainer is not None and trainer.phase is TrainerPhase.HALTED and trainer.at_work
+
+
 def heard_lately(turn: Turn, worker: str) -> bool:
     sighting = turn.cluster.present(worker)
     return sighting is not None and turn.waited(sighting.seen) <= turn.policy.halt_limit / 2

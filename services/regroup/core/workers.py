@@ -38,6 +38,7 @@ class TrainerStatus:
     store: str = ""  # its rendezvous, host:port/prefix; the prefix is new with each Halt
     pid: int = 0  # for people
     fingerprint: Fingerprint | None = None  # None until it is prepared
+    at_work: bool = False  # its step loop has not come back from its last formation: so long no promise is told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -235,7 +235,7 @@ class Agent:
             kind, body = message[:1], message[1:]
             if kind == STATUS:
                 before, self._status = self._status, decode_value(TrainerStatus, body)
-                if before is None or self._status.phase is not before.phase:
+                if before is None or (self._status.phase, self._status.at_work) != (before.phase, before.at_work):
                     self._heartbeat()
             elif kind == REPORT:
                 self._report(decode_report(body))

@@ -22,6 +22,7 @@ from regroup.wire.codec import decode_order, encode, encode_value
 from regroup.worker.lease_clock import lease_clock
 from regroup.worker.session import (
     BreakGroup,
+    CameBack,
     Join,
     LoopEvent,
     Say,
@@ -69,6 +70,7 @@ class Control:
     def next_task(self) -> Join | Write:
         """What to do next. Blocks until an order gives something; an older formation or save is forgotten."""
         with self._lock:
+            self._take(CameBack())
             while not self._tasks:
                 self._lock.wait()
             task = self._tasks.pop()
@@ -193,7 +195,8 @@ class Control:
     def _take(self, happening: Halt | Form | Save | RenewLease | LoopEvent) -> None:
         before = self._session
         self._session, actions = handle(before, happening)
-        if self._session.phase is not before.phase or self._session.promised != before.promised:
+        after = self._session
+        if (after.phase, after.promised, after.at_work) != (before.phase, before.promised, before.at_work):
             self._push_status()
         for action in actions:
             match action:

@@ -87,8 +87,21 @@ class SaveEnded:
     report: StateSaved | SaveFailed
 
 
+@dataclass(frozen=True, slots=True)
+class CameBack:
+    """The step loop is out of its last formation, and waits for what to do next."""
+
+
 LoopEvent = (
-    TaskPrepared | StateHeld | StepApplied | LastStepDone | CollectiveBroke | LoopFailed | StateDiscarded | SaveEnded
+    TaskPrepared
+    | StateHeld
+    | StepApplied
+    | LastStepDone
+    | CollectiveBroke
+    | LoopFailed
+    | StateDiscarded
+    | SaveEnded
+    | CameBack
 )
 
 # --- Actions
@@ -142,6 +155,7 @@ class Session:
     boundary: int | None = None  # the Halt held until a boundary
     applying: bool = False  # the state is being changed: by the optimizer step, or by the leader's that is swapped in
     owed: int | None = None  # a Halt that came while applying
+    at_work: bool = False  # the step loop has not come back from its last formation: it may be in the task's code
     heard: float = -inf  # when the last heartbeat was sent that was answered, on this machine's clock, seconds
 
     @property
@@ -166,6 +180,7 @@ class Session:
             store=self.store,
             pid=self.pid,
             fingerprint=self.fingerprint,
+            at_work=self.at_work,
         )
 
     def trains_in(self, generation: int) -> bool:
@@ -216,6 +231,9 @@ def handle(session: Session, happening: Halt | Form | Save | RenewLease | LoopEv
             if session.phase is TrainerPhase.SAVING and session.promised == report.generation:
                 session = _enter(session, TrainerPhase.HALTED)
             return session, (Say(report),)
+        case CameBack():
+            session = replace(session, at_work=False)
+            return session, _answer(session) if session.phase is TrainerPhase.HALTED else ()
 
 
 def begin_apply(session: Session) -> Session:
@@ -246,7 +264,7 @@ def _halt(session: Session, order: Halt) -> Handled:
         return session, ()
     if n == session.promised:
         # Answered again until the formation of n is accepted, never after.
-        return session, (_answer(session),) if session.phase is TrainerPhase.HALTED else ()
+        return session, _answer(session) if session.phase is TrainerPhase.HALTED else ()
     if order.boundary and session.phase in (TrainerPhase.FORMING, TrainerPhase.TRAINING):
         return replace(session, boundary=max(n, session.boundary or 0)), ()
     if session.applying:
@@ -257,21 +275,22 @@ def _halt(session: Session, order: Halt) -> Handled:
 def _promise(session: Session, n: int, at_boundary: bool = False) -> Handled:
     """`at_boundary`: others may still be reading the last sums, so the group is left alone until they have answered."""
     session = _enter(session, TrainerPhase.HALTED, promised=n, boundary=None, owed=None)
-    return session, (_answer(session),) if at_boundary else (BreakGroup(), _answer(session))
+    return session, (*(() if at_boundary else (BreakGroup(),)), *_answer(session))
 
 
-def _answer(session: Session) -> Say:
-    return _say(session, Halted, generation=session.promised, version=session.version, store=session.store)
+def _answer(session: Session) -> tuple[Say, ...]:
+    """The promise holds at once. It is told when the step loop is back: nothing can be begun with one that hangs."""
+    if session.at_work:
+        return ()
+    return (_say(session, Halted, generation=session.promised, version=session.version, store=session.store),)
 
 
 def _form(session: Session, formation: Formation, steps: int) -> Handled:
     halted = session.phase is TrainerPhase.HALTED and session.promised == formation.generation
-    if not halted or session.member not in formation.members:
+    if not halted or session.at_work or session.member not in formation.members:
         return session, ()
-    session = _enter(
-        session, TrainerPhase.FORMING, generation=formation.generation, formation=formation, steps=steps, boundary=None
-    )
-    return session, (Join(formation, steps),)
+    begun = {"generation": formation.generation, "formation": formation, "steps": steps, "boundary": None}
+    return _enter(session, TrainerPhase.FORMING, at_work=True, **begun), (Join(formation, steps),)
 
 
 def _save(session: Session, order: Save) -> Handled:

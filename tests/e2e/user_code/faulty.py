@@ -201,6 +201,30 @@ class Raises(Sound):
         raise KeyError("label 17")
 
 
+class Hangs(Sound):
+    """Wherever it is tried; the trainer's other threads go on."""
+
+    def at_bad_sample(self, loss: Tensor, count: int) -> tuple[Tensor, float]:
+        time.sleep(10_000)
+        raise AssertionError("nobody waits for so long")
+
+
+class HangsOnce(Sound):
+    """For whoever is the first to make this folder."""
+
+    def __init__(self, once: str, bad: int = -1) -> None:
+        super().__init__(bad)
+        self.once = once
+
+    def at_bad_sample(self, loss: Tensor, count: int) -> tuple[Tensor, float]:
+        try:
+            os.mkdir(self.once)
+        except FileExistsError:
+            return loss, float(count)
+        time.sleep(10_000)
+        raise AssertionError("nobody waits for so long")
+
+
 class Leaves(Sound):
     def at_bad_sample(self, loss: Tensor, count: int) -> tuple[Tensor, float]:
         raise SystemExit("no more samples, please")

@@ -148,18 +148,20 @@ class Faults:
                 return agent.alive
             case Kind.GONE:
                 return agent.alive and len(self._life.gone) + 1 < len(self._life.agents)
+            case Kind.WEDGE:
+                return trainer is not None and not trainer.stuck and trainer.loop.at in _STEPS
             case Kind.RAISE:
-                if trainer is None or trainer.hung:
+                if trainer is None or trainer.stuck:
                     return False
                 forming = trainer.session.phase is TrainerPhase.FORMING and trainer.loop.at in ("connected", "loaded")
                 training = trainer.session.phase is TrainerPhase.TRAINING and trainer.loop.at in _STEPS
                 return forming or training
             case Kind.BREAK:
-                if trainer is None or trainer.hung:
+                if trainer is None or trainer.stuck:
                     return False
                 return trainer.loop.at in ("connecting", "connected", "contributed")
             case Kind.FLIP | Kind.DIVERGE:
-                return trainer is not None and trainer.session.phase is TrainerPhase.TRAINING and not trainer.hung
+                return trainer is not None and trainer.session.phase is TrainerPhase.TRAINING and not trainer.stuck
             case Kind.CUT | Kind.DEAFEN | Kind.SILENCE:
                 return bool(agent.link)
             case Kind.CRASH | Kind.FREEZE | Kind.STORE_CUT:
@@ -188,6 +190,8 @@ class Faults:
                 life.lose_agent(agent, None)
             case Kind.HANG | Kind.DEADLOCK if trainer is not None:
                 trainer.hung = True
+            case Kind.WEDGE if trainer is not None:
+                trainer.wedged = True
             case Kind.RAISE if trainer is not None:
                 life.raise_in_loop(trainer, dice.randrange(4))
             case Kind.BREAK if trainer is not None:

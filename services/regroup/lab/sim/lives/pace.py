@@ -146,7 +146,7 @@ class Paced(LinkedAgents[LinkedAgent]):
 
     def _choices(self, agent: LinkedAgent, trainer: Trainer) -> list[Callable[[], None]]:
         """What a step loop may do now."""
-        if trainer.hung or self.faults.lasts(Kind.STALL, agent.name):
+        if trainer.stuck or self.faults.lasts(Kind.STALL, agent.name):
             return []
         at = trainer.loop.at
         if at == "preparing" and (field := self._unprepared(agent)):

@@ -25,6 +25,7 @@ class Kind(StrEnum):
     GONE = "machine is gone for good"
     HANG = "trainer hangs"
     DEADLOCK = "trainer hangs for ever"
+    WEDGE = "task's code hangs for ever"
     STALL = "step loop stalls"
     RAISE = "user code raises"
     UNWRITABLE = "disk refuses the state"

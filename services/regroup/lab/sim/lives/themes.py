@@ -19,7 +19,7 @@ _MEETING = ("form", "connecting", "connected")
 _BREAKS = (Kind.BREAK, Kind.RAISE, Kind.HANG)
 _STEPPING = ("stepping", "contributed", "applying")
 _TASKS = (Kind.MISMATCH, Kind.UNPREPARED, Kind.BAD_SPEC, Kind.POISON, Kind.DIVERGE, Kind.FLIP)  # the users' own doing
-_FOREVER = (Kind.DEADLOCK, Kind.GONE)  # what no healing mends
+_FOREVER = (Kind.DEADLOCK, Kind.WEDGE, Kind.GONE)  # what no healing mends
 _UNPREPARED = (Kind.CRASH_TRAINER, Kind.DEADLOCK)
 _RESTS = (Kind.PAUSE, Kind.HOLD)
 _ANYTHING = tuple(kind for kind in Kind if kind not in (Kind.STOP, *_TASKS, *_FOREVER))
@@ -41,7 +41,7 @@ THEMES = (
     ),
     # one trainer hangs for ever, and nothing else tells of it than that nothing goes on
     Theme(
-        (Some((Kind.DEADLOCK,), (1,), crowds=(1,), borders=(*_STEPPING, *_MEETING), waits=1.0, until=4.0),),
+        (Some((Kind.DEADLOCK, Kind.WEDGE), (1,), crowds=(1,), borders=(*_STEPPING, *_MEETING), waits=1.0, until=4.0),),
         weight=6,
         workers=(2, 2, 3),
         jobs=(1,),

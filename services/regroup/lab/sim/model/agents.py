@@ -112,7 +112,7 @@ class Agents(StepLoops, Generic[AnAgent]):
         message = agent.trainer.outbox.popleft()
         if isinstance(message, TrainerStatus):
             before, agent.status = agent.status, message
-            if before is None or message.phase is not before.phase:
+            if before is None or (message.phase, message.at_work) != (before.phase, before.at_work):
                 self.heartbeat(agent)
         else:
             self.report(agent, message)

@@ -71,7 +71,7 @@ def evicted(world: World, before: Cluster, decision: Decision, job: Job, member:
     chance = heard is not None and world.decided_at - heard.seen <= world.policy.halt_limit
     assert chance, f"{member} is given up, and its agent was not heard"
     trainer = world.living(member)
-    if trainer is None or job.ended or trainer.hung or trainer not in holders(world, job.id) or not job.formation:
+    if trainer is None or job.ended or trainer.stuck or trainer not in holders(world, job.id) or not job.formation:
         return
     if told_back(decision, job.id):
         return  # rule 7 has its own check

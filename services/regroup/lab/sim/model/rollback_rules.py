@@ -43,7 +43,7 @@ def goes_back_no_further(world: World, before: Cluster, job: str, base: Version)
     for trainer in holders(world, job):
         seen = before.present(trainer.member.worker)
         status = seen.trainer if seen is not None else None
-        if seen is None or status is None or status.incarnation != trainer.member.incarnation or trainer.hung:
+        if seen is None or status is None or status.incarnation != trainer.member.incarnation or trainer.stuck:
             continue
         given_up = watch is not None and trainer.member in watch.evicted
         silent = world.decided_at - seen.moved > world.policy.detached_limit

@@ -74,7 +74,7 @@ def ended(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) -> 
             seen = before.sightings.get(trainer.member.worker)
             away = world.decided_at - (seen.seen if seen else before.started)
             listed = trainer.member in old.formation.members
-            absent = away > world.policy.absent_limit or trainer.hung or not (listed or (seen and seen.connected))
+            absent = away > world.policy.absent_limit or trainer.stuck or not (listed or (seen and seen.connected))
             assert absent, f"stopped without the state of {trainer.member}"
     if job.phase is JobPhase.FAILED:
         newest = job.failures[-1:] if job.failures is not old.failures else ()

@@ -57,8 +57,9 @@ class StepLoops(ABC):
     def take(self, trainer: Trainer, happening: Happening) -> None:
         before = trainer.session
         trainer.session, actions = s.handle(before, happening)
-        if trainer.session.phase is not before.phase or trainer.session.promised != before.promised:
-            trainer.outbox.append(trainer.session.status)
+        after = trainer.session
+        if (after.phase, after.promised, after.at_work) != (before.phase, before.promised, before.at_work):
+            trainer.outbox.append(after.status)
         trainer_rules.handled(self.ghosts, trainer, before, happening, self.jobs[trainer.job].generation)
         for action in actions:
             match action:
@@ -84,7 +85,7 @@ class StepLoops(ABC):
 
     def moves(self, trainer: Trainer) -> list[Callable[[], None]]:
         """What its step loop could do next: to go on, if it can, and then to leave its group, if it may."""
-        if trainer.hung:
+        if trainer.stuck:
             return []
         go_on = self._way_on(trainer)
         found: list[Callable[[], None]] = [] if go_on is None else [partial(go_on, trainer)]
@@ -175,8 +176,7 @@ class StepLoops(ABC):
         return formation is not None and trainer.session.trains_in(formation.generation) and goes_on
 
     def _prepared(self, trainer: Trainer) -> None:
-        trainer.loop.at = "idle"
-        self.take(trainer, s.TaskPrepared(self.fingerprint(trainer)))
+        self._come_back(trainer, s.TaskPrepared(self.fingerprint(trainer)))
 
     def _begin(self, trainer: Trainer) -> None:
         loop = trainer.loop
@@ -192,13 +192,18 @@ class StepLoops(ABC):
         else:
             loop.broken = True
 
+    def _come_back(self, trainer: Trainer, event: s.LoopEvent) -> None:
+        """The step loop tells this, and waits for its next task."""
+        trainer.loop.at = "idle"
+        self.take(trainer, event)
+        self.take(trainer, s.CameBack())
+
     def _connected(self, trainer: Trainer) -> None:
         trainer.loop.at = "connected"
 
     def leave(self, trainer: Trainer, reason: str = "the group broke") -> None:
         """The step loop sees its group broken, and waits for the next task."""
-        trainer.loop.at = "idle"
-        self.take(trainer, s.CollectiveBroke(trainer.group.generation, reason))
+        self._come_back(trainer, s.CollectiveBroke(trainer.group.generation, reason))
 
     def lose_neighbour(self, trainer: Trainer) -> None:
         """The group's own watch tells it at once; a reduction that is complete may still be applied."""
@@ -218,9 +223,8 @@ class StepLoops(ABC):
 
     def fail_to_read(self, trainer: Trainer) -> None:
         """The checkpoint is not there, or damaged."""
-        trainer.loop.at = "idle"
         told = m.CheckpointUnreadable(**trainer.who, generation=trainer.group.generation, error="no such file")
-        self.take(trainer, s.LoopFailed(told))
+        self._come_back(trainer, s.LoopFailed(told))
 
     def _give(self, trainer: Trainer) -> None:
         group = trainer.group
@@ -260,8 +264,7 @@ class StepLoops(ABC):
     def _contribute(self, trainer: Trainer) -> None:
         loop, session, group, step = trainer.loop, trainer.session, trainer.group, len(trainer.state)
         if step >= loop.steps:
-            loop.at = "idle"
-            self.take(trainer, s.LastStepDone(group.generation))
+            self._come_back(trainer, s.LastStepDone(group.generation))
             return
         flag = 0 if session.boundary is None else session.boundary - session.generation
         spec, digest = self.jobs[trainer.job].spec, self.digest(trainer)
@@ -295,14 +298,13 @@ class StepLoops(ABC):
     def _differ(self, trainer: Trainer, group: Formation, digests: tuple[int, ...]) -> None:
         """Whoever differs from the sound one gives its state up; the leader tells."""
         rank, leader, generation = trainer.rank, group.leader, group.generation
-        trainer.loop.at = "idle"
         if rank == leader:
             told, step = tuple(f"{digest:012x}" for digest in digests), len(trainer.state)
             trainer.outbox.append(m.ReplicasDiffered(**trainer.who, generation=generation, step=step, digests=told))
         if digests[rank] == sound(digests, leader):
-            self.take(trainer, s.CollectiveBroke(generation, "replicas differed"))
+            self._come_back(trainer, s.CollectiveBroke(generation, "replicas differed"))
             return
-        self.take(trainer, s.StateDiscarded(generation, "its digest is not the sound one"))
+        self._come_back(trainer, s.StateDiscarded(generation, "its digest is not the sound one"))
         if trainer.session.version is None:
             trainer.history = None
 
@@ -331,10 +333,9 @@ class StepLoops(ABC):
             error="E: no",
             traceback="T\nE: no",
         )
-        trainer.loop.at = "idle"
         if torn:
             trainer.history = None
-        self.take(trainer, s.LoopFailed(report, torn))
+        self._come_back(trainer, s.LoopFailed(report, torn))
 
     def _written(self, trainer: Trainer) -> None:
         task = trainer.loop.write
@@ -349,5 +350,4 @@ class StepLoops(ABC):
         self._end_writing(trainer, m.SaveFailed(**trainer.who, generation=task.generation, error="OSError: disk full"))
 
     def _end_writing(self, trainer: Trainer, report: m.StateSaved | m.SaveFailed) -> None:
-        trainer.loop.at = "idle"
-        self.take(trainer, s.SaveEnded(report))
+        self._come_back(trainer, s.SaveEnded(report))

@@ -67,11 +67,17 @@ class Trainer:
     loop: Loop = field(default_factory=Loop)
     history: History | None = None  # None: no state
     hung: bool = False
+    wedged: bool = False  # its step loop hangs in the task's code, and its session goes on
     inbox: deque[m.TrainerOrder] = field(default_factory=deque)
     outbox: deque[TrainerStatus | m.Report] = field(default_factory=deque)
     unsaid: bool = False  # its progress, since it last told it
     measured: tuple[StepPoint, ...] = ()  # its last steps, for whoever tells next; the loss names their generation
     points: tuple[StepPoint, ...] = ()  # to be told, by the leader
+
+    @property
+    def stuck(self) -> bool:
+        """Whether its step loop will not go on."""
+        return self.hung or self.wedged
 
     @property
     def member(self) -> Member:

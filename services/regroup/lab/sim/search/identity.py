@@ -88,7 +88,7 @@ def _formation(one: Formation) -> Hashable:
 @_remembered
 def _session(one: Session) -> Hashable:
     stands = (one.member, one.phase, one.promised, one.generation, one.version)
-    rest = (one.boundary, one.applying, one.owed, one.heard, one.fingerprint is None)
+    rest = (one.boundary, one.applying, one.owed, one.at_work, one.heard, one.fingerprint is None)
     return (*stands, _formation(one.formation), *rest)
 
 
