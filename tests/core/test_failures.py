@@ -109,12 +109,34 @@ def test_a_worker_with_another_dataset_is_refused(scene):
 
 def test_a_task_that_raises_once_is_tried_again_on_another_worker(scene):
     scene.running("a", "b")
-    scene.raises("a")
+    owner = scene.members[scene.job.formation.owners[2]]
+    scene.raises(owner)
     assert scene.job.phase is JobPhase.REGROUPING
-    owner = scene.job.formation.owners[2]
     for name in "ab":
         scene.halt(name, (1, 3))
-    assert scene.job.formation.owners[2] != owner
+    assert scene.members[scene.job.formation.owners[2]] != owner
+
+
+def test_whoever_comes_and_goes_a_shard_that_failed_is_tried_by_another_worker_and_fails_no_job_for_one(scene):
+    """Shards turn by rank, and ranks shift with the members."""
+    scene.running("b", "c", step=3, min_workers=1, max_workers=3)
+    owner = scene.members[scene.job.formation.owners[0]]
+    other = "b" if owner == "c" else "c"
+    scene.register("a")
+    scene.prepare("a")
+    scene.raises(owner, generation=1, step=3, shard=0)
+    for name in "bc":
+        scene.halt(name, (1, 3))
+    scene.halt("a", None)
+    assert scene.members == ["a", "b", "c"]
+    assert scene.members[scene.job.formation.owners[0]] != owner
+    for name in "abc":
+        scene.train(name)
+    scene.exits("a")
+    held = (scene.job.formation.generation, 3)
+    for name in "bc":
+        scene.halt(name, held)
+    assert scene.members[scene.job.formation.owners[0]] == other
 
 
 def test_a_task_that_raises_on_two_workers_fails_the_job_with_the_traceback(scene):

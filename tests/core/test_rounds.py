@@ -560,3 +560,19 @@ def test_but_not_for_ever(scene):
     scene.after(scene.policy.absent_limit + 0.1, heard="c")
     scene.halt("c", None)
     assert scene.noted("rolled_back")
+
+
+def test_once_a_member_is_at_the_boundary_the_others_are_not_waited_for_as_for_a_long_step(scene):
+    """All are at the same step. One whose control connection is cut just then cannot say so."""
+    scene.running("a", "b", step=3, min_workers=1, max_workers=3, step_timeout=60.0)
+    scene.register("c")
+    scene.prepare("c")
+    scene.after(20.0, heard="abc")
+    assert scene.job.round.boundary, "a long step"
+    scene.halt("a", (1, 4))
+    scene.does(m.Disconnected("b"))
+    scene.after(scene.policy.halt_limit + 0.1, heard="ac")
+    assert not scene.job.round.boundary
+    scene.halt("a", (1, 4))
+    scene.after(scene.policy.halt_limit + 0.1, heard="ac")
+    assert "b" not in scene.members

@@ -11,6 +11,8 @@ from regroup.core.settling import candidates
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerStatus
 
+MANY = 4  # failures of one worker in one place, though another one was to try each time
+
 
 def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
     """Compare a prepared trainer's code and data with the job's; the first one sets them.
@@ -51,7 +53,7 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure, chance: bool = False)
     job = turn.change_job(job, failures=(*job.failures[-19:], failure))
     others = {f.worker for f in same} - {failure.worker}
     alone = job.formation is None or len(job.formation.seats) == 1
-    if (others and len(same) >= 2) if chance else (others or (same and alone) or len(same) >= 2):
+    if (others and len(same) >= 2) if chance else (others or (same and alone) or len(same) >= MANY):
         place = f"shard {failure.shard}" if failure.shard >= 0 else "outside of a pass"
         where = "while preparing" if failure.step < 0 else f"in step {failure.step}, {place}"
         workers = ", ".join(sorted({f.worker for f in (*same, failure)}))

@@ -50,6 +50,7 @@ class Watch:
     progressed: float  # when a step was last seen committed
     disturbed: float | None = None  # when the regroup under way began, also over several rounds
     answers: Mapping[Member, Answer] = field(default_factory=dict)  # to the round's generation alone
+    answered: float = 0.0  # when the last of them came
     formed: frozenset[Member] = frozenset()
     finished: bool = False  # a member of the last formation committed its last step
     broken: str | None = None  # why a member of the last formation reported a broken group

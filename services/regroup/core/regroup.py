@@ -175,7 +175,7 @@ def _train(job: Job, generation: int, answers: Mapping[Member, Answer], base: _B
         seats=tuple(Seat(member, answers[member].version) for member in members),
         leader=members.index(leader),
         base=base.version,
-        owners=assign(job.spec.shard_count, len(members), turn=len(job.history)),
+        owners=_owners(job, members, base.version.step),
         store=answers[leader].store,
         micro_batch=job.spec.micro_batch,
         checkpoint=None if held else job.checkpoint,
@@ -191,3 +191,12 @@ def _train(job: Job, generation: int, answers: Mapping[Member, Answer], base: _B
     else:
         start = f"from step {base.version.step} on"
     return Train(formation, base.rolled_back, f"{start} {names}")
+
+
+def _owners(job: Job, members: Sequence[Member], step: int) -> tuple[int, ...]:
+    """Who owns each shard: another one than before, and a shard that failed in this step, whoever has not tried it."""
+    failed = {(failure.shard, failure.worker) for failure in job.failures if failure.step == step}
+    turns = (assign(job.spec.shard_count, len(members), turn=len(job.history) + turn) for turn in range(len(members)))
+    return min(
+        turns, key=lambda owners: sum(members[owners[shard]].worker == who for shard, who in failed if shard >= 0)
+    )

@@ -229,7 +229,8 @@ def _take_phase(turn: Turn, job: Job, member: Member, status: TrainerStatus, bro
     if job.round and status.phase is TrainerPhase.HALTED and status.promised == job.round.generation:
         if member in job.round.participants and not status.at_work:
             answer = Answer(status.version, status.store)
-            turn.change_watch(job.id, answers={**watch.answers, member: answer})
+            answered = watch.answered if member in watch.answers else turn.now
+            turn.change_watch(job.id, answers={**watch.answers, member: answer}, answered=answered)
         return
     if formation is None or member not in formation.members:
         return

@@ -128,14 +128,16 @@ def _halt(turn: Turn, job: Job) -> None:
         begin_round(turn, job, trouble)
         return
     unanswered = [member for member in asked.participants if _awaited(turn, job, member)]
-    # Members may be in the middle of a long step; whoever only means to join has nothing to finish.
-    steps = asked.boundary and job.formation is not None and not set(unanswered).isdisjoint(job.formation.members)
+    listed = frozenset(job.formation.members) if job.formation is not None else frozenset()
+    at_work = not listed.isdisjoint(unanswered) or any(_at_work(turn, member) for member in unanswered)
+    # Members may be in the middle of a long step, until one is at the boundary: then all are.
+    steps = asked.boundary and not listed.isdisjoint(unanswered) and listed.isdisjoint(watch.answers)
     limit = job.spec.step_timeout if steps else turn.policy.halt_limit
-    at_work = steps or any(_at_work(turn, member) for member in unanswered)
+    began = max(watch.since, watch.answered) if asked.boundary else watch.since
     # Whoever promised, and is still in a pass, may take as long as a step.
     stuck = any(is_stuck(turn, member) for member in unanswered)
     patient = stuck and turn.waited(watch.progressed) <= job.spec.step_timeout
-    if unanswered and (patient or turn.waited(watch.since) <= limit):
+    if unanswered and (patient or turn.waited(began) <= limit):
         return
     names = ", ".join(member.worker for member in unanswered)
     if asked.boundary and at_work:  # else only newcomers are missing, and those that are there go on without
