@@ -46,12 +46,16 @@ class Scene:
         return self.does(m.Reported(name, report))
 
     def after(self, seconds: float, heard: str = "") -> Decision:
-        """`heard`: the workers whose agents spoke until then, whatever their trainers do."""
+        """Time passed, and the coordinator looks. `heard` as in `passes`."""
+        self.passes(seconds, heard)
+        return self.does(m.Tick())
+
+    def passes(self, seconds: float, heard: str) -> None:
+        """`heard`: the workers whose agents spoke all the while, whatever their trainers do."""
         self.now += seconds
         known = self.cluster.sightings
         spoke = {name: replace(known[name], seen=self.now) for name in heard}
         self.cluster = replace(self.cluster, sightings={**known, **spoke})
-        return self.does(m.Tick())
 
     def submit(self, job: str = "j", **spec: Any) -> None:
         asked = {"task": "digits", "steps": 10, "global_batch": 8, "shards": 4, "max_workers": 2, **spec}

@@ -382,3 +382,13 @@ def test_an_agent_that_starts_no_trainer_loses_its_job_to_another(scene):
     assert scene.noted("unlent")[0].reason == "a leaves the job: its agent started no trainer in 600 s"
     scene.register("b")
     assert scene.cluster.workers["b"].job in ("j", None)
+
+
+def test_an_agent_whose_trainer_just_died_has_as_long_to_start_another(scene):
+    scene.running("a", min_workers=1)
+    scene.train("a", 1)
+    scene.after(scene.policy.prepare_limit + 1.0, heard="a")
+    scene.exits("a")
+    scene.after(0.2, heard="a")
+    assert scene.cluster.workers["a"].errors == 1, "its death"
+    assert scene.cluster.workers["a"].job == "j"

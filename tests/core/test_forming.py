@@ -10,7 +10,7 @@ def fails_to_form(scene, reporter, *names):
         scene.halt(name, (1, 3), incarnation=scene.incarnations[name])
     assert scene.members == sorted(names)
     n = scene.job.generation
-    scene.now += scene.policy.form_limit - 1.0  # their own limit is the shorter one
+    scene.passes(scene.policy.form_limit - 1.0, heard="".join(names))  # their own limit is the shorter one
     for name in names:
         scene.beat(name, TrainerPhase.FORMING, scene.incarnations[name], promised=n, generation=n)
     told = {"job": "j", "incarnation": scene.incarnations[reporter], "generation": n}

@@ -139,7 +139,7 @@ def test_a_newcomer_that_hangs_before_the_first_step_is_replaced_at_once(scene):
     scene.register("a", "b")
     scene.prepare("a", "b")
     scene.halt("a", None)
-    scene.now += scene.policy.halt_limit - 0.5
+    scene.passes(scene.policy.halt_limit - 0.5, heard="ab")
     scene.prepare("b")
     scene.after(1.0)
     assert scene.job.phase is JobPhase.PREPARING
@@ -175,7 +175,7 @@ def test_members_that_twice_fail_to_form_lose_the_one_that_kept_them(scene):
             scene.halt(name, (1, 3))
         scene.train("a")
         scene.train("b")
-        scene.now += scene.policy.form_limit + 0.5
+        scene.passes(scene.policy.form_limit + 0.5, heard="abc")
         scene.beat("c", TrainerPhase.FORMING, promised=scene.job.generation, generation=scene.job.generation)
     assert scene.noted("evicted")[0].worker == "c"
     assert [member.worker for member in scene.job.round.participants] == ["a", "b"]
@@ -341,7 +341,7 @@ def test_whoever_does_not_answer_is_given_up_only_if_its_agent_is_heard(scene, h
     scene.running("a", "b")
     scene.breaks("a", 1)
     scene.halt("a", (1, 3))
-    scene.now += scene.policy.halt_limit + 0.1
+    scene.passes(scene.policy.halt_limit + 0.1, heard="b" if heard else "")
     if heard:
         scene.train("b", 3)
     scene.halt("a", (1, 3))
@@ -576,3 +576,13 @@ def test_once_a_member_is_at_the_boundary_the_others_are_not_waited_for_as_for_a
     scene.halt("a", (1, 4))
     scene.after(scene.policy.halt_limit + 0.1, heard="ac")
     assert "b" not in scene.members
+
+
+def test_whoever_was_not_heard_for_a_while_was_not_asked_either_until_now(scene):
+    """A network cut that closed no connection: what was said meanwhile is lost on both sides."""
+    scene.running("a", "b", step=5, min_workers=1)
+    scene.breaks("a", 1)
+    scene.halt("a", (1, 5))
+    scene.after(scene.policy.halt_limit + 0.1, heard="a")
+    assert scene.members == ["a"], "it goes on without"
+    assert scene.noted("evicted") == []

@@ -41,6 +41,7 @@ log = logging.getLogger("regroup.coordinator")
 TICK = 0.2  # seconds
 KEEP_STEPS = 1.0  # seconds between writes of the running jobs' steps
 STORE_RETRY = 0.2  # seconds between tries while the store is down
+SLOW_STORE = 1.0  # seconds of a write; orders wait for it
 POINTS_INTERVAL = 0.25  # seconds between writes of measurements
 STREAK = 64  # events taken at once before all other tasks have their turn
 BACKLOG = 20_000  # events waiting beyond which heartbeats are dropped: they repeat
@@ -170,19 +171,26 @@ class Shell:
                 continue
             if done is not None:
                 self._waiting.discard(done)
+            began = self._clock()
             try:
                 await self._persist(decision, done, patient=not isinstance(event, KeepSteps))
             except StoreUnavailable:
                 continue  # the steps alone may be ahead in the store; a later event keeps them
             self._send(decision)
+            if self._clock() - began > SLOW_STORE:
+                self._awake()
             if done is not None and not done.done():
                 done.set_result(None)
 
     def _notice_gap(self, at: float) -> None:
         """Between two events, of which there always are some: this process stood still, and heard nobody."""
         if at - self._heard > self._leadership.lease:
-            self.cluster = replace(self.cluster, awake=at)
+            self._awake()
         self._heard = at
+
+    def _awake(self) -> None:
+        """What was not heard, or not told, until now is nobody's silence."""
+        self.cluster = replace(self.cluster, awake=self._clock())
 
     async def _persist(self, decision: Decision, done: asyncio.Future[None] | None, patient: bool) -> None:
         """Make the decision durable, and then ours.

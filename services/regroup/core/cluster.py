@@ -72,7 +72,7 @@ class Cluster:
     """Everything that `decide` reads and gives back."""
 
     started: float  # when this coordinator began, on its monotonic clock
-    awake: float = -inf  # since when it hears what is said, if it stood still for a while after it began
+    awake: float = -inf  # since when it hears and is heard, if it stood still after it began, or its store did
     jobs: Mapping[str, Job] = field(default_factory=dict)  # in the order of their submission
     workers: Mapping[str, Worker] = field(default_factory=dict)
     sightings: Mapping[str, Sighting] = field(default_factory=dict)

@@ -27,7 +27,9 @@ def take_in(turn: Turn, name: str, report: m.Report) -> tuple[m.Order, ...]:
     sighting = turn.sightings.get(name)
     if worker is None or sighting is None:
         return ()  # it registers first on every connection; what overtook that is told again by its heartbeats
-    turn.sightings[name] = replace(sighting, seen=turn.now, connected=True)
+    gap = turn.now - sighting.seen > turn.policy.halt_limit / 2
+    since = turn.now if gap else sighting.since
+    turn.sightings[name] = replace(sighting, seen=turn.now, connected=True, since=since)
     match report:
         case m.Heartbeat():
             if report.boot != worker.boot:
@@ -83,7 +85,7 @@ def _exited(turn: Turn, name: str, cause: str) -> None:
     sighting = turn.sightings.get(name)
     if sighting is not None and sighting.trainer is not None:
         turn.bury(sighting.trainer.job, Member(name, sighting.trainer.incarnation), cause)
-        turn.sightings[name] = replace(sighting, trainer=None)
+        turn.sightings[name] = replace(sighting, trainer=None, moved=turn.now)
 
 
 def _bury_listed(turn: Turn, name: str, alive: str | None, cause: str) -> None:
@@ -105,7 +107,7 @@ def _trainer_exited(turn: Turn, name: str, report: m.TrainerExited) -> None:
     preparing = False
     if trainer is not None and trainer.incarnation == report.incarnation:
         preparing = trainer.phase is TrainerPhase.PREPARING
-        turn.sightings[name] = replace(turn.sightings[name], trainer=None)
+        turn.sightings[name] = replace(turn.sightings[name], trainer=None, moved=turn.now)
     if report.asked and not evicted:
         return
     if not report.asked:

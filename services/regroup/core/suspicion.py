@@ -74,7 +74,9 @@ def evict_unprepared(turn: Turn) -> None:
     limit = turn.policy.prepare_limit
     for name, worker in list(turn.workers.items()):
         seen, job = turn.sightings.get(name), turn.jobs.get(worker.job) if worker.job else None
-        if job is None or seen is None or turn.waited(seen.moved) <= limit or not heard_lately(turn, name):
+        if job is None or seen is None or not heard_lately(turn, name):
+            continue
+        if turn.waited(max(seen.moved, seen.since)) <= limit:
             continue
         if seen.trainer is None:
             reason = f"its agent started no trainer in {limit:g} s"

@@ -72,7 +72,7 @@ class Sighting:
 
     seen: float  # the coordinator's monotonic clock, seconds
     connected: bool = True
-    since: float = 0.0  # when this connection began, on the same clock
+    since: float = 0.0  # since when it is heard on this connection, without a gap; on the same clock
     moved: float = 0.0  # when its trainer last said anything new, on the same clock
     sequence: int = 0  # of the newest heartbeat under this boot; one that it overtook says nothing any more
     trainer: TrainerStatus | None = None

@@ -193,7 +193,7 @@ class Faults:
             case Kind.WEDGE if trainer is not None:
                 trainer.wedged = True
             case Kind.RAISE if trainer is not None:
-                life.raise_in_loop(trainer, dice.randrange(4))
+                life.raise_in_loop(trainer, dice.choice(trainer.shards) if trainer.shards else 0)
             case Kind.BREAK if trainer is not None:
                 if dice.random() < 0.5:
                     life.lose_neighbour(trainer)
@@ -222,7 +222,7 @@ class Faults:
             case Kind.PAUSE | Kind.HOLD if life.jobs:
                 job = dice.choice(sorted(life.jobs))
                 life.ask(m.PauseJob(job, kind is Kind.HOLD))
-                life.later(dice.choice((0.1, 0.5, 2.0, 5.0)), life.ask, m.ResumeJob(job))
+                life.later(dice.choice((0.1, 0.5, 2.0, 5.0, 14.0)), life.ask, m.ResumeJob(job))
 
     def _find_silent(self, process: "Process") -> None:
         """Agents close a connection on which nothing comes for so long."""

@@ -17,6 +17,7 @@ from regroup.core.decide import Decision
 from regroup.core.jobs import Job, JobPhase, JobSpec, Wanted
 from regroup.core.workers import Worker
 from regroup.lab.sim.lives.faults import Faults
+from regroup.lab.sim.lives.justice import Justice
 from regroup.lab.sim.lives.network import Network
 from regroup.lab.sim.lives.pace import Paced
 from regroup.lab.sim.lives.plan import SECONDS, Kind, Plan
@@ -45,7 +46,7 @@ class Life(Paced):
         self.store = MemoryStore(clock=self.loop.time)
         self.jobs: dict[str, Job] = {}  # durable
         self.workers: dict[str, Worker] = {}  # durable
-        self.faults, self.network = Faults(self), Network(self)
+        self.faults, self.network, self.justice = Faults(self), Network(self), Justice(self)
         self.processes: list[Process] = []
         self.gone: set[str] = set()  # workers whose machines will not come back
         self.draining: set[str] = set()  # agents that left in good order, and are not back
@@ -187,6 +188,7 @@ class Life(Paced):
             self.jobs, self.workers = dict(decision.cluster.jobs), dict(decision.cluster.workers)
         self.reasons.update(told(before, decision.cluster))
         decision_rules.decided(self.ghosts, self, before, decision)
+        self.justice.judge(before, decision)
 
     def _stored(self, decided: Cluster) -> None:
         """The store keeps what was decided: all of it, and nothing else. Steps alone may be ahead in it."""

@@ -15,6 +15,7 @@ from typing import Any
 from regroup.core import messages as m
 from regroup.core.jobs import Fingerprint, Member, StepPoint
 from regroup.lab.sim.lives.faults import Faults
+from regroup.lab.sim.lives.justice import Justice
 from regroup.lab.sim.lives.plan import Kind, Plan
 from regroup.lab.sim.lives.story import Story
 from regroup.lab.sim.lives.virtual import VirtualLoop
@@ -36,6 +37,7 @@ class Paced(LinkedAgents[LinkedAgent]):
     """Agents and trainers over virtual time."""
 
     faults: Faults
+    justice: Justice
     over: "asyncio.Future[None]"  # done: nothing goes on
 
     def __init__(self, plan: Plan, story: Story, loop: VirtualLoop) -> None:
@@ -77,15 +79,19 @@ class Paced(LinkedAgents[LinkedAgent]):
         self.faults.border("preparing", trainer.member.worker)
 
     def tell(self, agent: LinkedAgent, order: m.TrainerOrder) -> None:
+        if agent.trainer is not None:
+            self.justice.told(agent.trainer, order)
         super().tell(agent, order)
         self.drain(agent)
         self.stir()
 
-    def end_trainer(self, agent: LinkedAgent, *given: Any, **more: Any) -> None:
-        super().end_trainer(agent, *given, **more)
+    def end_trainer(self, agent: LinkedAgent, asked: bool = False, *given: Any, **more: Any) -> None:
+        self.justice.ended(agent.name, asked)
+        super().end_trainer(agent, asked, *given, **more)
         self.stir()
 
     def kill_agent(self, agent: LinkedAgent) -> None:
+        self.justice.ended(agent.name, asked=False)
         super().kill_agent(agent)
         self.stir()
 
@@ -189,6 +195,11 @@ class Paced(LinkedAgents[LinkedAgent]):
     def flip(self, trainer: Trainer) -> None:
         """Its replica is no longer the others', and nobody knows it before the next comparison."""
         self._flipped[trainer.member] = self.number(self.agents[trainer.member.worker])
+
+    def raise_in_loop(self, trainer: Trainer, shard: int) -> None:
+        if trainer.loop.at == "stepping":
+            self.justice.raised(trainer, shard)
+        super().raise_in_loop(trainer, shard)
 
     def diverge(self, trainer: Trainer) -> None:
         """It tells the loss of its last step, which is no number."""

@@ -76,6 +76,74 @@ THEMES = (
         weight=3,
         workers=(2, 3, 3),
     ),
+    # held while all that hold the state are cut off for longer than their lease
+    _long(
+        (
+            Some((Kind.HOLD,), (1,), waits=0.0, since=3.0, until=4.0),
+            Some((Kind.ISOLATE,), (1,), (10.0, 14.0), crowds=(3,), waits=0.0, since=2.6, until=3.4),
+        ),
+        weight=4,
+        workers=(1, 2, 3),
+        spares=(0,),
+    ),
+    # user code raises in the middle of a change, while a Halt is owed
+    Theme(
+        (
+            Some((Kind.STALL,), (1,), (1.5,), (1,), ("applying",), waits=1.0, since=3.0, until=5.0),
+            Some((Kind.KILL_TRAINER, Kind.BREAK), (1, 2), crowds=(1,), waits=0.0, after=(0.3, 0.7), whom=OTHERS),
+            Some((Kind.RAISE,), (2,), crowds=(1,), waits=0.0, after=(0.5, 1.4), whom=SAME),
+        ),
+        weight=4,
+        workers=(2, 3),
+        spares=(0,),
+        jobs=(1,),
+        paces=(0.2, 0.4),
+        steps=(40,),
+    ),
+    # who is to take the state stands still while generations pass
+    Theme(
+        (
+            Some((Kind.KILL_TRAINER,), (1,), crowds=(1,), waits=0.0, since=2.0, until=3.0),
+            Some((Kind.STALL,), (2, 3), (1.0, 2.0), (1, 2), ("connected",), waits=1.0, after=(0.1, 1.0)),
+            Some(
+                (Kind.BREAK, Kind.RAISE, Kind.KILL_TRAINER),
+                (2, 4),
+                borders=("connected", "regrouped", "stepping"),
+                waits=0.7,
+                after=(0.1, 3.0),
+            ),
+        ),
+        weight=4,
+        workers=(2, 3, 3),
+        spares=(0,),
+        jobs=(1,),
+        paces=(0.06, 0.15),
+        steps=(60,),
+    ),
+    # one job waits for all workers, others come after it, and connections are cut for a moment
+    Theme(
+        (Some((Kind.CUT, Kind.ISOLATE), (0, 2, 4), (1.5, 2.5), (1, 2), waits=0.0, since=3.0, until=11.0),),
+        weight=6,
+        workers=(2, 3, 3),
+        spares=(0, 0, 1),
+        jobs=(3,),
+        least=(1, 2, 3),
+        paces=(0.1, 0.2),
+        steps=(25, 60, 120),
+    ),
+    # the whole cluster is stopped in good order, and started again
+    Theme(
+        (
+            Some((Kind.LEAVE,), (1, 2), crowds=(4,), waits=0.0, since=3.0, until=8.0),
+            Some((Kind.CRASH,), (0, 1), waits=0.0, after=(0.0, 0.4)),
+        ),
+        weight=3,
+        workers=(1, 2, 3),
+        spares=(0,),
+        jobs=(1,),
+        paces=(0.1,),
+        steps=(60,),
+    ),
     # the task's own errors
     Theme(
         (

@@ -12,7 +12,7 @@ from regroup.core.phases import JOB_ARROWS
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model import lending_rules, saving_rules
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
-from regroup.lab.sim.model.rollback_rules import goes_back_no_further, may_roll_back
+from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further, may_roll_back
 from regroup.lab.sim.model.world import World, told_back
 
 
@@ -89,6 +89,9 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
         saving_rules.to_save(world, before, decision, old, job, job.saver)
     if job.checkpoint is not old.checkpoint:
         saving_rules.saved(ghosts, world, old, job)
+    rests = job.phase is JobPhase.PAUSED and old.phase is not JobPhase.PAUSED and job.formation is not None
+    if rests and told_back(decision, job.id):
+        gave_up(world, before, decision.cluster, old, job, job.saved)
     if job.phase is JobPhase.PAUSED and job.formation is None:
         saving_rules.closed(ghosts, world, before, old, job)
     if job.ended:

@@ -29,6 +29,7 @@ def handled(ghosts: Ghosts, trainer: Trainer, before: s.Session, happening: Happ
         assert before.boundary == happening.agreed, "an agreement is on what this member held when it contributed"
     if after.promised > before.promised:
         assert trainer.loop.at not in CHANGING, "a Halt is answered in the middle of a change"
+        assert after.boundary is None or after.boundary > after.promised, "a boundary that is over is kept"
         assert after.promised <= asked, f"{after.promised} is promised, and nobody asked for more than {asked}"
     if after.heard != before.heard:
         assert isinstance(happening, m.RenewLease), "an order never renews the lease"
@@ -59,6 +60,7 @@ def read(ghosts: Ghosts, trainer: Trainer, formation: Formation) -> None:
 
 def replaced(ghosts: Ghosts, trainer: Trainer, formation: Formation) -> None:
     assert trainer.session.phase is TrainerPhase.FORMING, "a state is replaced after it was answered"
+    assert trainer.session.generation == formation.generation, "a state of another generation is swapped in"
     mine = trainer.session.version
     void = (trainer.job, formation.base) in ghosts.closed
     if mine is not None and not void and (trainer.job, formation.generation) not in ghosts.rolled_back:

@@ -1,0 +1,194 @@
+"""Whether workers, jobs and users of a life are treated justly: who is blamed, given up, passed over, asked again.
+
+Owns: what has to be remembered over a whole life to tell (what gave cause for an error, when a Halt arrived, who failed
+in which shard), and the rules for it. Each breach raises AssertionError and names the rule.
+Refuses to know: whether a state is lost or doubled (`decision_rules` and its like), which hold of every world.
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from regroup.core import messages as m
+from regroup.core.cluster import Cluster
+from regroup.core.decide import Decision
+from regroup.core.jobs import Formation, Job, JobPhase, Member, Wanted
+from regroup.core.workers import LEFT
+from regroup.lab.sim.lives.plan import Kind
+from regroup.lab.sim.model.trainer import Trainer
+
+if TYPE_CHECKING:
+    from regroup.lab.sim.lives.life import Life
+
+SURPLUS = 10.0  # seconds for which a job may keep a worker that it has no seat for
+
+
+class Justice:
+    def __init__(self, life: "Life") -> None:
+        self._life = life
+        self._causes: Counter[str] = Counter()  # by worker, of errors that may be counted
+        self._counted: Counter[str] = Counter()
+        self._halted: dict[tuple[Member, int], float] = {}  # when a trainer was told to halt, by generation
+        self._formed: set[tuple[str, int]] = set()  # generations that ran
+        self._raised: dict[tuple[str, int], tuple[int, int, str]] = {}  # in a generation: step, shard, worker
+        self._failed_at: dict[str, float] = {}  # when a job's last save failed
+        self._surplus: dict[str, float] = {}  # since when a job keeps somebody that it has no seat for
+        kinds = {fault.kind for fault in life.plan.faults}
+        # Errors follow from what cannot be seen, or are told twice, which a connection never does.
+        self._odd = bool(kinds & {Kind.FLIP, Kind.DOUBLING, Kind.JUMBLED})
+        self._late = bool(kinds & {Kind.SLOW, Kind.LOSSY, Kind.DEAFEN, Kind.JUMBLED})  # orders, as nobody can know
+
+    # --- what is remembered
+
+    def ended(self, worker: str, asked: bool) -> None:
+        """A trainer ended, or an agent was killed."""
+        self._causes[worker] += not asked
+
+    def told(self, trainer: Trainer, order: m.TrainerOrder) -> None:
+        if isinstance(order, m.Halt):
+            self._halted.setdefault((trainer.member, order.generation), self._life.now)
+
+    def raised(self, trainer: Trainer, shard: int) -> None:
+        step, generation = len(trainer.history or ()), trainer.group.generation
+        self._raised[trainer.job, generation] = (step, shard, trainer.member.worker)
+
+    # --- what must hold
+
+    def judge(self, before: Cluster, decision: Decision) -> None:
+        after = decision.cluster
+        for note in decision.notes:
+            if note.kind == "evicted" and note.worker is not None and note.job is not None:
+                self._causes[note.worker] += 1
+                self._evicted(before, note.job, note.worker, note.reason)
+            if note.kind == "unlent" and note.worker is not None and "started no trainer" in note.reason:
+                self._causes[note.worker] += self._life.agents[note.worker].trainer is None or self._late
+            if note.kind == "save_failed" and note.job is not None:
+                self._failed_at[note.job] = self._life.decided_at
+        self._errors(before, after)
+        for id, job in after.jobs.items():
+            old = before.jobs.get(id)
+            if old is not None and old is not job:
+                self._changed(before, decision, old, job)
+            self._keeps(after, job)
+
+    def _evicted(self, before: Cluster, job: str, worker: str, why: str) -> None:
+        life, agent = self._life, self._life.agents[worker]
+        known = before.jobs[job]
+        if "did not answer" in why and agent.trainer is not None and known.round is not None and not self._late:
+            trainer = agent.trainer
+            healthy = not trainer.stuck and trainer.loop.at not in ("applying", "loaded")
+            at = self._halted.get((trainer.member, known.round.generation))
+            seen = before.trainer(trainer.member)
+            late = at is None or life.now - at < life.policy.halt_limit / 2
+            assert not (healthy and seen and late), f"{worker} is given up, and was told to halt a moment ago: {at}"
+        if "twice" in why:
+            last = sorted(n for id, n in life.ghosts.formations if id == job)[-2:]
+            formed = [n for n in last if (job, n) in self._formed]
+            assert not formed, f"{worker} is evicted for two failures to form in a row, and {formed} formed"
+
+    def _errors(self, before: Cluster, after: Cluster) -> None:
+        """Nobody has more errors than it gave cause for."""
+        for name, worker in after.workers.items():
+            old = before.workers.get(name)
+            if old is None or worker.errors <= old.errors or self._odd:
+                continue
+            self._counted[name] += worker.errors - old.errors
+            counted, causes = self._counted[name], self._causes[name]
+            assert counted <= causes, f"{name} has {counted} errors, and gave cause for {causes}"
+
+    def _changed(self, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
+        after = decision.cluster
+        watch = after.watches.get(job.id)
+        if job.phase is JobPhase.RUNNING and job.formation is not None:
+            self._formed.add((job.id, job.formation.generation))
+        if job.formation is not None and not job.ended and watch is not None:
+            for one in job.formation.members:
+                left = one.worker in after.workers and after.workers[one.worker].boot == LEFT
+                assert not left or one in watch.dead, f"{one} said goodbye, and is not known dead"
+        if job.formation is not None and job.formation is not old.formation:
+            self._issued(before, after, old, job, job.formation)
+        if job.saver is not None and job.saver != old.saver:
+            self._saver(before, after, job, job.saver)
+        if job.phase is JobPhase.PAUSED and job.formation is None and old.formation is not None:
+            assert job.id not in after.watches, "what was watched outlives a rest"
+        if old.phase is JobPhase.QUEUED and job.phase is JobPhase.PREPARING:
+            self._starts(after, job)
+        if job.phase is JobPhase.FAILED and job.reason.startswith("the task failed") and job.failures:
+            last = job.failures[-1]
+            for failure in job.failures:
+                place = (failure.step, failure.shard) == (last.step, last.shard)
+                if failure.died and place and failure.worker in before.workers:
+                    errors, were = after.workers[failure.worker].errors, before.workers[failure.worker].errors
+                    assert errors <= were, f"{failure.worker} is blamed for what is the task's doing"
+
+    def _issued(self, before: Cluster, after: Cluster, old: Job, job: Job, formation: Formation) -> None:
+        asked, now = before.watches.get(job.id), after.watches.get(job.id)
+        if asked is None or now is None:
+            return
+        leader = formation.members[formation.leader]
+        if formation.checkpoint is not None and leader.worker in {one.worker for one in asked.unable}:
+            others = [one for one in formation.members if one.worker not in {each.worker for each in asked.unable}]
+            assert not others, f"{leader} could not read, and leads again before {others} tried"
+        base = [member for member, answer in asked.answers.items() if answer.version == formation.base]
+        seatless = [one for one in base if one not in now.dead and after.present(one.worker)]
+        if set(seatless) - set(formation.members):
+            lacking = [seat.member for seat in formation.seats if seat.version != formation.base]
+            assert not lacking, f"{lacking} have a seat and no state, and {seatless} have the state"
+        failed = self._raised.get((job.id, old.formation.generation)) if old.formation is not None else None
+        told = job.failures and failed == (job.failures[-1].step, job.failures[-1].shard, job.failures[-1].worker)
+        if failed is not None and told and failed[0] == formation.base.step and len(formation.seats) > 1:
+            owner = formation.members[formation.owners[failed[1]]].worker
+            tried = {one.worker for one in job.failures if (one.step, one.shard) == failed[:2]}
+            fresh = {member.worker for member in formation.members} - tried
+            assert owner != failed[2] or not fresh, f"shard {failed[1]} failed on {owner}, which is to try again"
+
+    def _saver(self, before: Cluster, after: Cluster, job: Job, saver: Member) -> None:
+        watch, now = before.watches.get(job.id), after.watches.get(job.id)
+        if watch is None or now is None or not watch.failed_savers:
+            return
+        best = watch.answers.get(saver)
+        others = [
+            member
+            for member, answer in watch.answers.items()
+            if best is not None and answer.version == best.version and member not in watch.failed_savers
+            if member not in now.dead and after.present(member.worker)
+        ]
+        again = saver in watch.failed_savers
+        assert not again or not others, f"{saver} could not save, and is asked again before {others}"
+        if job.id in self._failed_at:
+            waited = self._life.decided_at - self._failed_at.pop(job.id)
+            assert waited >= 0.9 * self._life.policy.save_retry, f"a failed save is tried again after {waited:.2f} s"
+
+    def _starts(self, after: Cluster, job: Job) -> None:
+        """First in, first out: nobody overtakes a job that could start with the workers that are alive."""
+        life = self._life
+        for older in after.jobs.values():
+            if older.id == job.id:
+                return
+            others = {id for id, one in after.jobs.items() if one.wanted is Wanted.HOLD or one.phase in _WAITS}
+            fit = [
+                name
+                for name, worker in after.workers.items()
+                if life.agents[name].alive and not worker.quarantined and name not in older.refused
+                if (seen := after.sightings.get(name)) and life.decided_at - seen.seen < life.policy.absent_limit
+                if worker.job not in others
+            ]
+            could = older.phase is JobPhase.QUEUED and older.spec.min_workers <= len(fit)
+            assert not could, f"{job.id} starts before {older.id}, which could start on {fit}"
+
+    def _keeps(self, after: Cluster, job: Job) -> None:
+        """A job that has all that it asked for lets go of the others, in time."""
+        seated = {member.worker for member in job.formation.members} if job.formation is not None else set()
+        trains = job.phase is JobPhase.RUNNING and job.round is None and job.wanted is Wanted.RUN
+        extra = [
+            name
+            for name, worker in after.workers.items()
+            if worker.job == job.id and name not in seated and after.present(name)
+        ]
+        if not trains or not extra or len(seated) < job.spec.max_workers:
+            self._surplus.pop(job.id, None)
+            return
+        since = self._surplus.setdefault(job.id, self._life.now)
+        assert self._life.now - since < SURPLUS, f"{extra} are kept by a job that has all that it asked for"
+
+
+_WAITS = (JobPhase.PREPARING, JobPhase.WAITING)
