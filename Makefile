@@ -26,7 +26,7 @@ help: ## Show this list
 	echo
 	echo "  ARGS=... is handed on: make test ARGS='-k audit', make up ARGS='--workers 4', make lock ARGS=--upgrade"
 
-demo: $(READY) ## Train on three workers, kill one in mid-step, watch the others go on; about two minutes
+demo: $(READY) ## Train on three workers, kill one in mid-step, watch the others go on; about two minutes, the first time also what pip takes
 	@$(BIN)/regroup demo $(ARGS)
 
 up: $(READY) ## Start a cluster on this machine; Ctrl-C stops it

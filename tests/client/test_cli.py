@@ -1,6 +1,8 @@
 """The command line against the real API: what it prints, where, and how it ends."""
 
+import io
 import json
+import math
 import os
 import re
 import signal
@@ -12,8 +14,9 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from regroup.client import cli, terminal
-from regroup.core.jobs import JobPhase
+from regroup.client import Client, cli, terminal, watch
+from regroup.client.printable import PlainConsole
+from regroup.core.jobs import Formation, JobPhase, JobSpec, Member, Seat, StepPoint, Version, Wanted
 from regroup.core.messages import StopJob
 from regroup.core.notes import Note
 
@@ -37,6 +40,23 @@ def submitted(run, served):
     code, out, _ = run("submit", "digits", "--steps", "5", "--name", "mine")
     assert code == 0
     return out.strip()
+
+
+@pytest.fixture
+def training(run, served, submitted):
+    """A job that regrouped at step 5 of 9."""
+    formation = Formation(1, (Seat(Member("w0", "a"), Version(0, 5)),), 0, Version(0, 5), (0, 0, 0, 0), "store")
+    job = replace(
+        served.desk.cluster.jobs[submitted],
+        spec=JobSpec(task="digits", steps=9),
+        phase=JobPhase.REGROUPING,
+        reason="from step 5 on w0",
+        formation=formation,
+        generation=1,
+        step=5,
+    )
+    served.desk.cluster = replace(served.desk.cluster, jobs={submitted: job})
+    return submitted
 
 
 def test_every_field_is_an_option(run, served):
@@ -238,13 +258,64 @@ def test_a_job_is_stopped_and_stopping_it_again_says_its_state(run, submitted):
 def test_a_job_is_paused_and_resumed(run, submitted):
     code, out, _ = run("pause", submitted, "--wait")
     assert code == 0
-    assert "paused before its first step" in out.splitlines()[-1]
+    assert re.search(r"  paused +before its first step$", out), "and it is not said twice that it is paused"
     code, out, _ = run("resume", submitted)
     assert code == 0
-    assert out.startswith(f"{submitted} queued: ")
+    assert out.startswith(f"{submitted} queued: it needs a worker, ")
+    assert run("resume", submitted)[:2] == (0, f"{submitted} queued: it was not paused\n")
     code, out, err = run("pause", submitted, "--hold")
     assert (code, out) == (1, "")
     assert "pause it without hold" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"), [(("stop",), "asked to stop"), (("pause",), "asked to pause"), (("pause", "--hold"), "to hold")]
+)
+def test_a_job_that_trains_is_told_as_asked_and_not_by_what_it_did_before(run, served, training, words, told):
+    code, out, _ = run(*words, training)
+    assert code == 0
+    assert out.startswith(f"{training} regrouping: ")
+    assert out.endswith(f"{told}\n")
+
+
+def test_a_job_that_trains_was_not_paused(run, training):
+    assert run("resume", training)[1] == f"{training} regrouping: it was not paused\n"
+
+
+def test_a_loss_that_is_no_number_is_told_with_the_timelines_advice(run, served, training):
+    nan = StepPoint(4, math.nan, 8.0, 8, 0.1, 0.01)
+    note = Note("diverged", "the loss of step 4 is nan: look at the learning rate", job=training)
+    served.do(served.desk.store.save(served.desk._fence, (), (), notes=(note,), at=1.0))
+    served.do(served.desk.store.append_points(served.desk._fence, training, (nan,)))
+    assert "5/9, 56%, loss nan" in run("job", training)[1]
+    job = served.desk.cluster.jobs[training]
+    ended = replace(job, phase=JobPhase.STOPPED, reason="stopped at step 5", wanted=Wanted.STOP)
+    served.desk.cluster = replace(served.desk.cluster, jobs={training: ended})
+    reached, end, advice = watched(training)
+    assert reached.endswith("stopped     step 5/9, loss nan")
+    assert end.endswith("stopped     at step 5")
+    assert advice == note.reason
+
+
+def watched(id):
+    out = io.StringIO()
+    with Client() as client, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(watch, "console", lambda: PlainConsole(file=out, width=10_000, color_system=None))
+        watch.watch(client, id, quiet=False)
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_bar_of_a_watched_job_is_one_line_of_a_terminal(client, served, training, width):
+    out = PlainConsole(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    job = replace(client.job(training), step=123_456, steps=1_000_000, rate=11.234, loss=0.01234)
+    progress = watch.bar(out)
+    progress.add_task(training, total=job.steps, completed=job.step, job=job)
+    out.print(progress)
+    (line,) = out.file.getvalue().splitlines()
+    assert "regrouping" in line
+    assert " 123456/1000000, 1/1 workers, 11.2 steps/s, loss 0.01234" in line
+    assert len(line.rstrip()) <= width
 
 
 def test_waiting_watches_the_job_to_its_end_in_lines(run, served):
@@ -280,6 +351,19 @@ def test_of_the_timeline_only_the_last_events_are_shown_if_that_is_asked(run, su
     assert [json.loads(line)["kind"] for line in lines] == kinds
 
 
+def test_what_happens_meanwhile_is_none_of_the_last_events(run, served, submitted, monkeypatch):
+    store, fence = served.desk.store, served.desk._fence
+    read = store.events
+
+    async def busy(*asked):
+        found = await read(*asked)
+        await store.save(fence, (), (), notes=(Note("halt", "while it is read", job=submitted),), at=1.0)
+        return found
+
+    monkeypatch.setattr(store, "events", busy)
+    assert len(run("events", submitted, "-n", "1")[1].splitlines()) == 1
+
+
 def test_workers_are_listed_shown_and_cleared(run, served):
     assert run("workers")[1] == "no workers\n"
     served.do(served.desk.register("w1"))
@@ -295,6 +379,21 @@ def test_help_names_the_exit_codes_and_all_commands(run):
     assert "130  interrupted" in out
     for command in ("submit", "jobs", "job", "events", "stop", "workers", "worker", "clear"):
         assert f"\n  {command} " in out
+
+
+@pytest.mark.parametrize("command", [(), ("bench",), ("submit",)])
+def test_help_fits_into_a_terminal_and_cuts_no_summary_off(run, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = run(*command, "--help")[1].splitlines()
+    assert lines[0].startswith("Usage: regroup")
+    assert [line for line in lines if len(line) > 80 or (line.endswith("...") and "[ARGS]" not in line)] == []
+
+
+@pytest.mark.parametrize(
+    ("command", "argument"), [("submit", "[TASK]"), ("job", "{JOB}"), ("events", "[JOB]"), ("worker", "{WORKER}")]
+)
+def test_an_argument_is_a_word_in_capitals(run, command, argument):
+    assert run(command, "--help")[1].splitlines()[0] == f"Usage: regroup {command} [OPTIONS] {argument}"
 
 
 def test_the_version_is_told(run):

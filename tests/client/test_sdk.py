@@ -60,6 +60,21 @@ def test_a_spec_may_be_a_mapping_and_what_is_none_is_refused_in_words(client):
         client.submit("digits")
 
 
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [({"sizes": {1, 2}}, "options.sizes: a set"), ({"a": [1, {"b": b"x"}]}, "options.a.1.b: a bytes")],
+)
+def test_what_json_has_no_word_for_is_refused_by_its_field(client, options, field):
+    with pytest.raises(TypeError, match=f"^{field} cannot be sent"):
+        client.submit(task="digits", steps=5, options=options)
+
+
+def test_an_empty_id_is_refused_before_anything_is_asked(client):
+    for ask in (client.job, client.stop, client.worker, client.clear):
+        with pytest.raises(NotFound, match="an empty id or name"):
+            ask("")
+
+
 def test_two_submissions_are_two_jobs_also_of_the_same_spec(client):
     assert client.submit(task="digits", steps=5).id != client.submit(task="digits", steps=5).id
 

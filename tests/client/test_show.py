@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from regroup.client import show
+from regroup.client import show, terminal
 from regroup.client.printable import PlainConsole
 from regroup.client.yaml_values import BadYaml, read_yaml
+from regroup.core.jobs import Checkpoint, JobPhase, Version
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,51 @@ def test_in_a_terminal_a_job_is_one_line_of_the_table_and_in_a_pipe_its_reason_i
     assert job.id in narrow[1]
     assert narrow[1].endswith("…")
     assert wide[1].rstrip().endswith(job.reason)
+
+
+def sheet(job, width=80):
+    """What `regroup job` shows in a terminal."""
+    out = PlainConsole(width=width, record=True, file=io.StringIO(), force_terminal=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(terminal, "console", lambda: out)
+        terminal.write(show.job_sheet(job, now=job.submitted))
+    return out.export_text()
+
+
+def test_the_path_of_a_checkpoint_is_on_one_line_to_be_copied(client):
+    path = "/data/" + "a long name/" * 20 + "step_39"
+    job = replace(client.submit(task="digits", steps=5), checkpoint=Checkpoint(Version(1, 39), path, "ab" * 32, 900))
+    (line,) = [line for line in sheet(job).splitlines() if "a long name" in line]
+    assert line == f"  file        {path}"
+
+
+def failed(client, reason, error):
+    return replace(client.submit(task="digits", steps=5), phase=JobPhase.FAILED, reason=reason, error=error)
+
+
+def test_an_error_that_only_repeats_the_reason_is_not_shown_again(client):
+    reason = "options.hiden: unknown option"
+    assert sheet(failed(client, reason, reason)).count(reason) == 1
+    assert "Traceback" in sheet(failed(client, reason, f"Traceback\n{reason}"))
+
+
+def test_a_traceback_is_shown_if_it_leads_through_the_users_files(client):
+    ours = f'Traceback (most recent call last):\n  File "{show.__file__}", line 1, in find\n'
+    theirs = '  File "/home/me/task.py", line 1, in loss\n'
+    assert "Traceback" not in sheet(failed(client, "task: there is no module nowhere", ours + "TaskNotFound: nowhere"))
+    assert "in loss" in sheet(failed(client, "it raised KeyError", ours + theirs + "KeyError: 1"))
+
+
+@pytest.mark.parametrize(
+    ("loss", "diverged", "told"), [(0.5, None, ["loss 0.5"]), (None, "nan", ["loss nan"]), (None, None, [])]
+)
+def test_a_loss_that_is_no_number_is_told_as_what_it_is(client, loss, diverged, told):
+    assert show.loss_text(replace(client.submit(task="digits", steps=5), loss=loss, diverged=diverged)) == told
+
+
+@pytest.mark.parametrize(("count", "words"), [(900, "0.9 kB"), (52_340, "52.3 kB"), (1_250_000, "1.2 MB")])
+def test_a_small_checkpoint_has_a_size_too(count, words):
+    assert show.size(count) == words
 
 
 @pytest.mark.parametrize(("numbers", "words"), [((), ""), ((3,), "3"), ((0, 1, 2, 5, 7, 8), "0-2, 5, 7-8")])

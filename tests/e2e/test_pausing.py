@@ -25,7 +25,7 @@ def run(served: Any, *arguments: str) -> str:
 def test_the_workers_of_a_paused_job_serve_others_and_it_goes_on_with_fewer(served: Any, training: Any) -> None:
     last = run(served, "pause", training.id, "--wait").splitlines()[-1]
     paused = served.client.job(training.id)
-    assert f"paused at step {paused.step}; its state is in {paused.checkpoint.path}" in last
+    assert f"paused      at step {paused.step}; its state is in {paused.checkpoint.path}" in last
     served.all_serve()
 
     other = served.submit("faulty:Slow", steps=10_000)

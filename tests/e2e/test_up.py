@@ -79,12 +79,13 @@ def test_it_tells_where_everything_is(running: Up, port: int) -> None:
     logs = re.search(r"^workers +w0; logs in (.+)$", running.said, re.MULTILINE)
     assert logs
     assert (Path(logs[1]) / "w0.log").exists()
+    assert "jobs under way go on at the next start, from their last pause, or from step 0." in running.said
 
 
 def test_the_command_line_next_to_it_finds_it_by_itself(running: Up) -> None:
     done = running.cli("submit", "faulty:Sound", "--steps", "3", "--global-batch", "8", "--wait")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "completed at step 3" in done.stdout
+    assert "completed   at step 3" in done.stdout
 
 
 def test_what_it_says_to_try_finds_it_from_another_shell(running: Up, cli_for: Any, tmp_path: Path) -> None:
@@ -153,7 +154,7 @@ def test_a_killed_agent_is_started_again_and_serves(running: Up, processes_of: A
     os.kill(agent, signal.SIGKILL)
     until(lambda: pid_of(running, processes_of, "regroup.worker.agent") not in (None, agent), "a new agent")
     done = running.cli("submit", "faulty:Sound", "--steps", "3", "--global-batch", "8", "--wait")
-    assert "completed at step 3" in done.stdout
+    assert "completed   at step 3" in done.stdout
     assert re.search(r"^\d\d:\d\d:\d\d  w0 ended \(killed by SIGKILL\); starting it again$", running.said, re.MULTILINE)
 
 
@@ -167,7 +168,7 @@ def test_a_killed_coordinator_is_started_again_on_the_same_port(
     until(lambda: running.cli("jobs").returncode == 0, "it answers again, once the lease of the dead one is over")
     assert running.cli("--url", f"http://127.0.0.1:{port}", "jobs").returncode == 0
     done = running.cli("submit", "faulty:Sound", "--steps", "3", "--global-batch", "8", "--wait")
-    assert "completed at step 3" in done.stdout
+    assert "completed   at step 3" in done.stdout
     assert "coordinator ended (killed by SIGKILL); starting it again" in running.said
 
 

@@ -11,7 +11,19 @@ import pytest
 import typer
 
 from regroup.client import Client, terminal
-from regroup.core.jobs import Checkpoint, Fingerprint, Job, JobPhase, JobSpec, Link, Version
+from regroup.core.jobs import (
+    Checkpoint,
+    Fingerprint,
+    Formation,
+    Job,
+    JobPhase,
+    JobSpec,
+    Link,
+    Member,
+    Seat,
+    Version,
+    Wanted,
+)
 from regroup.core.notes import Note
 from regroup.lab.audit import audit_job
 from regroup.lab.audit.command import audit, claim_of
@@ -135,6 +147,15 @@ def test_a_folder_without_records_is_bad_usage(run, tmp_path):
     assert f"no records (*.jsonl) in {tmp_path}" in err
 
 
+def test_the_records_of_another_job_are_refused_by_its_name(run, tmp_path):
+    (tmp_path / "j-other").mkdir()
+    for file, text in RECORDS.items():
+        (tmp_path / "j-other" / file).write_text(text)
+    code, out, err = run("j-abc", "--folder", str(tmp_path / "j-other"))
+    assert (code, out) == (terminal.USAGE, "")
+    assert err == f"regroup: these records are of another job: {tmp_path}/j-other is of j-other, not of j-abc\n"
+
+
 def test_the_timeline_tells_who_formed_a_generation(server, desk):
     formed = Note("form", "why", job=JOB.id, worker=None, data={"generation": 1, "workers": ["w0", "w1"]})
     server.do(desk.store.acquire("tests", 3600.0))
@@ -150,3 +171,47 @@ def test_a_job_that_runs_is_claimed_up_to_its_committed_step(server, desk):
     with Client() as client:
         found = audit_job(client, JOB.id)
     assert (found.ok, found.steps, found.void_steps) == (True, 1, 0)
+
+
+def resumed(**more):
+    """Paused and saved after its first step, resumed, and two steps further: trains in generation 2."""
+    members = Formation(2, (Seat(Member("w0", "a"), Version(1, 1)),), 0, Version(1, 1), (0, 0), "store")
+    paused = Checkpoint(Version(1, 1), "/checkpoints/1", "0", 1)
+    return replace(JOB, phase=JobPhase.RUNNING, formation=members, checkpoint=paused, step=2, **more)
+
+
+def test_a_job_that_trains_after_a_pause_is_claimed_up_to_its_committed_step(run, desk):
+    desk.cluster = replace(desk.cluster, jobs={JOB.id: resumed()})
+    code, out, _ = run("abc")
+    assert code == terminal.OK
+    assert out == "j-abc: 4 samples in 2 steps over 2 generations, each exactly once\n"
+    desk.pieces = [(file, text) for file, text in RECORDS.items() if file != "w0-a.jsonl"]
+    assert run("abc")[0] == terminal.FAILED
+
+
+def test_what_a_held_job_has_in_memory_counts_and_an_older_checkpoint_does_not(run, desk):
+    held = resumed(wanted=Wanted.HOLD)
+    desk.cluster = replace(desk.cluster, jobs={JOB.id: replace(held, phase=JobPhase.PAUSED)})
+    assert "4 samples in 2 steps" in run("abc")[1]
+
+
+def test_what_lies_beyond_the_checkpoint_of_a_job_that_rests_is_void(run, desk):
+    rests = resumed(wanted=Wanted.PAUSE)
+    desk.cluster = replace(desk.cluster, jobs={JOB.id: replace(rests, phase=JobPhase.PAUSED, formation=None, step=1)})
+    code, out, _ = run("abc")
+    assert (code, out) == (
+        terminal.OK,
+        "j-abc: 2 samples in 1 step over 1 generation, each exactly once; 1 void step discarded\n",
+    )
+
+
+def test_a_job_that_waits_for_its_turn_after_a_pause_may_be_formed_while_its_records_are_read(run, desk):
+    queued = replace(resumed(), phase=JobPhase.QUEUED, formation=None, history=JOB.history[:1], step=1)
+    desk.cluster = replace(desk.cluster, jobs={JOB.id: queued})
+    assert run("abc")[:2] == (terminal.OK, "j-abc: 2 samples in 1 step over 1 generation, each exactly once\n")
+
+
+def test_a_generation_begins_with_all_steps_of_its_state(run, desk):
+    forms = replace(resumed(), phase=JobPhase.REGROUPING, step=0)
+    desk.cluster = replace(desk.cluster, jobs={JOB.id: forms})
+    assert run("abc")[:2] == (terminal.OK, "j-abc: 2 samples in 1 step over 1 generation, each exactly once\n")

@@ -2,18 +2,22 @@
 
 import json
 from dataclasses import replace
+from io import StringIO
 
 import pytest
 from typer.testing import CliRunner
 
 from regroup.client.cli import app
+from regroup.client.printable import PlainConsole
 from regroup.coordinator.views import job_view
 from regroup.core.cluster import Cluster
 from regroup.core.jobs import Job
+from regroup.lab.audit import Audit
 from regroup.lab.demo.chart import Mark, chart
 from regroup.lab.demo.claims import ClaimFailed, fallen, kept_its_state, lived_on, went_on
+from regroup.lab.demo.ending import ending
 from regroup.lab.demo.evidence import Aftermath, Kill, aftermath, steps_applied
-from regroup.lab.demo.facts import Plan
+from regroup.lab.demo.facts import Facts, Joined, Killed, Plan
 from regroup.wire.rest import MemberView
 
 KILL = Kill(worker="w1", incarnation="b", generation=2, at=1000.0, monotonic_ns=5_000_000)
@@ -133,6 +137,57 @@ def test_a_job_that_began_again_fails_the_demo() -> None:
     kept_its_state(job_view(Cluster(started=0.0), job))
     with pytest.raises(ClaimFailed, match="all state was lost"):
         kept_its_state(job_view(Cluster(started=0.0), replace(job, restarts=1)))
+
+
+def finished(stood: bool) -> Facts:
+    """All that is known after a play of ten steps."""
+    killed = Killed("w1", 4, stood, 1.0, 2.0, 3.0, 4.0, [])
+    audit = Audit(
+        ok=True,
+        steps=10,
+        generations=3,
+        epochs=0,
+        samples=360,
+        lost=0,
+        doubled=0,
+        missing_records=0,
+        void_steps=0,
+        summary="360 samples in 10 steps over 3 generations, each exactly once",
+        faults=(),
+    )
+    return Facts(
+        plan=Plan(),
+        data="/tmp/demo",
+        killed=killed,
+        joined=Joined("w3", 6, 1.0, 0.1, 4, []),
+        losses=[2.0 - step / 10 for step in range(10)],
+        loss_before=2.0,
+        loss_after=1.0,
+        sample="def f():",
+        checkpoint={"path": "/tmp/demo/state", "bytes": 52_340, "sha256": "ab" * 32},
+        audit=audit,
+        seconds=100.0,
+    )
+
+
+def page(stood: bool) -> str:
+    out = PlainConsole(file=StringIO(), width=80, color_system=None)
+    with out.capture() as captured:
+        out.print(ending(out, finished(stood), keep=False))
+    return captured.get()
+
+
+def test_the_ending_says_why_a_kill_makes_no_step_void() -> None:
+    again, stands = page(stood=False), page(stood=True)
+    assert "w1 died in step 4: the survivors did it again" in again
+    assert "it was never applied, so nothing is void" in again
+    assert "void steps: 0" in again
+    assert "w1 died in step 4: its sum was complete and stands" in stands
+    assert "void" not in stands.replace("void steps: 0", "")
+
+
+def test_a_checkpoint_of_a_few_kilobytes_has_a_size() -> None:
+    assert "52.3 kB, sha256 " in page(stood=True)
 
 
 def test_a_survivor_whose_trainer_was_restarted_fails_the_demo() -> None:

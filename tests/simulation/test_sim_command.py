@@ -7,6 +7,7 @@ import typer
 from typer.testing import CliRunner
 
 from regroup.lab.sim.command import sim
+from regroup.lab.sim.lives.drawing import draw
 from regroup.lab.sim.search.bounds import GREAT, SMALL
 
 
@@ -31,8 +32,48 @@ def test_a_record_that_is_none_is_refused_and_left_alone(regroup_sim, tmp_path):
     (tmp_path / "notes.txt").write_text("mine\n")
     done = regroup_sim("--count", 1, "--record", tmp_path / "notes.txt")
     assert done.exit_code == 2
-    assert "is no record of lives" in " ".join(done.output.replace("│", " ").split())
+    assert "is no record of lives" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
     assert (tmp_path / "notes.txt").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("place", ["nowhere/lives.json", "."])
+def test_a_record_that_cannot_be_written_is_said_before_anything_is_lived(regroup_sim, tmp_path, place):
+    done = regroup_sim("--count", 1, "--record", tmp_path / place)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"regroup: cannot write {tmp_path / place}: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("--seed 7 --count 5", "--count says nothing beside --seed: leave it out"),
+        ("--seed 7 --from 1 --record x", "--from and --record say nothing beside --seed: leave them out"),
+        ("--seed 7 --plants", "--seed and --plants contradict each other: give one of them"),
+        ("--exhaustive --count 3 --plants", "--exhaustive and --plants contradict each other: give one of them"),
+        ("--exhaustive --coverage", "--coverage says nothing beside --exhaustive: leave it out"),
+        ("--minutes 3", "--minutes says nothing without --exhaustive: leave it out"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused_in_one_line(regroup_sim, words, why):
+    done = regroup_sim(*words.split())
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"regroup: {why}\n")
+
+
+def test_lives_are_summed_up_and_the_tables_are_shown_if_asked_for(regroup_sim):
+    plain, tables = (regroup_sim("--count", 3, "--processes", 1, *more).stdout for more in ((), ("--coverage",)))
+    assert len(plain.splitlines()) < 15
+    assert "faults, by the phase of a job  (· never, - cannot be)" not in plain
+    assert "faults, by the phase of a job  (· never, - cannot be)" in tables
+    for told in (plain, tables):
+        assert "seeds 0 to 2: 0 broke a rule" in told
+
+
+def test_what_is_one_is_told_as_one(regroup_sim):
+    seed = next(seed for seed in range(1000) if len(draw(seed).jobs) == 1)
+    first, *_ = regroup_sim("--seed", seed).output.splitlines()
+    assert first.endswith(", 1 job")
 
 
 def test_one_life_is_told_and_written_down(regroup_sim, tmp_path):

@@ -11,7 +11,7 @@ from regroup.client.printable import PlainConsole
 from regroup.lab.sim.lives.drawing import draw
 from regroup.lab.sim.lives.outcome import Outcome
 from regroup.lab.sim.lives.plan import LASTING, Fault, Kind
-from regroup.lab.sim.lives.showing import short, show
+from regroup.lab.sim.lives.showing import short, show, summarize
 from regroup.lab.sim.lives.tally import Tally
 from regroup.lab.sim.lives.underway import Activity
 
@@ -30,9 +30,9 @@ def tallied(*outcomes):
     return tally
 
 
-def shown(tally, width=100):
+def shown(tally, width=100, how=show):
     out = StringIO()
-    show(PlainConsole(file=out, width=width, color_system=None), tally)
+    how(PlainConsole(file=out, width=width, color_system=None), tally)
     return out.getvalue()
 
 
@@ -134,6 +134,22 @@ def test_the_facts_are_json(lived):
     assert facts["lives"] == 3
     assert facts["reasons"] > 50
     assert None in facts["pairs_never"].values()
+
+
+def test_a_summary_counts_what_was_met_what_is_explained_and_what_is_neither():
+    met = Counter({(Kind.CUT, "running"): 2, (Kind.CUT, "queued"): 1})
+    lines = shown(tallied(outcome(met=met)), 80, summarize).splitlines()
+    every, explained = len(Tally().in_phases.every), sum(why is not None for why in Tally().in_phases.never.values())
+    assert lines[1].split() == f"kinds of fault 1 of {len(Kind)}, 0 explained, {len(Kind) - 1} neither".split()
+    counts = f"2 of {every}, {explained} explained, {every - 2 - explained} neither"
+    assert lines[2].split() == f"faults, by the phase of a job {counts}".split()
+    assert len(lines) == 8
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_a_summary_tells_contradictions():
+    tally = tallied(outcome(reasons=frozenset({"a knows generation 5, above the coordinator's"})))
+    assert shown(tally, how=summarize).count("CONTRADICTION") == 1
 
 
 @pytest.mark.parametrize("width", [80, 100, 10_000])

@@ -22,8 +22,9 @@ GROUP = "regroup.commands"
 _EXIT_CODES = """\b
 Exit codes:
   0    done
-  1    the job failed, or was stopped while `submit` waited for its completion; the coordinator refused; the audit is
-       not exact; the answer could not be written
+  1    the job failed, or was stopped while `submit` waited for its end; the
+       coordinator refused; the audit is not exact; the answer could not be
+       written
   2    wrong usage or bad input
   3    no such job or worker
   4    no coordinator was reached, or it cannot serve now

@@ -5,18 +5,18 @@ Refuses to know: HTTP, and how things look (`show`).
 """
 
 import time
+from collections.abc import Iterable
 from itertools import chain
 from typing import Annotated
 
 import typer
 
 from regroup.client import show, terminal
-from regroup.client.printable import one_line
 from regroup.client.sdk import Client
 from regroup.client.terminal import AsJson
 from regroup.client.watch import exit_code, watch
-from regroup.core.jobs import JobPhase
-from regroup.wire.rest import JobView
+from regroup.core.jobs import JobPhase, Wanted
+from regroup.wire.rest import EventView, JobView
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A job's id, or enough of its beginning.")]
 WorkerArgument = Annotated[str, typer.Argument(metavar="WORKER", help="A worker's name.")]
@@ -38,7 +38,7 @@ def job(context: typer.Context, job: JobArgument, as_json: AsJson = False) -> No
 
 def events(
     context: typer.Context,
-    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Only this job's.", show_default=False)] = None,
+    job: Annotated[str | None, typer.Argument(metavar="JOB", help="Only this job's.", show_default=False)] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes; a job's end ends it.")] = False,
     last: Annotated[
         int | None, typer.Option("--last", "-n", min=0, help="Of what was, only so many.", show_default="all")
@@ -50,7 +50,9 @@ def events(
         id = terminal.job_id(client, job) if job else None
         out = terminal.console()
         past = list(client.events(id)) if last is not None else []
-        coming = client.events(id, after=past[-1].id if past else None, follow=follow)
+        coming: Iterable[EventView] = ()  # what happens while the past is read is none of the last that were asked for
+        if follow or last is None:
+            coming = client.events(id, after=past[-1].id if past else None, follow=follow)
         for event in chain(past[-last:] if last else (), coming):
             terminal.write_json_line(event) if as_json else out.print(show.event_line(event), soft_wrap=True)
 
@@ -62,7 +64,7 @@ def stop(context: typer.Context, job: JobArgument, wait: Wait = False, as_json: 
     """Stop a job at its next step, with a checkpoint of its state."""
     with terminal.connected(context) as client:
         asked = client.stop(terminal.job_id(client, job))
-        _follow(client, asked, wait, as_json, JobPhase.STOPPED, JobPhase.COMPLETED)
+        _follow(client, asked, wait, as_json, JobPhase.STOPPED, JobPhase.COMPLETED, under_way="asked to stop")
 
 
 def pause(
@@ -72,26 +74,38 @@ def pause(
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Watch the job until it rests.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Pause a job at its next step: its state is saved, and its workers are free for other jobs."""
+    """Pause a job at its next step.
+
+    Its state is saved, and its workers are free for other jobs; or, with --hold, it keeps both until it is resumed. A
+    held state is in memory alone: before the cluster is stopped, pause the job without --hold.
+    """
     with terminal.connected(context) as client:
         asked = client.pause(terminal.job_id(client, job), hold)
-        _follow(client, asked, wait, as_json, JobPhase.PAUSED, JobPhase.COMPLETED)
+        under_way = f"asked to {'hold' if hold else 'pause'}"
+        _follow(client, asked, wait, as_json, JobPhase.PAUSED, JobPhase.COMPLETED, under_way=under_way)
 
 
 def resume(context: typer.Context, job: JobArgument, wait: Wait = False, as_json: AsJson = False) -> None:
     """Let a paused job go on where it rested."""
     with terminal.connected(context) as client:
-        asked = client.resume(terminal.job_id(client, job))
-        _follow(client, asked, wait, as_json, JobPhase.COMPLETED)
+        before = client.job(terminal.job_id(client, job))
+        asked = client.resume(before.id)
+        unpaused = before.wanted in (Wanted.RUN, Wanted.YIELD)
+        if unpaused and wait and not as_json:
+            terminal.write(f"{asked.id} was not paused")
+        _follow(client, asked, wait, as_json, JobPhase.COMPLETED, under_way="it was not paused" if unpaused else None)
 
 
-def _follow(client: Client, asked: JobView, wait: bool, as_json: bool, *wanted: JobPhase) -> None:
-    """Say where a job is, or watch it until it is where it was asked to be."""
+def _follow(
+    client: Client, asked: JobView, wait: bool, as_json: bool, *wanted: JobPhase, under_way: str | None
+) -> None:
+    """Say where a job is, or watch it until it is where it was asked to be; `under_way` is said until it is there."""
     reached = watch(client, asked.id, quiet=as_json, paused=JobPhase.PAUSED in wanted) if wait else asked
     if as_json:
         terminal.write_json(reached)
     elif not wait:
-        terminal.write(f"{asked.id} {asked.phase}: {one_line(asked.reason)}")
+        told = under_way if under_way is not None and asked.phase not in wanted else show.reason_text(asked)
+        terminal.write(f"{asked.id} {asked.phase}: {told}")
     if wait:
         raise typer.Exit(exit_code(reached, *wanted))
 

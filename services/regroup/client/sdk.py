@@ -22,7 +22,7 @@ from urllib.parse import quote
 from pydantic import TypeAdapter
 
 from regroup.client.address import find
-from regroup.client.errors import NotRunning, Unavailable, Unreachable, WaitedTooLong
+from regroup.client.errors import NotFound, NotRunning, Unavailable, Unreachable, WaitedTooLong
 from regroup.client.transport import Transport, understood
 from regroup.core.jobs import JobPhase, JobSpec
 from regroup.wire.rest import (
@@ -33,6 +33,7 @@ from regroup.wire.rest import (
     JobView,
     PointList,
     PointView,
+    ProblemView,
     RecordPiece,
     WorkerList,
     WorkerView,
@@ -115,7 +116,8 @@ class Client:
         self.close()
 
     def submit(self, spec: JobSpec | Mapping[str, Any] | None = None, **fields: Any) -> JobView:
-        """Queue a job: a JobSpec, or its fields by name or in a mapping. Raises Invalid, which names what is wrong.
+        """Queue a job: a JobSpec, or its fields by name or in a mapping. Raises Invalid, which names what is wrong, and
+        TypeError for a value that JSON has no word for.
 
         Where the answer is lost on its way, it is asked for again, under the same key: one call makes one job at most.
         """
@@ -291,4 +293,8 @@ def _may_be_taken(error: Unreachable | Unavailable) -> bool:
 
 
 def _part(given: str) -> str:
+    """As a part of a path. Raises NotFound if it is empty: the path would be that of something else."""
+    if not given:
+        detail = "an empty id or name is that of no job and of no worker"
+        raise NotFound(ProblemView(type="/problems/not-found", title="Nothing is named", status=404, detail=detail))
     return quote(given, safe="")

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from regroup.client.printable import one_line
+from regroup.client.tracebacks import helps
 from regroup.core.jobs import JobPhase
 from regroup.wire.rest import GONE, EventView, JobView, TelemetryView, WorkerView
 
@@ -56,8 +57,7 @@ def job_sheet(job: JobView, now: float) -> RenderableType:
         pace.append(f"{job.progress:.0%}")
     if job.rate is not None:
         pace.append(f"{rate_text(job.rate)} steps/s")
-    if job.loss is not None:
-        pace.append(f"loss {job.loss:.4g}")
+    pace.extend(loss_text(job))
     generation = job.history[-1].generation if job.history else "-"
     rows: list[tuple[str, str | Text]] = [
         ("task", job.task),
@@ -70,7 +70,7 @@ def job_sheet(job: JobView, now: float) -> RenderableType:
         ("submitted", f"{clock(job.submitted)}, {duration(now - job.submitted)} ago"),
     ]
     if (kept := job.checkpoint) is not None:
-        told = f"{kept.bytes / 1e6:.1f} MB, step {kept.version.step}, sha256 {kept.checksum[:16]}..."
+        told = f"{size(kept.bytes)}, step {kept.version.step}, sha256 {kept.checksum[:16]}..."
         rows.append(("checkpoint", told))
     if job.error:
         rows.append(("logs", f"logs/{job.id} in the data directory of its workers"))
@@ -81,13 +81,17 @@ def job_sheet(job: JobView, now: float) -> RenderableType:
         Text(f"{job.id}  {job.name}".rstrip(), style="bold"),
         Padding(facts, (0, 0, 0, 2), expand=False),
     ]
+    if kept is not None:  # on one line, however long it is: it is there to be copied
+        label = f"{'file':<{max(len(name) for name, _ in rows)}}"
+        line = Text.assemble("  ", (label, "dim"), "  ", one_line(kept.path), no_wrap=True, overflow="ignore")
+        parts.append(line)
     if job.members:
         parts.append(Padding(_members(job), (1, 0, 0, 2), expand=False))
     if job.result:
         parts.append(Text("\nresult", style="bold"))
         parts.extend(Text(f"  {name}: {value}") for name, value in job.result.items())
-    if job.error:
-        parts.append(Text(f"\n{job.error.rstrip()}", style="red"))
+    if error := error_text(job):
+        parts.append(Text(f"\n{error}", style="red"))
     return Group(*parts)
 
 
@@ -168,6 +172,24 @@ def health_text(worker: WorkerView) -> Text:
     return Text("healthy", style="green") if worker.healthy else Text("unhealthy", style="red")
 
 
+def error_text(job: JobView) -> str | None:
+    """What a failed job's error says beyond its reason; None: nothing."""
+    error = (job.error or "").strip()
+    return error if error and error != job.reason.strip() and helps(error) else None
+
+
+def reason_text(job: JobView) -> str:
+    """Why it is in its phase, to be read behind the phase: "paused", "at step 39"."""
+    return one_line(job.reason).removeprefix(f"{job.phase} ")
+
+
+def loss_text(job: JobView) -> list[str]:
+    """The last loss, also one that is no number; nothing where none was measured."""
+    if job.loss is not None:
+        return [f"loss {job.loss:.4g}"]
+    return [f"loss {job.diverged}"] if job.diverged is not None else []
+
+
 def steps(job: JobView) -> str:
     return f"{job.step}/{job.steps}" if job.steps else str(job.step)
 
@@ -179,6 +201,11 @@ def workers_text(job: JobView) -> str:
 
 def rate_text(rate: float | None) -> str:
     return "-" if rate is None else f"{rate:.3g}"
+
+
+def size(count: int) -> str:
+    """Of a file of so many bytes, in MB; in kB where that would say nothing."""
+    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"
 
 
 def memory(telemetry: TelemetryView | None) -> str:

@@ -42,9 +42,12 @@ class Submit(TyperCommand):
 
 def submit(
     context: typer.Context,
-    task: Annotated[str | None, typer.Argument(help=SPEC_WORDS["task"], show_default=False)] = None,
+    task: Annotated[str | None, typer.Argument(metavar="TASK", help=SPEC_WORDS["task"], show_default=False)] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="A YAML file of the job's fields; options come on top.")
+        Path | None,
+        typer.Option(
+            "--file", "-f", help="A YAML file of the job's fields, or - for standard input; options come on top."
+        ),
     ] = None,
     task_option: Annotated[str | None, typer.Option("--task", help="The task, if not given as the argument.")] = None,
     name: Annotated[str | None, _field("name", "-n")] = None,

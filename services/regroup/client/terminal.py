@@ -55,7 +55,7 @@ def write(what: RenderableType) -> None:
     """One answer. In a pipe, lines have no blanks at their ends."""
     out = console()
     if out.is_terminal:
-        out.print(what)
+        out.print(what, crop=False)  # what is one line to be copied goes on below, as the terminal breaks it
         return
     with out.capture() as captured:
         out.print(what, soft_wrap=isinstance(what, str))

@@ -5,7 +5,7 @@ Refuses to know: which routes there are.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -54,7 +54,12 @@ class Transport:
         body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> T:
-        """`body` is sent as it is, also what is no JSON (NaN): the coordinator's answer names the field."""
+        """`body` is sent as it is, also what is no JSON (NaN): the coordinator's answer names the field.
+
+        Raises TypeError, which names the field, for what cannot be written at all, such as a set.
+        """
+        if odd := _unwritable(body):
+            raise TypeError(odd)
         content = None if body is None else json.dumps(body).encode()
         with self._errors():
             given = {"Content-Type": "application/json"} | dict(headers or {})
@@ -112,6 +117,21 @@ class Transport:
             raise Unreachable(f"the coordinator at {self.url} did not answer in time") from None
         except httpx.TransportError as error:
             raise Unreachable(f"the connection to the coordinator at {self.url} broke: {error}") from None
+
+
+def _unwritable(value: Any, path: str = "") -> str | None:
+    """Which field of a body cannot be written as JSON, and what it is."""
+    inner: Iterable[tuple[Any, Any]]
+    if isinstance(value, dict):
+        inner = value.items()
+    elif isinstance(value, list | tuple):
+        inner = enumerate(value)
+    elif value is None or isinstance(value, str | int | float):
+        return None
+    else:
+        return f"{path}: a {type(value).__name__} cannot be sent; give text, numbers, lists and dicts of them"
+    found = (_unwritable(each, f"{path}.{name}" if path else str(name)) for name, each in inner)
+    return next(filter(None, found), None)
 
 
 def understood(shape: TypeAdapter[T], content: str | bytes) -> T:

@@ -5,10 +5,11 @@ Refuses to know: how the job is asked for (the SDK's `wait`).
 """
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TimeElapsedColumn
+from rich.table import Column
 from rich.text import Text
 
 from regroup.client import show
@@ -17,6 +18,8 @@ from regroup.client.sdk import Client
 from regroup.client.terminal import FAILED, OK, console
 from regroup.core.jobs import JobPhase
 from regroup.wire.rest import JobView
+
+_WIDEST = max(map(len, JobPhase))  # characters
 
 
 def watch(client: Client, id: str, *, quiet: bool, paused: bool = False) -> JobView:
@@ -28,31 +31,37 @@ def watch(client: Client, id: str, *, quiet: bool, paused: bool = False) -> JobV
         job = _draw(client, id, out, paused)
     else:
         job = client.wait(id, on_change=Lines(out).show, paused=paused)
-    if job.error and "Traceback" in job.error:
+    if "Traceback" in (show.error_text(job) or ""):
         out.print(Text(f"`regroup job {job.id}` shows the error in full, with its traceback", style="dim"))
+    if job.diverged is not None:
+        said = [event.reason for event in client.events(id) if event.kind == "diverged"]
+        out.print(Text(one_line(said[-1]) if said else f"the last loss is {job.diverged}", style="yellow"))
     return job
 
 
 def _draw(client: Client, id: str, out: Console, paused: bool) -> JobView:
-    with Progress(
-        TextColumn("{task.description}"),
-        _Phase(),
-        BarColumn(bar_width=None),
-        _Facts(),
-        TimeElapsedColumn(),
-        console=out,
-        expand=True,
-    ) as progress:
-        bar = progress.add_task(id, total=None, job=None)
+    with bar(out) as progress:
+        line = progress.add_task(id, total=None, job=None)
         last: list[tuple[JobPhase, str]] = []
 
         def draw(job: JobView) -> None:
-            progress.update(bar, completed=job.step, total=job.steps, job=job)
+            progress.update(line, completed=job.step, total=job.steps, job=job)
             if last[-1:] != [(job.phase, job.reason)]:
                 last.append((job.phase, job.reason))
-                progress.console.print(_line(job))
+                progress.console.print(_line(job, Text(show.reason_text(job), "dim")))
 
         return client.wait(id, on_change=draw, interval=0.25, paused=paused)
+
+
+def bar(out: Console) -> Progress:
+    """One line that a terminal of 80 columns shows whole; whoever watches knows which job it is."""
+    columns = (
+        _Phase(Column(no_wrap=True, min_width=_WIDEST)),
+        BarColumn(bar_width=None),
+        _Facts(Column(no_wrap=True, overflow="ellipsis")),
+        TimeElapsedColumn(Column(no_wrap=True, min_width=len("0:00:00"))),
+    )
+    return Progress(*columns, console=out, expand=True)
 
 
 def exit_code(job: JobView, *wanted: JobPhase) -> int:
@@ -62,27 +71,26 @@ def exit_code(job: JobView, *wanted: JobPhase) -> int:
 
 @dataclass(slots=True)
 class Lines:
-    """A line whenever the phase, its reason or the members change, and at every tenth of the way."""
+    """A line with the facts at every tenth of the way, and one with the reason whenever it or the phase changes."""
 
     out: Console
-    last: tuple[object, ...] = field(default=())
+    tenth: int = 0
+    why: tuple[JobPhase, str] | None = None
 
     def show(self, job: JobView) -> None:
-        tenth = int((job.progress or 0) * 10)
-        now = (job.phase, job.reason, job.generation, len(job.members), tenth)
-        if now != self.last:
-            self.last = now
-            self.out.print(_line(job))
+        tenth, why = int((job.progress or 0) * 10), (job.phase, job.reason)
+        if tenth != self.tenth:
+            self.tenth = tenth
+            self.out.print(_line(job, Text(_facts(job))))
+        if why != self.why:
+            self.why = why
+            self.out.print(_line(job, Text(show.reason_text(job), "dim")))
 
 
-def _line(job: JobView) -> Text:
-    return Text.assemble(
-        (show.clock(time.time()), "dim"),
-        "  ",
-        show.phase_text(job.phase),
-        f"  {_facts(job)}  ",
-        (one_line(job.reason), "dim"),
-    )
+def _line(job: JobView, told: Text) -> Text:
+    phase = show.phase_text(job.phase)
+    phase.pad_right(_WIDEST - len(phase))
+    return Text.assemble((show.clock(time.time()), "dim"), "  ", phase, "  ", told)
 
 
 def _facts(job: JobView) -> str:
@@ -91,9 +99,7 @@ def _facts(job: JobView) -> str:
         facts.append(f"{show.workers_text(job)} workers")
     if job.rate is not None:
         facts.append(f"{show.rate_text(job.rate)} steps/s")
-    if job.loss is not None:
-        facts.append(f"loss {job.loss:.4g}")
-    return ", ".join(facts)
+    return ", ".join([*facts, *show.loss_text(job)])
 
 
 class _Phase(ProgressColumn):
@@ -109,4 +115,4 @@ class _Facts(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         job: JobView | None = task.fields["job"]
-        return Text(_facts(job) if job else "")
+        return Text(_facts(job).removeprefix("step ") if job else "")

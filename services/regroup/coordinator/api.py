@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable
 from importlib.metadata import version
 
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi_offline import FastAPIOffline
 
 from regroup.coordinator import event_routes, job_routes, problems, worker_routes
 from regroup.coordinator.desk import ApiContext, Desk, InContext
 from regroup.coordinator.guard import authorize
 from regroup.coordinator.json_line import JsonLine
+from regroup.core.jobs import Problem
 from regroup.wire.rest import Greeting, Health, ProblemView
 
 __all__ = ["Desk", "create_app"]
@@ -41,8 +42,17 @@ def create_app(
     problems.install(app)
     app.include_router(open_routes)
     for router in (job_routes.router, event_routes.router, worker_routes.router):
-        app.include_router(router, dependencies=[Depends(authorize)])
+        app.include_router(router, dependencies=[Depends(authorize), Depends(refuse_unknown_parameters)])
     return app
+
+
+async def refuse_unknown_parameters(request: Request) -> None:
+    """Raises Refused (422) for a query parameter that the route does not have: it may be a known one, misspelt."""
+    known = [each.alias for each in request.scope["route"].dependant.query_params]
+    there = f"there are {', '.join(known)}" if known else "there is none"
+    unknown = [name for name in request.query_params if name not in known]
+    if unknown:
+        raise problems.invalid(Problem(name, f"is no parameter of this route; {there}") for name in unknown)
 
 
 @open_routes.get("/", summary="What this is")

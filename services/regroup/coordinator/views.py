@@ -31,7 +31,7 @@ from regroup.wire.rest import (
 def job_view(cluster: Cluster, job: Job, points: Sequence[StepPoint] = ()) -> JobView:
     """A job with its members; `points` are its latest ones, oldest first, for the loss."""
     step = committed_step(cluster, job)
-    losses = [finite(point.loss) for point in points if point.loss is not None]
+    loss = next((point.loss for point in reversed(points) if point.loss is not None), None)
     return JobView(
         id=job.id,
         name=job.spec.name,
@@ -47,7 +47,8 @@ def job_view(cluster: Cluster, job: Job, points: Sequence[StepPoint] = ()) -> Jo
         steps=job.steps,
         progress=min(step / job.steps, 1.0) if job.steps else None,
         rate=rate(cluster, job),
-        loss=losses[-1] if losses else None,
+        loss=finite(loss),
+        diverged=None if loss is None or math.isfinite(loss) else str(loss),
         samples=samples_trained(job, step),
         dataset=job.fingerprint.samples if job.fingerprint else None,
         shards=job.spec.shard_count,
@@ -136,7 +137,7 @@ def cluster_view(cluster: Cluster, policy: Policy, now: float, *, trouble: str |
         uptime=max(0.0, now - cluster.started),
         workers=len(workers),
         healthy=sum(worker.healthy for worker in workers),
-        failed=len(workers) - len(fit),
+        failed=sum(worker.quarantined or not (worker.healthy or worker.doing == GONE) for worker in workers),
         quarantined=sum(worker.quarantined for worker in workers),
         idle=sum(worker.job is None for worker in fit),
         jobs={phase: phases[phase] for phase in JobPhase},

@@ -73,7 +73,7 @@ class JobSpec:
         message = f"must not be below min_workers ({self.min_workers})"
         expect(self.max_workers >= self.min_workers, "max_workers", message)
         expect(self.max_workers <= MAX_WORKERS, "max_workers", f"must be at most {MAX_WORKERS}")
-        message = f"must be a number of seconds from {MIN_STEP_TIMEOUT:g} to {MAX_STEP_TIMEOUT:g}"
+        message = f"must be a number of seconds from {MIN_STEP_TIMEOUT:g} to {MAX_STEP_TIMEOUT:.0f} (30 days)"
         expect(MIN_STEP_TIMEOUT <= self.step_timeout <= MAX_STEP_TIMEOUT, "step_timeout", message)
         expect(self.max_restarts >= 0, "max_restarts", "must not be negative")
         return tuple(found)

@@ -44,7 +44,8 @@ def why_queued(cluster: Cluster, job: Job, expected: Set[str]) -> str:
     """What a queued job waits for, in words."""
     if _hopeless(cluster, job, expected):
         wanted, usable = job.spec.min_workers, len(_usable(cluster, job, expected))
-        return f"it needs {wanted} workers, and {usable} can be had: add workers, or submit it with fewer"
+        needed = "a worker" if wanted == 1 else f"{wanted} workers"
+        return f"it needs {needed}, and {usable} can be had: add workers, or submit it with fewer"
     return "waiting for its turn"
 
 

@@ -34,9 +34,10 @@ def up(
         int | None, typer.Option(min=1, help="Of torch, in each worker. Default: the cores, divided.")
     ] = None,
 ) -> None:
-    """Start a local cluster (embedded store, coordinator, workers) and keep it alive until Ctrl-C.
+    """Start a cluster on this machine, until Ctrl-C.
 
-    Workers find tasks of your own, module:Class, in the folder where this is started and in PYTHONPATH.
+    It has an embedded store, a coordinator and workers, which are kept alive. Workers find tasks of your own,
+    module:Class, in the folder where this is started and in PYTHONPATH.
     """
     tell = partial(PlainConsole(stderr=True).print, soft_wrap=True)
     folder = (data_dir or default_data_dir(os.environ)).expanduser().absolute()
@@ -68,7 +69,8 @@ def up(
             tell(f"token     {'that of REGROUP_TOKEN; set it wherever you ask' if given else Places(folder).token}")
             tell(f"workers   {', '.join(cluster.agents)}; logs in {folder / 'logs'}")
             tell(f"try       {_leading_to(folder)}{_regroup()} submit digits --steps 200 --wait")
-            tell("Ctrl-C stops everything; jobs under way go on at the next start, from step 0.")
+            again = "jobs under way go on at the next start, from their last pause, or from step 0"
+            tell(f"Ctrl-C stops everything; {again}.")
             stopping.wait()
             tell("stopping ...")
     except KeyboardInterrupt:

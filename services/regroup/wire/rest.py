@@ -77,6 +77,9 @@ class JobView:
     progress: Annotated[float | None, Field(description="step / steps, 0 to 1")]
     rate: Annotated[float | None, Field(description="steps per second in this formation; null when not running")]
     loss: Annotated[float | None, Field(description="of the last step measured; always null in lists")] = None
+    diverged: Annotated[
+        str | None, Field(description="nan, inf or -inf, where that loss is no number and so is null")
+    ] = None
     samples: Annotated[int, Field(description="samples trained in the committed steps")]
     dataset: Annotated[int | None, Field(description="samples in the dataset; null until a worker has prepared it")]
     shards: int
@@ -130,7 +133,7 @@ class ClusterView:
     uptime: Annotated[float, Field(description="seconds since this coordinator began")]
     workers: int
     healthy: int
-    failed: Annotated[int, Field(description="unhealthy or quarantined")]
+    failed: Annotated[int, Field(description="quarantined, or unhealthy and did not leave in good order")]
     quarantined: int
     idle: Annotated[int, Field(description="healthy, not quarantined, and lent to no job")]
     jobs: Annotated[Mapping[JobPhase, int], Field(description="how many jobs are in each phase")]

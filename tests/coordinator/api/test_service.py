@@ -51,6 +51,21 @@ async def test_readiness_says_why_not(api, desk):
     assert (await api.get("/health")).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("path", "field", "there"),
+    [
+        ("/v1/events?limt=5", "limt", "there are after, limit, follow"),
+        ("/v1/jobs?phase=running", "phase", "there is none"),
+        ("/v1/workers?x=1", "x", "there is none"),
+    ],
+)
+async def test_a_parameter_that_a_route_does_not_have_is_refused_by_its_name(api, path, field, there):
+    answer = await api.get(path)
+    assert answer.status_code == 422
+    message = f"is no parameter of this route; {there}"
+    assert answer.json()["errors"] == [{"field": field, "message": message}]
+
+
 async def test_an_unknown_path_and_an_unknown_method_are_problems_too(api):
     for answer, status in ((await api.get("/v1/nothing"), 404), (await api.delete("/v1/jobs"), 405)):
         assert answer.status_code == answer.json()["status"] == status

@@ -1,5 +1,6 @@
 """What is derived for readers."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -15,6 +16,7 @@ from regroup.core.jobs import (
     JobSpec,
     Member,
     Seat,
+    StepPoint,
     Version,
 )
 from regroup.core.workers import LEFT, Sighting, TrainerPhase, TrainerStatus, Worker
@@ -118,6 +120,33 @@ def test_a_worker_that_missed_two_heartbeats_or_is_disconnected_is_unhealthy(see
     policy = Policy(heartbeat_interval=1.0)
     assert views.healthy(Sighting(seen=seen, connected=connected), policy, 100.0) is healthy
     assert views.healthy(None, policy, 100.0) is False
+
+
+@pytest.mark.parametrize(
+    ("losses", "loss", "diverged"),
+    [
+        ((), None, None),
+        ((None,), None, None),
+        ((math.nan, 0.5), 0.5, None),
+        ((0.5, math.nan, None), None, "nan"),
+        ((-math.inf,), None, "-inf"),
+    ],
+)
+def test_a_loss_that_is_no_number_is_null_and_said_beside_it(losses, loss, diverged):
+    cluster = running()
+    points = [StepPoint(step, each, 8.0, 8, 0.1, 0.01) for step, each in enumerate(losses)]
+    shown = views.job_view(cluster, cluster.jobs["j-1"], points)
+    assert (shown.loss, shown.diverged) == (loss, diverged)
+
+
+def test_who_left_in_good_order_has_not_failed():
+    cluster = running()
+    left = replace(cluster.workers["b"], boot=LEFT)
+    cluster = replace(cluster, workers=cluster.workers | {"b": left})
+    summary = views.cluster_view(cluster, Policy(), 100.0, trouble=None, version="0")
+    assert (summary.workers, summary.healthy, summary.failed) == (3, 2, 0)
+    cluster = replace(cluster, workers=cluster.workers | {"b": replace(left, quarantined=True)})
+    assert views.cluster_view(cluster, Policy(), 100.0, trouble=None, version="0").failed == 1
 
 
 def test_the_summary_counts_health_fallback_and_work():

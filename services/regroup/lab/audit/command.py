@@ -15,6 +15,7 @@ from regroup.client.commands import JobArgument
 from regroup.client.printable import one_line
 from regroup.client.sdk import Client
 from regroup.client.terminal import AsJson
+from regroup.core.jobs import JobPhase
 from regroup.lab.audit.claim import Claim
 from regroup.lab.audit.count import Audit
 from regroup.lab.audit.count import audit as count
@@ -31,7 +32,10 @@ def audit(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count from the workers' own records whether each sample was trained exactly once."""
+    """Count whether each sample was trained exactly once.
+
+    The workers' own records say so. Of a job that trains, the steps that are committed so far are counted.
+    """
     with terminal.connected(context) as client:
         id = terminal.job_id(client, job)
         if folder is not None:
@@ -57,13 +61,18 @@ def audit_job(client: Client, job: str, folder: Path | None = None) -> Audit:
 
 def claim_of(job: JobView, events: Iterable[EventView] = ()) -> Claim:
     """What the coordinator says of a job. `events` add who formed which generation."""
-    last = job.history[-1].generation if job.history else None
-    final = job.checkpoint
+    last = job.history[-1] if job.history else None
+    saved = job.checkpoint.version if job.checkpoint else None
+    # A checkpoint may be that of an earlier rest: the job has trained on since, and what it has is in its members.
+    if saved and last and job.members and saved.generation < last.generation:
+        saved = None
+    # All may hold the state that a generation begins with before they are known to have committed the steps up to it.
+    under_way = max(job.step, last.base_step) if last else job.step
     return Claim(
         history=job.history,
-        tip=final.version.generation if final else last,
-        steps=final.version.step if final else job.step,
-        final=final is not None,
+        tip=saved.generation if saved else last.generation if last else None,
+        steps=saved.step if saved else under_way,
+        final=saved is not None and (job.ended or job.phase is JobPhase.PAUSED),
         dataset=job.dataset,
         global_batch=job.spec.global_batch,
         shards=job.shards,
@@ -84,8 +93,13 @@ def pieces_in(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _records_in(folder: Path, job: str) -> Path:
-    """The folder itself, or the job's below it. Ends the command if neither has records."""
+    """The folder itself, or the job's below it. Ends the command if neither has records, or those of another job."""
     for each in (folder / job, folder / "records" / job, folder):
         if any(each.glob("*.jsonl")):
-            return each
-    terminal.give_up(f"there are no records (*.jsonl) in {folder}", terminal.USAGE)
+            break
+    else:
+        terminal.give_up(f"there are no records (*.jsonl) in {folder}", terminal.USAGE)
+    name = each.resolve().name  # workers keep the records of a job in a folder that has its name
+    if name.startswith("j-") and name != job:
+        terminal.give_up(f"these records are of another job: {each} is of {name}, not of {job}", terminal.USAGE)
+    return each

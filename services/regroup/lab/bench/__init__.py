@@ -27,7 +27,7 @@ from regroup.lab.local import ClusterFailed
 from regroup.lab.result_file import JsonFile, result_file
 
 app = typer.Typer(
-    help="Measure recovery and overhead on this machine, in a cluster of their own.",
+    help="Measure recovery and overhead on this machine.\n\nEach in a cluster of its own.",
     rich_markup_mode=None,
     add_completion=False,
     no_args_is_help=True,
@@ -53,7 +53,10 @@ def measure_recovery(
     json_file: JsonFile = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Kill workers at random instants: from the kill to the next committed step, and until the worker is back."""
+    """Time from a kill to the next committed step.
+
+    Workers are killed at random instants; how long it takes until each is back is measured, too.
+    """
     scenarios = [
         Scenario(count, each) for count in dict.fromkeys(workers or [2]) for each in dict.fromkeys(whom or Whom)
     ]
@@ -85,7 +88,10 @@ def measure_overhead(
     json_file: JsonFile = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Step time of a job of two workers, everything on, against plain torchrun + DDP on the same model and batch."""
+    """Compare the step time with plain torchrun + DDP.
+
+    Of a job of two workers, everything on; the model and the batch are the same.
+    """
     duels = [overhead.Duel(model) for model in overhead.MODELS]
     machine = this_machine()
     with result_file(json_file) as save:

@@ -36,7 +36,10 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Keep the data directory, with the checkpoint in it.")] = False,
     facts: JsonFile = None,
 ) -> None:
-    """Train a small GPT, kill a worker in mid-step, watch the others go on, take a new one in: about two minutes."""
+    """Train, kill a worker in mid-step, watch the others go on.
+
+    A small GPT is trained; a new worker is taken in, and at the end all is audited. It takes about two minutes.
+    """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a model writes anything; no terminal shall end the demo by that
     with result_file(facts) as save:

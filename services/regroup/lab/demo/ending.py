@@ -12,6 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from regroup.client.show import size
 from regroup.lab.demo.chart import Mark, chart
 from regroup.lab.demo.facts import MEAN_OF, Facts
 
@@ -57,6 +58,8 @@ def _rows(facts: Facts, keep: bool) -> Iterator[tuple[str, str]]:
         yield "held out", ", ".join(held_out)
     fate = "its sum was complete and stands" if killed.stood else "the survivors did it again"
     yield "kill", f"{killed.worker} died in step {killed.in_step}: {fate}"
+    if not killed.stood:
+        yield "", "it was never applied, so nothing is void"
     yield "", f"noticed after {killed.halted:.0f} ms, regrouped after {killed.regrouped:.0f} ms"
     yield "", f"next step committed after {killed.committed:.0f} ms; a step alone takes {killed.step_time:.0f} ms"
     yield (
@@ -67,6 +70,6 @@ def _rows(facts: Facts, keep: bool) -> Iterator[tuple[str, str]]:
     yield "audit", facts.audit.summary
     yield "", f"from the workers' own records; void steps: {facts.audit.void_steps}"
     file, digest = Path(checkpoint["path"]), checkpoint["sha256"][:16]
-    yield "checkpoint", f"{checkpoint['bytes'] / 1e6:.1f} MB, sha256 {digest}..."
+    yield "checkpoint", f"{size(checkpoint['bytes'])}, sha256 {digest}..."
     yield "", str(file) if keep else f"{file.name}, removed with the demo's directory (--keep keeps it)"
     yield "took", f"{facts.seconds:.0f} s"

@@ -110,7 +110,11 @@ class Story:
             step_time=round(self._step_time * 1e3, 1),
             timeline=[(round((event.at - kill.at) * 1e3, 1), event.kind, event.reason) for event in self._events],
         )
-        fate = "whose sum was complete: it stands" if found.stood else "which the survivors did again"
+        fate = (
+            "whose sum was complete: it stands"
+            if found.stood
+            else "which nobody had applied: the survivors did it again"
+        )
         self._screen.say("survived", f"{kill.worker} died in step {found.step}, {fate}; no process was restarted")
 
     def _join(self) -> None:

@@ -6,17 +6,19 @@ Refuses to know: what a life is, how outcomes are counted (`tally`) and shown (`
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryFile
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from regroup.client.terminal import console
+from regroup.client.terminal import USAGE, console, give_up
+from regroup.lab.audit.wording import plural
 from regroup.lab.bench.machine import Machine, this_machine
 from regroup.lab.result_file import JsonFile, result_file
 from regroup.lab.sim.lives.code import as_code
@@ -24,32 +26,54 @@ from regroup.lab.sim.lives.drawing import draw
 from regroup.lab.sim.lives.ledger import Ledger, read, write
 from regroup.lab.sim.lives.outcome import cut, live
 from regroup.lab.sim.lives.runs import lives
-from regroup.lab.sim.lives.showing import show
+from regroup.lab.sim.lives.showing import show, summarize
 from regroup.lab.sim.lives.story import QUIET
 from regroup.lab.sim.lives.tally import Tally
 from regroup.lab.sim.planted.finding import find_planted
 from regroup.lab.sim.search.bounds import GREAT, SMALL
 from regroup.lab.sim.search.showing import exhaust
 
+# What each of these options goes with; without any of them, lives are lived.
+_TAKES: Mapping[str, tuple[str, ...]] = {
+    "seed": (),
+    "exhaustive": ("minutes", "memory", "processes"),
+    "plants": ("count", "processes"),
+}
+_LIVES = ("first", "count", "record", "coverage", "processes")
+_ALWAYS = ("facts",)
+
 SHOWN = 5  # failing seeds that are told
 KEPT = 5_000  # lives after which a record is written, so that a night that is cut short was not in vain
 
 
 def sim(
+    context: typer.Context,
     first: Annotated[int | None, typer.Option("--from", min=0, help="The first seed; default: 0.")] = None,
-    count: Annotated[int, typer.Option(min=1, help="How many seeds, one life each.")] = 10_000,
-    record: Annotated[Path | None, typer.Option(help="Add these seeds to this file, and begin after its last.")] = None,
+    count: Annotated[int, typer.Option(min=1, help="Seeds, one life each; with --plants at most 500.")] = 10_000,
+    record: Annotated[
+        Path | None,
+        typer.Option(help="Add these seeds to this file, and go on with the first seeds that are not in it."),
+    ] = None,
+    coverage: Annotated[
+        bool, typer.Option("--coverage", help="Show all that was met, and what never was, as tables.")
+    ] = False,
     seed: Annotated[int | None, typer.Option(min=0, help="One life alone, told as a story.")] = None,
     exhaustive: Annotated[bool, typer.Option("--exhaustive", help="Every schedule of small clusters.")] = False,
-    minutes: Annotated[float, typer.Option(min=0.0, help="For each of these clusters, of one core.")] = 60.0,
+    minutes: Annotated[
+        float, typer.Option(min=0.0, help="For each of these, of one core; some thousand states are always searched.")
+    ] = 60.0,
     memory: Annotated[float, typer.Option(min=0.5, help="GiB for each of them.")] = 8.0,
     plants: Annotated[bool, typer.Option("--plants", help="Plant each known bug; every one must be found.")] = False,
     processes: Annotated[int, typer.Option(min=1, help="Default: one per core.")] = os.cpu_count() or 1,
     facts: JsonFile = None,
 ) -> None:
-    """Live through simulated clusters: the real decisions, sessions and shell, in virtual time, under faults."""
-    if seed is not None and (first is not None or record is not None):
-        raise typer.BadParameter("tells one life alone: leave --from and --record out", param_hint="--seed")
+    """Live through simulated clusters under faults.
+
+    The real decisions, sessions and shell, in virtual time; or one life told, every schedule of small clusters, or
+    planted bugs. The exit code is 1 if a rule was broken, or a planted bug was not found.
+    """
+    _refuse_contradictions(context)
+    kept = _read(record) if record is not None else None
     out, machine = console(), this_machine()
     with result_file(facts) as save:
         if seed is not None:
@@ -60,12 +84,26 @@ def sim(
         elif plants:
             sound, told = _plant(out, count=min(count, 500), processes=processes)
         else:
-            kept = _read(record) if record is not None else None
             start = first if first is not None else kept.next if kept is not None else 0
             keep = partial(_keep, out, record, kept) if record is not None and kept is not None else None
-            sound, told = _live(out, start, count, processes, keep)
+            sound, told = _live(out, start, count, processes, keep, show if coverage else summarize)
         save({"version": machine.regroup, "commit": machine.commit, **told})
     raise typer.Exit(0 if sound else 1)
+
+
+def _refuse_contradictions(context: typer.Context) -> None:
+    """Ends the command if an option was given that says nothing beside another one."""
+    names = {option.name: option.opts[0] for option in context.command.params if option.name is not None}
+    given = [name for name in names if (source := context.get_parameter_source(name)) and source.name != "DEFAULT"]
+    chosen = [name for name in _TAKES if name in given]
+    if len(chosen) > 1:
+        give_up(f"{' and '.join(names[each] for each in chosen)} contradict each other: give one of them", USAGE)
+    lone = chosen[0] if chosen else None
+    idle = [name for name in given if name not in (lone, *_ALWAYS, *(_TAKES[lone] if lone else _LIVES))]
+    if idle:
+        beside = f"beside {names[lone]}" if lone else "without --exhaustive"
+        one, them = ("says", "it") if len(idle) == 1 else ("say", "them")
+        give_up(f"{' and '.join(names[each] for each in idle)} {one} nothing {beside}: leave {them} out", USAGE)
 
 
 def _tell(out: Console, seed: int, machine: Machine) -> tuple[bool, dict[str, Any]]:
@@ -76,7 +114,8 @@ def _tell(out: Console, seed: int, machine: Machine) -> tuple[bool, dict[str, An
         plan = cut(plan)
         outcome = live(plan, keep=True)
     commit = f", commit {machine.commit}" if machine.commit else ""
-    out.print(f"seed {seed}, regroup {machine.regroup}{commit}: {plan.workers} workers, {len(plan.jobs)} jobs")
+    size = f"{plural(plan.workers, 'worker')}, {plural(len(plan.jobs), 'job')}"
+    out.print(f"seed {seed}, regroup {machine.regroup}{commit}: {size}")
     for fault in plan.faults:
         out.print(f"  {fault}")
     for line in outcome.lines:
@@ -97,7 +136,12 @@ def _tell(out: Console, seed: int, machine: Machine) -> tuple[bool, dict[str, An
 
 
 def _live(
-    out: Console, first: int, count: int, processes: int, keep: Callable[[int, Tally, bool], None] | None
+    out: Console,
+    first: int,
+    count: int,
+    processes: int,
+    keep: Callable[[int, Tally, bool], None] | None,
+    show: Callable[[Console, Tally], None],
 ) -> tuple[bool, dict[str, Any]]:
     """`keep` is given the first seed and what came of those so far, from time to time and at the end."""
     began = time.monotonic()
@@ -125,10 +169,15 @@ def _live(
 
 
 def _read(record: Path) -> Ledger:
+    """What the file says so far. Ends the command if it is no record, or could not be written in the end."""
     try:
-        return read(record)
+        kept = read(record)
+        with TemporaryFile(dir=record.absolute().parent):  # a record is written anew, beside the old one
+            return kept
     except ValueError as error:
-        raise typer.BadParameter(f"{error}; name another file, or remove it", param_hint="--record") from error
+        give_up(f"{error}; name another file with --record, or remove it", USAGE)
+    except OSError as error:
+        give_up(f"cannot write {record}: {error.strerror}", USAGE)
 
 
 def _keep(out: Console, record: Path, before: Ledger, first: int, tally: Tally, over: bool) -> None:

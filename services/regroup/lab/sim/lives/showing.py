@@ -20,7 +20,38 @@ NAMED, EXPLAINED = 12, 4  # of what was never met; of what is explained by the s
 NEVER, IMPOSSIBLE = "·", "-"
 
 
+def summarize(out: Console, tally: Tally) -> None:
+    """How much of all that could be met was, in about ten lines; `show` tells what it is."""
+    struck = {kind for kind, _ in tally.met}
+    missed = tally.never_decided
+    _say(out, "met, of all that there is:")
+    for what, found, never in (
+        ("kinds of fault", len(struck), dict.fromkeys(kind for kind in Kind if kind not in struck)),
+        ("faults, by the phase of a job", *_split(tally.in_phases)),
+        ("faults, by what was under way", *_split(tally.by_activity)),
+        ("two things under way at once", *_split(tally.at_once)),
+        ("two faults at once", *_split(tally.paired)),
+        ("reasons of decisions", len(sentences()) - len(missed), missed),
+    ):
+        explained = sum(why is not None for why in never.values())
+        counts = f"{found:>4} of {found + len(never):>4}, {explained:>4} explained, {len(never) - explained:>4} neither"
+        out.print(f"  {what:<29}  {counts}", soft_wrap=True)
+    for name, why in tally.contradictions.items():
+        _contradiction(out, name, why)
+    _say(out, "what it is that was never met: --coverage, or --json FILE")
+
+
+def _split(meetings: Meetings) -> tuple[int, dict[str, str | None]]:
+    never = meetings.never
+    return len(meetings.every) - len(never), never
+
+
+def _contradiction(out: Console, name: str, why: str) -> None:
+    _say(out, f"CONTRADICTION: {name} was met, and yet it is said that {why}")
+
+
 def show(out: Console, tally: Tally) -> None:
+    """All that was met, and what never was: tables, and a list."""
     in_phases, by_activity, at_once, paired = tally.in_phases, tally.by_activity, tally.at_once, tally.paired
     _table(out, f"faults, by the phase of a job  ({NEVER} never, {IMPOSSIBLE} cannot be)", in_phases, list(JobPhase))
     _never(out, "never in that phase", in_phases.never, len(in_phases.every))
@@ -42,7 +73,7 @@ def show(out: Console, tally: Tally) -> None:
     for name, why in missed.items():
         _say(out, f"  never: {name}" + (f"  ({why})" if why else ""))
     for name, why in tally.contradictions.items():
-        _say(out, f"CONTRADICTION: {name} was met, and yet it is said that {why}")
+        _contradiction(out, name, why)
 
 
 def _wide(out: Console) -> int:

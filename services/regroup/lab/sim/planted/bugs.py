@@ -58,6 +58,7 @@ JOBS, SHARDS, SESSION = "regroup.core.jobs", "regroup.core.shards", "regroup.wor
 SHELL, TAIL = "regroup.coordinator.shell", "regroup.worker.tail"
 ORDERS, BLAME, TURN = "regroup.core.orders", "regroup.core.blame", "regroup.core.turn"
 SUSPICION, SCHEDULE, SETTLING = "regroup.core.suspicion", "regroup.core.schedule", "regroup.core.settling"
+COMMANDS = "regroup.core.commands"
 
 BUGS = (
     # rule 1: a Halt is a promise, under a fresh number
@@ -104,9 +105,8 @@ BUGS = (
     Bug(
         "a state takes its generation before it is held",
         SESSION,
-        "session, TrainerPhase.FORMING, generation=formation.generation",
-        "session, TrainerPhase.FORMING, version=Version(formation.generation, formation.base.step),"
-        " generation=formation.generation",
+        "TrainerPhase.FORMING, at_work=True, **begun",
+        "TrainerPhase.FORMING, at_work=True, version=Version(formation.generation, formation.base.step), **begun",
     ),
     # rule 5: staged, and torn states are none
     Bug("a torn state is answered", SESSION, "version=None if torn else session.version", "version=session.version"),
@@ -129,8 +129,8 @@ BUGS = (
     Bug(
         "an order renews the lease",
         SESSION,
-        "formation=formation, steps=steps, boundary=None\n",
-        "formation=formation, steps=steps, boundary=None, heard=1e18\n",
+        "TrainerPhase.FORMING, at_work=True, **begun",
+        "TrainerPhase.FORMING, at_work=True, heard=1e18, **begun",
     ),
     Bug(
         "any answer renews the lease",
@@ -263,8 +263,8 @@ BUGS = (
     Bug(
         "a command is acknowledged before it is saved",
         SHELL,
-        "                self._waiting.discard(done)\n            try:",
-        "                self._waiting.discard(done)\n                done.set_result(None)\n            try:",
+        "                self._waiting.discard(done)\n            began",
+        "                self._waiting.discard(done)\n                done.set_result(None)\n            began",
     ),
     # the last copy
     Bug(
@@ -286,4 +286,111 @@ BUGS = (
         "if present(member.worker)",
     ),
     Bug("an order is sent once", ORDERS, "and trainer.promised < job.round.generation", "and trainer.promised < 1"),
+    # what somebody planted who had not seen the rules, and the rules did not find
+    Bug(
+        "a held job that is resumed is queued",
+        COMMANDS,
+        "freed = job.phase is JobPhase.PAUSED and job.wanted is Wanted.PAUSE",
+        "freed = job.phase is JobPhase.PAUSED",
+    ),
+    Bug(
+        "a shard that failed is tried by the same worker",
+        REGROUP,
+        "owners=_owners(job, members, base.version.step),",
+        "owners=assign(job.spec.shard_count, len(members)),",
+    ),
+    Bug(
+        "who could not save is asked again first",
+        REGROUP,
+        "saver = min(holders, key=lambda member: (last_try.get(member, -1), member))",
+        "saver = min(holders)",
+    ),
+    Bug(
+        "a waiting job counts those that are gone",
+        SCHEDULE,
+        "others = listed if job.phase is not JobPhase.WAITING else frozenset()",
+        "others = listed",
+    ),
+    Bug("the only holder is suspected as any", SUSPICION, "if member != leader or len(holders) != 1]", "]"),
+    Bug(
+        "one failure to form is enough",
+        SUSPICION,
+        "if count >= 2 and had_its_chance",
+        "if count >= 1 and had_its_chance",
+    ),
+    Bug(
+        "failures to form of long ago count",
+        ROUNDS,
+        "disturbed=None, stumbled={}, unable={}, rereads=0)",
+        "disturbed=None, unable={}, rereads=0)",
+    ),
+    Bug(
+        "to repeat a step is progress",
+        REPORTS,
+        "if step > max(watch.committed.values(), default=-1):",
+        "if step >= max(watch.committed.values(), default=-1):",
+    ),
+    Bug(
+        "who said goodbye is not known dead",
+        REPORTS,
+        "            _exited(turn, name, ASKED)\n            turn.sightings",
+        "            turn.sightings",
+    ),
+    Bug(
+        "an end that was asked for is an error",
+        REPORTS,
+        "    if report.asked and not evicted:\n        return\n    if not report.asked:\n",
+        "    if report.asked and job is not None and job.ended:\n        return\n    if True:\n",
+    ),
+    Bug(
+        "who is evicted is not killed",
+        ORDERS,
+        '        return (Kill(job.id, member.incarnation, "evicted from the job"),)\n',
+        "        return ()\n",
+    ),
+    Bug(
+        "a halt is due to members alone",
+        ORDERS,
+        "asked = member in job.round.participants and trainer.promised",
+        "asked = (job.formation is None or member in job.formation.members) and trainer.promised",
+    ),
+    Bug(
+        "a rest keeps what was watched",
+        TURN,
+        "        self.watches.pop(job.id, None)\n        for name",
+        "        for name",
+    ),
+    Bug(
+        "what a coordinator slept through is silence",
+        TURN,
+        "return self.now - max(since, self.awake)",
+        "return self.now - since",
+    ),
+    Bug(
+        "a boundary is kept for the next generation",
+        SESSION,
+        "session = _enter(session, TrainerPhase.HALTED, promised=n, boundary=None, owed=None)",
+        "session = _enter(session, TrainerPhase.HALTED, promised=n, owed=None)",
+    ),
+    Bug(
+        "a lease outlives its formation's limit",
+        SESSION,
+        "return self.heard + self.formation.detached_limit if",
+        "return self.heard + max(9.0, self.formation.detached_limit) if",
+    ),
+    Bug(
+        "leading is counted from the answer",
+        SHELL,
+        "self._confirmed, self._trouble = asked, None",
+        "self._confirmed, self._trouble = self._clock(), None",
+    ),
+    Bug(
+        "a slow store is the members' silence",
+        SHELL,
+        "            if self._clock() - began > SLOW_STORE:\n",
+        "            if False:\n",
+    ),
+    Bug(
+        "who was blamed for a task is not forgiven", BLAME, "if each.died and each.worker in turn.workers:", "if False:"
+    ),
 )

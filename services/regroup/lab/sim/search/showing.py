@@ -10,6 +10,7 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from regroup.client.show import plain_table
 from regroup.lab.sim.lives.ledger import code_under_test
@@ -35,6 +36,8 @@ def exhaust(
             found[name] = one
             progress.remove_task(bars[name])
             _tell(out, name, one)
+            if not out.is_terminal:
+                out.print(f"{name}: {one.states:,} states, {_verdict(one)}", soft_wrap=True)
     out.print(_table(found))
     out.print(
         "complete: no state within the bounds is left. led: so many of those beyond them went to their end by one fair"
@@ -53,6 +56,10 @@ def _tell(out: Console, name: str, one: Searched) -> None:
         out.print(f"  {number:>3}  {step}", soft_wrap=True)
 
 
+def _verdict(one: Searched) -> str:
+    return "BROKEN" if one.error is not None else "complete" if one.complete else f"to depth {one.depth}"
+
+
 def _table(found: Mapping[str, Searched]) -> Table:
     table = plain_table()
     table.add_column("cluster")
@@ -60,8 +67,8 @@ def _table(found: Mapping[str, Searched]) -> Table:
         table.add_column(column, justify="right")
     table.add_column("")
     for name, one in found.items():
-        verdict = "BROKEN" if one.error is not None else "complete" if one.complete else f"to depth {one.depth}"
         counts = (f"{one.states:,}", f"{one.moves:,}", str(one.depth), f"{one.seconds:.0f}", f"{one.ends:,}")
         checked = (f"{one.cut:,}", f"{one.led:,}", f"{one.stuck:,}" if one.complete else "-")
-        table.add_row(f"{name}\n[dim]{one.bounds}[/]", *counts, *checked, verdict)
+        cluster = Text.assemble(name, "\n", (str(one.bounds), "dim"))
+        table.add_row(cluster, *counts, *checked, _verdict(one))
     return table
