@@ -11,7 +11,7 @@ from regroup.core.messages import Form, Halt, RenewLease, StepFailed, StepsCommi
 from regroup.wire.codec import decode_report, encode
 from regroup.worker.control import REPORT, Control
 from regroup.worker.lease_clock import lease_clock
-from regroup.worker.session import LoopFailed, Session, StateHeld, TaskPrepared
+from regroup.worker.session import CameBack, LoopFailed, Session, StateHeld, TaskPrepared
 
 ME = Member("w0", "one")
 
@@ -29,7 +29,11 @@ class Driven:
         """Train in a generation of one, from `base` on."""
         seats = (Seat(ME, base if base.step else None),)
         formation = Formation(generation, seats, 0, base, (0,), "127.0.0.1:1/x", detached_limit=60)
-        for order in (Halt("j", generation), Form("j", formation, 100), RenewLease(generation, lease_clock())):
+        self.agent.send_bytes(encode(Halt("j", generation)))
+        while self.control._session.promised < generation:
+            time.sleep(0.001)
+        self.control.happened(CameBack())  # else no formation is accepted
+        for order in (Form("j", formation, 100), RenewLease(generation, lease_clock())):
             self.agent.send_bytes(encode(order))
         self.control.next_task()
         self.control.happened(StateHeld(generation))

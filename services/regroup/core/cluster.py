@@ -30,6 +30,11 @@ class Policy:
     read_retry: float = 10.0  # until a checkpoint that no worker could read is tried again
     error_limit: int = 5  # more errors than this quarantine a worker
 
+    @property
+    def quiet_limit(self) -> float:
+        """Seconds without a word of an agent after which it is not there all the time."""
+        return max(self.halt_limit / 2, 2.5 * self.heartbeat_interval)
+
 
 ASKED = "its agent ended it"  # how it is known that a trainer is dead whose end was meant
 
@@ -64,6 +69,7 @@ class Watch:
     failed_savers: tuple[Member, ...] = ()  # the last try last
     unable: Mapping[Member, str] = field(default_factory=dict)  # to read the checkpoint, and why
     rereads: int = 0  # how often all of them were to try again
+    differed: int = 0  # the last generation whose replicas differed
     diverged: bool = False  # a loss was no number, and that was said
 
 

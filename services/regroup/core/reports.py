@@ -27,7 +27,7 @@ def take_in(turn: Turn, name: str, report: m.Report) -> tuple[m.Order, ...]:
     sighting = turn.sightings.get(name)
     if worker is None or sighting is None:
         return ()  # it registers first on every connection; what overtook that is told again by its heartbeats
-    gap = turn.now - sighting.seen > turn.policy.halt_limit / 2
+    gap = turn.now - sighting.seen > turn.policy.quiet_limit
     since = turn.now if gap else sighting.since
     turn.sightings[name] = replace(sighting, seen=turn.now, connected=True, since=since)
     match report:
@@ -165,8 +165,9 @@ def _take_in_trainer(turn: Turn, name: str, report: m.TrainerReport) -> None:
             turn.note("step_failed", f"{name}, step {report.step}, shard {report.shard}: {report.error}", job=job.id)
             blame_task(turn, turn.jobs[job.id], failure)
         case m.ReplicasDiffered(step=step):
-            if trainer.phase is TrainerPhase.BROKEN:
+            if report.generation <= turn.watch(job.id).differed:
                 return  # told twice
+            turn.change_watch(job.id, differed=report.generation)
             reason = f"replicas differed at step {step}: whoever is not like most takes the others' state"
             turn.note("replicas_differed", reason, job=job.id, worker=name, digests=list(report.digests))
             count_odd_replicas(turn, job, report)

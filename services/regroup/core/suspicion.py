@@ -56,7 +56,7 @@ def is_stuck(turn: Turn, member: Member) -> bool:
 
 def heard_lately(turn: Turn, worker: str) -> bool:
     sighting = turn.cluster.present(worker)
-    return sighting is not None and turn.waited(sighting.seen) <= turn.policy.halt_limit / 2
+    return sighting is not None and turn.waited(sighting.seen) <= turn.policy.quiet_limit
 
 
 def had_its_chance(turn: Turn, member: Member) -> bool:
