@@ -527,7 +527,7 @@ def test_a_holder_that_comes_back_is_lent_again_where_the_others_owe_their_answe
     assert scene.told("b", m.Release) == []
 
 
-def test_who_holds_the_last_state_and_is_cut_off_in_this_moment_is_waited_for_a_while(scene):
+def cut_off_with_the_last_state(scene):
     """b was left out with step 3, and was about to join again; a, which went on alone, died; c holds nothing."""
     scene.parted()
     scene.register("c")
@@ -537,6 +537,10 @@ def test_who_holds_the_last_state_and_is_cut_off_in_this_moment_is_waited_for_a_
     scene.exits("a")
     scene.halt("c", None)
     scene.does(m.Disconnected("b"))
+
+
+def test_who_holds_the_last_state_and_is_cut_off_in_this_moment_is_waited_for_a_while(scene):
+    cut_off_with_the_last_state(scene)
     assert not scene.noted("rolled_back")
     scene.halt("c", None)
     assert "the most advanced state left may be b's" in scene.job.reason
@@ -549,14 +553,7 @@ def test_who_holds_the_last_state_and_is_cut_off_in_this_moment_is_waited_for_a_
 
 
 def test_but_not_for_ever(scene):
-    scene.parted()
-    scene.register("c")
-    scene.prepare("c")
-    scene.register("b")
-    scene.holds_on("b")
-    scene.exits("a")
-    scene.halt("c", None)
-    scene.does(m.Disconnected("b"))
+    cut_off_with_the_last_state(scene)
     scene.after(scene.policy.absent_limit + 0.1, heard="c")
     scene.halt("c", None)
     assert scene.noted("rolled_back")

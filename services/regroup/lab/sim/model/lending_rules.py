@@ -55,9 +55,8 @@ def released(world: World, cluster: Cluster, name: str, id: str) -> None:
 
 
 def _known_to_hold(cluster: Cluster, member: Member) -> bool:
-    seen = cluster.present(member.worker)
-    status = seen.trainer if seen is not None else None
-    return status is not None and status.incarnation == member.incarnation and status.version is not None
+    status = cluster.trainer(member)
+    return status is not None and status.version is not None
 
 
 def evicted(world: World, before: Cluster, decision: Decision, job: Job, member: Member) -> None:

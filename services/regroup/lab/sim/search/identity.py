@@ -119,13 +119,14 @@ def _worker(worker: Worker) -> Hashable:
 def _sighting(sighting: Sighting | None) -> Hashable:
     if sighting is None:
         return None
-    return (sighting.seen, sighting.moved, sighting.connected, sighting.sequence, _status(sighting.trainer))
+    heard = (sighting.seen, sighting.since, sighting.moved, sighting.connected, sighting.sequence)
+    return (*heard, _status(sighting.trainer))
 
 
 @_remembered
 def _status(status: TrainerStatus) -> Hashable:
     stands = (status.phase, status.promised, status.generation, status.version, status.fingerprint is None)
-    return (status.job, status.incarnation, *stands)
+    return (status.job, status.incarnation, status.at_work, *stands)
 
 
 @_remembered
@@ -141,7 +142,8 @@ def _watch(watch: Watch) -> Hashable:
     answers = frozenset((member, answer.version) for member, answer in watch.answers.items())
     seen = (watch.since, watch.progressed, watch.disturbed, watch.formed, watch.finished, watch.broken is None)
     counts = frozenset(watch.committed.items()), frozenset(watch.stumbled.items()), watch.failed_savers
-    return (*seen, dead, answers, watch.evicted, *counts, frozenset(watch.unable))
+    doubts = watch.fruitless, frozenset(watch.doubted.items()), watch.answered
+    return (*seen, dead, answers, watch.evicted, *counts, *doubts, frozenset(watch.unable))
 
 
 def _ghosts(ghosts: Ghosts) -> Hashable:
