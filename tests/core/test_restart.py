@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from regroup.core import messages as m
 from regroup.core.jobs import JobPhase, Version
+from regroup.core.workers import TrainerPhase
 
 
 def reattach(scene, *names):
@@ -112,6 +113,19 @@ def test_restarted_while_halting(scene):
     scene.halt("a", (1, 3))
     scene.halt("b", (1, 3))
     assert scene.job.formation.generation == 2
+
+
+def test_a_newcomer_that_died_while_nobody_led_is_not_waited_for(scene):
+    """Its agent has started another trainer: the one that was asked is gone."""
+    scene.running("a", max_workers=2)
+    scene.register("b")
+    scene.prepare("b")
+    assert {member.worker for member in scene.job.round.participants} == {"a", "b"}
+    reattach(scene, "a", "b")
+    scene.beat("b", TrainerPhase.PREPARED, "i2")
+    scene.halt("a", (1, 3))
+    assert (scene.members, scene.job.formation.generation) == (["a"], 2)
+    assert scene.cluster.workers["b"].errors == 0
 
 
 def test_restarted_while_forming(scene):

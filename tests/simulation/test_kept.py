@@ -602,6 +602,43 @@ MENDED = {  # what the code did once
         ),
         pace=0.2,
     ),
+    "a newcomer that died while nobody led was waited for, and blamed": Plan(
+        seed=3436,
+        workers=3,
+        jobs=(
+            JobSpec(
+                task="digits",
+                steps=30,
+                global_batch=8,
+                shards=4,
+                min_workers=2,
+                max_workers=3,
+                step_timeout=4.0,
+                max_restarts=1,
+            ),
+        ),
+        policy=Policy(
+            heartbeat_interval=0.5,
+            detached_limit=5.0,
+            detached_margin=1.0,
+            leader_lease=1.0,
+            prepare_limit=6.0,
+            halt_limit=2.0,
+            form_limit=3.0,
+            absent_limit=5.0,
+            forget_limit=1.5,
+            save_retry=0.5,
+            read_retry=1.5,
+            error_limit=1000,
+        ),
+        faults=(
+            Fault(kind=Kind.STORE_CUT, workers=(0,), at=2.664276183448857, seconds=4.0),
+            Fault(kind=Kind.KILL_TRAINER, workers=(2,), at=2.8827195478814662),
+        ),
+        skews=(153547.72438555918, 142050.72566060806, 562522.6684070474, 179968.68474268314),
+        drifts=(-0.009284703444009341, 0.006762522807907857, -0.004358830945750956, -0.0004178688586698523),
+        pace=0.2,
+    ),
 }
 KEPT = PLANTED | MENDED
 CANARY = "a torn state is answered"  # whatever the dice say

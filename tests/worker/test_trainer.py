@@ -77,6 +77,18 @@ class Raises(Sound):
             raise KeyError("label 17")
 
 
+class CannotMeasure(Sound):
+    """Its evaluation raises, except while it prepares."""
+
+    def evaluation(self) -> SizedDataset:
+        return self.dataset()
+
+    def evaluate(self, model: nn.Module, batch: Any) -> dict[str, tuple[float, float]]:
+        if self.passes > 0:
+            raise KeyError("label 17")
+        return super().evaluate(model, batch)
+
+
 class FillsTheDisk(Sound):
     """In the second pass of its second step, when what it read is written down already."""
 
@@ -191,6 +203,16 @@ def test_a_trainer_that_left_a_pass_in_trouble_is_in_no_pass(driven: Any) -> Non
     while driven.position is not None:
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_a_save_that_follows_a_failed_evaluation_is_not_in_the_tasks_code(driven: Any) -> None:
+    driven.prepare("CannotMeasure", evaluate_every=4)
+    driven.hears(Prepared)
+    driven.train(1)
+    assert driven.hears(StepFailed).step == 4
+    driven.save(2)
+    driven.hears(StateSaved)
+    assert driven.position is None
 
 
 def test_who_is_told_to_halt_between_two_steps_finds_no_more_data_and_no_error_of_ours() -> None:

@@ -60,7 +60,6 @@ class Wait:
 
 
 ASKED_TO = {Wanted.STOP: "stop", Wanted.PAUSE: "pause", Wanted.YIELD: "make room", Wanted.HOLD: "hold"}
-TO_REST = {Wanted.STOP: "stop", Wanted.PAUSE: "pause", Wanted.YIELD: "make room"}
 RESTED = {Wanted.STOP: "stopped", Wanted.PAUSE: "paused", Wanted.YIELD: "made room"}
 Verdict = Train | SaveState | NothingToSave | Hold | Wait
 
@@ -128,7 +127,7 @@ def durable(job: Job) -> str:
 def _save(job: Job, base: _Base, holders: list[Member], finished: bool, tried: Sequence[Member]) -> SaveState:
     last_try = {member: number for number, member in enumerate(tried)}
     saver = min(holders, key=lambda member: (last_try.get(member, -1), member))
-    what = "the final state" if finished else f"the state of step {base.version.step}, to {TO_REST[job.wanted]}"
+    what = "the final state" if finished else f"the state of step {base.version.step}, to {ASKED_TO[job.wanted]}"
     back = "the last generation is lost: " if base.rolled_back else ""
     return SaveState(saver, base.version, base.rolled_back, f"{back}{saver.worker} saves {what}")
 

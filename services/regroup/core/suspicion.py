@@ -13,11 +13,11 @@ MANY = 3  # formations in a row without a step; evictions of one worker's traine
 
 def evict(turn: Turn, job: Job, member: Member, why: str) -> None:
     """Its trainer is to be killed, which counts as an error of its worker."""
-    _give_up(turn, job, member, why)
+    _mark_evicted(turn, job, member, why)
     turn.count_error(member.worker, why)
 
 
-def _give_up(turn: Turn, job: Job, member: Member, why: str) -> None:
+def _mark_evicted(turn: Turn, job: Job, member: Member, why: str) -> None:
     turn.change_watch(job.id, evicted=turn.watch(job.id).evicted | {member})
     reason = f"{member.worker} is evicted: {why}"
     turn.note("evicted", reason, job=job.id, worker=member.worker, generation=job.generation)
@@ -25,7 +25,7 @@ def _give_up(turn: Turn, job: Job, member: Member, why: str) -> None:
 
 def _evict_suspect(turn: Turn, job: Job, member: Member, why: str) -> None:
     """The fault may be another's, or the network's between them: no error of its worker. The job goes on without."""
-    _give_up(turn, job, member, why)
+    _mark_evicted(turn, job, member, why)
     doubted = turn.watch(job.id).doubted
     times = doubted.get(member.worker, 0) + 1
     turn.change_watch(job.id, doubted={**doubted, member.worker: times})

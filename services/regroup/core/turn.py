@@ -55,10 +55,12 @@ class Turn:
         return self.workers[name]
 
     def listed(self) -> Iterator[tuple[Job, Member]]:
-        """The members of the last formation of each job that has not ended."""
+        """The members of the last formation of each job that has not ended, and whoever is asked to be in the next."""
         for job in self.jobs.values():
-            if job.formation is not None and not job.ended:
-                yield from ((job, member) for member in job.formation.members)
+            members = job.formation.members if job.formation is not None else ()
+            asked = job.round.participants if job.round is not None else ()
+            if not job.ended:
+                yield from ((job, member) for member in dict.fromkeys((*members, *asked)))
 
     def watch(self, job: str) -> Watch:
         """The job's watch; begun now if this coordinator had none, as after its restart."""

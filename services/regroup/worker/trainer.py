@@ -356,8 +356,10 @@ class Trainer:
     def _outside(self) -> Iterator[None]:
         """It dies inside by its own doing, though in no pass."""
         self.position.enter(self.replica.step, OUTSIDE)
-        yield
-        self.position.leave()
+        try:
+            yield
+        finally:
+            self.position.leave()
 
     def _raised(self, generation: int, shard: int, error: BaseException, torn: bool = False) -> Raised:
         traceback = format_exc()

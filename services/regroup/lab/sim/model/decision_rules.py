@@ -7,7 +7,7 @@ Refuses to know: how the world got there, and what trainers do (`trainer_rules`)
 from regroup.core import messages as m
 from regroup.core.cluster import Cluster, Watch, reached
 from regroup.core.decide import Decision
-from regroup.core.jobs import ENDED, ORIGIN, Formation, Job, JobPhase, Link, Version
+from regroup.core.jobs import ENDED, ORIGIN, Formation, Job, JobPhase, Link, Version, Wanted
 from regroup.core.phases import JOB_ARROWS
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model import lending_rules, saving_rules
@@ -70,6 +70,7 @@ def _answered(world: World, job: Job, watch: Watch, before: Watch | None) -> Non
             n, session = job.round.generation, trainer.session
             assert session.promised >= n, f"{member} is said to have promised {n}, and did not"
             overtaken = session.promised > n or session.generation == n  # another coordinator went on from its answer
+            assert overtaken or not session.at_work, f"{member} is said to have answered, and its step loop is not back"
             same = overtaken or session.version == answer.version
             assert same, f"{member} is said to hold {answer.version}, and holds {session.version}"
 
@@ -92,6 +93,8 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     rests = job.phase is JobPhase.PAUSED and old.phase is not JobPhase.PAUSED and job.formation is not None
     if rests and told_back(decision, job.id):
         gave_up(world, before, decision.cluster, old, job, job.saved)
+    if job.phase is JobPhase.PAUSED and job.formation is not None:
+        assert job.wanted is Wanted.HOLD, f"{job.id} is to {job.wanted}, and rests with its state in memory"
     if job.phase is JobPhase.PAUSED and job.formation is None:
         saving_rules.closed(ghosts, world, before, old, job)
     if job.ended:

@@ -36,6 +36,8 @@ def handled(ghosts: Ghosts, trainer: Trainer, before: s.Session, happening: Happ
         assert happening.generation == after.generation, "an answer that names another generation renewed the lease"
     if isinstance(happening, s.StateDiscarded) and after.phase is not before.phase:
         assert after.version is None, "a state that is not the sound one is kept"
+    if isinstance(happening, s.LoopFailed) and happening.torn:
+        assert after.version is None, "a state that is torn is kept"
     if after.generation > before.generation:
         assert isinstance(happening, m.Form), "only a Form takes a trainer into a generation"
         assert before.promised == after.generation, "a formation is accepted under another promise"

@@ -1,14 +1,28 @@
 """What a theme of lives is: the faults that meet in it, and what else of a plan is drawn from a narrower choice.
 
-Owns: what can be said of a theme, and what it draws from where it says nothing.
-Refuses to know: which themes there are (`themes`), and how a plan is drawn from one (`drawing`).
+Owns: what can be said of a theme, what it draws from where it says nothing, and the kinds and borders that go together.
+Refuses to know: which themes there are (`failing`, `asking`), and how a plan is drawn from one (`drawing`).
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 from regroup.lab.sim.lives.plan import BEGUN, BORDERS, Kind
 
 SAME, OTHERS = "the same", "the others"
+DEATHS = (Kind.KILL_TRAINER, Kind.KILL_AGENT, Kind.LEAVE, Kind.CRASH_TRAINER)
+CUTS = (Kind.ISOLATE, Kind.DEAFEN, Kind.SILENCE, Kind.CUT, Kind.STALL)
+BREAKS = (Kind.BREAK, Kind.RAISE, Kind.HANG)
+LEADERS = (Kind.CRASH, Kind.CRASH_UNSAVED, Kind.CRASH_UNSENT, Kind.FREEZE, Kind.STORE_CRASH)
+CRASHES = (Kind.CRASH, Kind.CRASH_UNSENT)
+RESTS = (Kind.PAUSE, Kind.HOLD)
+TASKS = (Kind.MISMATCH, Kind.UNPREPARED, Kind.BAD_SPEC, Kind.POISON, Kind.DIVERGE, Kind.FLIP)  # the users' own doing
+UNPREPARED = (Kind.CRASH_TRAINER, Kind.DEADLOCK)
+FOREVER = (Kind.DEADLOCK, Kind.WEDGE, Kind.GONE)  # what no healing mends
+ANYTHING = tuple(kind for kind in Kind if kind not in (Kind.STOP, *TASKS, *FOREVER))
+FORMING = ("halt", "form", "connecting", "connected", "loaded", "started", "regrouped", "rolled_back")
+MEETING = ("form", "connecting", "connected")
+STEPPING = ("stepping", "contributed", "applying")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +53,6 @@ class Theme:
     paces: tuple[float, ...] = (0.02, 0.06, 0.15)
     steps: tuple[int, ...] = (1, 6, 25, 60)
     least: tuple[int, ...] = (1, 1, 1, 2)  # workers that a job needs, of those that it may have
+
+
+long_life = partial(Theme, jobs=(1,), paces=(0.1, 0.2), steps=(30, 50))  # a job that outlasts its faults
