@@ -71,8 +71,9 @@ FAILING = (
         (
             Some((Kind.LEAVE,), (1, 2), crowds=(4,), waits=0.0, since=3.0, until=8.0),
             Some((Kind.CRASH,), (0, 1), waits=0.0, after=(0.0, 0.4)),
+            Some((Kind.LOSSY,), (0, 1), (12.0,), waits=0.0, after=(-1.0, 0.0)),
         ),
-        weight=3,
+        weight=6,
         workers=(1, 2, 3),
         spares=(0,),
         jobs=(1,),
@@ -253,20 +254,22 @@ FAILING = (
     # the only one that holds the state is slow to form, again and again
     long_life(
         (
-            Some((Kind.KILL_AGENT,), (1,), crowds=(1, 2), waits=0.0, since=2.0, until=3.0),
-            Some((Kind.STALL,), (2, 3), (3.5, 4.0), (1,), ("connecting", "connected"), waits=1.0, after=(0.3, 3.0)),
+            Some((Kind.KILL_AGENT,), (1,), crowds=(1,), waits=0.0, since=2.0, until=3.0),
+            Some((Kind.STALL,), (1,), (3.5,), (1,), ("form",), waits=1.0, after=(0.1, 0.5), whom=OTHERS),
+            Some((Kind.STALL,), (1,), (3.5,), (1,), ("form",), waits=1.0, after=(2.0, 4.0), whom=OTHERS),
         ),
         weight=8,
-        workers=(2, 2, 3),
+        workers=(2,),
         spares=(0,),
+        steps=(120,),
     ),
     # the same one is slow to form, and once more after a while in which all went on
     long_life(
         (
             Some((Kind.BREAK,), (1,), crowds=(1,), waits=0.0, since=2.0, until=3.0),
-            Some((Kind.STALL,), (1,), (3.3, 3.6), (1,), ("connecting",), waits=1.0, after=(0.0, 0.0)),
+            Some((Kind.STALL,), (1,), (3.3, 3.6), (1,), ("form",), waits=1.0, after=(0.0, 0.0), whom=SAME),
             Some((Kind.BREAK,), (1,), crowds=(1,), waits=0.0, after=(8.0, 9.0), whom=SAME),
-            Some((Kind.STALL,), (1,), (3.3, 3.6), (1,), ("connecting",), waits=1.0, after=(7.9, 8.0), whom=SAME),
+            Some((Kind.STALL,), (1,), (3.3, 3.6), (1,), ("form",), waits=1.0, after=(7.9, 8.0), whom=SAME),
         ),
         weight=6,
         workers=(2, 2, 3),
