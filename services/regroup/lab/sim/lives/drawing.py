@@ -17,14 +17,14 @@ from regroup.lab.sim.model.limits import POLICY, SPEC
 WEATHER = (Kind.LOSSY, Kind.DOUBLING, Kind.JUMBLED, Kind.SLOW)
 WEATHER_LASTS = 12.0  # seconds
 DETACHED = (2.0, POLICY.detached_limit, 9.0)  # seconds, as an operator may set it between two coordinators
-WEIGHTS = list(accumulate(theme.weight for theme in THEMES))
+WEIGHED_TO = list(accumulate(theme.weight for theme in THEMES))  # the sum of the weights up to each theme
 GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, lie evenly: even a few seeds in a row meet all themes
 
 
 def draw(seed: int) -> Plan:
     random = Random(seed)
     choice = random.choice
-    theme = THEMES[bisect(WEIGHTS, seed * GOLDEN % 1.0 * WEIGHTS[-1])]
+    theme = THEMES[bisect(WEIGHED_TO, seed * GOLDEN % 1.0 * WEIGHED_TO[-1])]
     workers = choice(theme.workers)
     spares = choice(theme.spares)
     pace = choice(theme.paces)
