@@ -16,6 +16,7 @@ from regroup.core.jobs import (
     Link,
     Member,
     Seat,
+    StepFailure,
     Version,
     Wanted,
 )
@@ -113,6 +114,16 @@ def test_ownership_is_a_partition_among_the_seats_and_turns_with_each_formation(
     formations = [train(job(A, B, history=(Link(1, 0, 0),) * n), states).formation for n in range(3)]
     assert [formation.owners for formation in formations] == [assign(8, 3, turn=n) for n in range(3)]
     assert all(set(formation.owners) == {0, 1, 2} for formation in formations)
+
+
+def test_where_not_every_failed_shard_can_get_another_worker_the_latest_failure_does():
+    """Shards are owned in slices, so with two workers one of these two stays with whoever failed in it."""
+    early, late = StepFailure(5, 1, "a", "died", died=True), StepFailure(5, 7, "a", "raised")
+    for failures, moved in (((early, late), 7), ((late, early), 1)):
+        for turn in range(2):
+            history = (Link(1, 0, 0),) * turn
+            formation = train(job(A, B, history=history, failures=failures), {A: (1, 5), B: (1, 5)}).formation
+            assert formation.members[formation.owners[moved]] == B
 
 
 def test_the_jobs_micro_batch_is_carried_by_the_formation():

@@ -639,6 +639,45 @@ MENDED = {  # what the code did once
         drifts=(-0.009284703444009341, 0.006762522807907857, -0.004358830945750956, -0.0004178688586698523),
         pace=0.2,
     ),
+    "a shard that raised stays with its worker, because another shard failed there before": Plan(
+        seed=2649,
+        workers=2,
+        jobs=(
+            JobSpec(
+                task="digits",
+                steps=18,
+                global_batch=8,
+                shards=4,
+                min_workers=2,
+                max_workers=2,
+                step_timeout=4.0,
+                max_restarts=1,
+            ),
+        ),
+        policy=Policy(
+            heartbeat_interval=0.5,
+            detached_limit=5.0,
+            detached_margin=1.0,
+            leader_lease=1.0,
+            prepare_limit=6.0,
+            halt_limit=2.0,
+            form_limit=3.0,
+            absent_limit=5.0,
+            forget_limit=1.5,
+            save_retry=0.5,
+            read_retry=1.5,
+            error_limit=1000,
+        ),
+        faults=(
+            Fault(kind=Kind.KILL_TRAINER, workers=(0,), at=2.6872651044299896),
+            Fault(kind=Kind.RAISE, workers=(1,), at=3.1584310509953673, border="stepping"),
+            Fault(kind=Kind.STALL, workers=(0, 1), at=3.227800044553722, border="connected", seconds=1.0),
+            Fault(kind=Kind.STALL, workers=(1, 0), at=3.352157376049279, border="connected", seconds=2.0),
+        ),
+        skews=(302630.4521747921, 292671.63594193, 79435.68195487994),
+        drifts=(0.0007692264374513785, -0.0098271599060443, -0.004306378499280763),
+        pace=0.15,
+    ),
 }
 KEPT = PLANTED | MENDED
 CANARY = "a torn state is answered"  # whatever the dice say

@@ -228,7 +228,7 @@ class Shell:
                         done.set_exception(Unconfirmed(f"it may have been taken: {trouble}"))
                     log.warning("cannot persist a decision, trying on: %s", trouble)
                     await asyncio.sleep(STORE_RETRY)
-        self.cluster = replace(after, jobs={**after.jobs, **{job.id: job for job in jobs}})
+        self.cluster = replace(after, jobs={**after.jobs, **{job.id: job for job in jobs}}) if jobs else after
         for note in decision.notes:
             log.info("%s: %s", note.job or note.worker or "cluster", note.reason)
         if decision.notes and self._written is not None:

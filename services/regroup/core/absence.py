@@ -47,4 +47,4 @@ def _absent(turn: Turn, name: str) -> float:
     if turn.cluster.present(name):
         return 0.0
     sighting = turn.sightings.get(name)
-    return turn.waited(turn.started if sighting is None else sighting.seen)
+    return turn.waited(turn.cluster.started if sighting is None else sighting.seen)

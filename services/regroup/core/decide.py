@@ -101,7 +101,11 @@ def _disconnected(turn: Turn, name: str) -> None:
 
 
 def _lend(turn: Turn) -> None:
-    for name, job_id in lend(turn.cluster, expected(turn)).items():
+    queued = any(job.phase is JobPhase.QUEUED for job in turn.jobs.values())
+    if not queued and all(worker.job is not None for worker in turn.workers.values()):
+        return  # nobody waits, and nobody is free
+    there = expected(turn)
+    for name, job_id in lend(turn.cluster, there).items():
         job = turn.jobs[job_id]
         if job.phase is JobPhase.QUEUED:
             reason = "its first workers are preparing"
@@ -111,7 +115,7 @@ def _lend(turn: Turn) -> None:
         turn.sightings[name] = replace(turn.sightings[name], moved=turn.now)  # from now on it is to start a trainer
         turn.note("lent", f"{name} is lent to the job", job=job_id, worker=name)
     for job in turn.jobs.values():
-        if job.phase is JobPhase.QUEUED and job.reason != (reason := why_queued(turn.cluster, job, expected(turn))):
+        if job.phase is JobPhase.QUEUED and job.reason != (reason := why_queued(turn.cluster, job, there)):
             turn.change_job(job, reason=reason)
 
 

@@ -167,7 +167,7 @@ class Formation:
 
     @property
     def members(self) -> tuple[Member, ...]:
-        return tuple(seat.member for seat in self.seats)
+        return tuple([seat.member for seat in self.seats])  # a list: asked often, and built faster
 
     @property
     def receivers(self) -> tuple[int, ...]:

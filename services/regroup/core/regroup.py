@@ -193,9 +193,10 @@ def _train(job: Job, generation: int, answers: Mapping[Member, Answer], base: _B
 
 
 def _owners(job: Job, members: Sequence[Member], step: int) -> tuple[int, ...]:
-    """Who owns each shard: another one than before, and a shard that failed in this step, whoever has not tried it."""
-    failed = {(failure.shard, failure.worker) for failure in job.failures if failure.step == step}
+    """Who owns each shard: another one than before, and a shard that failed in this step, whoever has not tried it.
+
+    Where not all can be had that way, the latest failure counts most.
+    """
+    failed = [(each.shard, each.worker) for each in reversed(job.failures) if each.step == step and each.shard >= 0]
     turns = (assign(job.spec.shard_count, len(members), turn=len(job.history) + turn) for turn in range(len(members)))
-    return min(
-        turns, key=lambda owners: sum(members[owners[shard]].worker == who for shard, who in failed if shard >= 0)
-    )
+    return min(turns, key=lambda owners: [members[owners[shard]].worker == worker for shard, worker in failed])

@@ -29,14 +29,22 @@ def take_in(turn: Turn, name: str, report: m.Report) -> tuple[m.Order, ...]:
         return ()  # it registers first on every connection; what overtook that is told again by its heartbeats
     gap = turn.now - sighting.seen > turn.policy.quiet_limit
     since = turn.now if gap else sighting.since
-    turn.sightings[name] = replace(sighting, seen=turn.now, connected=True, since=since)
+    newest: Sighting | m.Heartbeat = sighting
+    if isinstance(report, m.Heartbeat) and report.boot == worker.boot and report.sequence > sighting.sequence:
+        newest = report
+    turn.sightings[name] = replace(
+        sighting,
+        seen=turn.now,
+        connected=True,
+        since=since,
+        sequence=newest.sequence,
+        telemetry=newest.telemetry,
+    )
     match report:
         case m.Heartbeat():
             if report.boot != worker.boot:
                 return ()
-            if report.sequence > sighting.sequence:
-                newest = replace(turn.sightings[name], sequence=report.sequence, telemetry=report.telemetry)
-                turn.sightings[name] = newest
+            if newest is report:
                 _observe(turn, name, report.trainer)
             job = turn.jobs.get(worker.job) if worker.job else None
             issued = job.formation.generation if job and job.formation else 0
@@ -246,10 +254,11 @@ def _take_phase(turn: Turn, job: Job, member: Member, status: TrainerStatus, bro
         turn.change_watch(job.id, broken=f"{member.worker}: {broken}")
     if status.version is not None and status.version.generation == formation.generation:
         step = status.version.step
-        if step > max(watch.committed.values(), default=-1):
-            turn.change_watch(job.id, progressed=turn.now)
-        committed = {**turn.watch(job.id).committed, member: max(step, watch.committed.get(member, 0))}
-        turn.change_watch(job.id, committed=committed)
+        if step <= watch.committed.get(member, -1):
+            return  # no news
+        progressed = turn.now if step > max(watch.committed.values(), default=-1) else watch.progressed
+        committed = {**watch.committed, member: step}
+        turn.change_watch(job.id, committed=committed, progressed=progressed)
         if watch.first is None and len(committed) == len(formation.members):
             turn.change_watch(job.id, first=(turn.now, reached(job, turn.watch(job.id))))
 

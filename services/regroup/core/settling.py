@@ -50,7 +50,11 @@ def passed(turn: Turn, job: Job) -> Set[Member]:
             return False
         sighting = turn.sightings.get(member.worker)
         # Whoever began, or stood still, counts from then: others were heard by another coordinator, or by nobody.
-        heard = sighting.seen if sighting and sighting.seen >= turn.awake else turn.awake + turn.policy.leader_lease
+        heard = (
+            sighting.seen
+            if sighting and sighting.seen >= turn.cluster.awake
+            else turn.cluster.awake + turn.policy.leader_lease
+        )
         return turn.now - heard > limit
 
     return frozenset(member for member in job.formation.members if member in watch.dead or silent(member))
@@ -96,9 +100,9 @@ def _untold(turn: Turn) -> list[str]:
     unheard = [
         name
         for name, worker in turn.workers.items()
-        if worker.boot != LEFT and (name not in turn.sightings or turn.sightings[name].seen < turn.awake)
+        if worker.boot != LEFT and (name not in turn.sightings or turn.sightings[name].seen < turn.cluster.awake)
     ]
-    return sorted([*new, *(unheard if turn.now - turn.awake <= limit else ())])
+    return sorted([*new, *(unheard if turn.now - turn.cluster.awake <= limit else ())])
 
 
 def could_make_room(turn: Turn, job: Job) -> Cost | None:

@@ -18,28 +18,24 @@ from regroup.core.workers import LEFT, Worker
 class Turn:
     def __init__(self, cluster: Cluster, now: float, policy: Policy) -> None:
         self.now, self.policy = now, policy
-        self.started, self.awake = cluster.started, max(cluster.started, cluster.awake)
         self.jobs = dict(cluster.jobs)
         self.workers = dict(cluster.workers)
         self.sightings = dict(cluster.sightings)
         self.watches = dict(cluster.watches)
-        self.notes: list[Note] = []
-        self.points: list[tuple[str, tuple[StepPoint, ...]]] = []
-
-    @property
-    def cluster(self) -> Cluster:
-        return Cluster(
-            started=self.started,
-            awake=self.awake,
+        self.cluster = Cluster(  # as it stands: it holds the very maps that change until the decision is made
+            started=cluster.started,
+            awake=max(cluster.started, cluster.awake),
             jobs=self.jobs,
             workers=self.workers,
             sightings=self.sightings,
             watches=self.watches,
         )
+        self.notes: list[Note] = []
+        self.points: list[tuple[str, tuple[StepPoint, ...]]] = []
 
     def waited(self, since: float) -> float:
         """Seconds since then in which this coordinator was awake: what it slept through says nothing of others."""
-        return self.now - max(since, self.awake)
+        return self.now - max(since, self.cluster.awake)
 
     def note(self, kind: str, reason: str, job: str | None = None, worker: str | None = None, **data: Any) -> None:
         self.notes.append(Note(kind=kind, reason=reason, job=job, worker=worker, data=data))

@@ -81,6 +81,8 @@ class Faults:
 
     def loses(self, worker: str, up: bool) -> bool:
         """Whether a message of this worker, or to it, is lost."""
+        if not self._lasting:
+            return False
         one_way = Kind.SILENCE if up else Kind.DEAFEN
         if self.lasts(Kind.ISOLATE, worker) or self.lasts(one_way, worker):
             return True
@@ -222,7 +224,7 @@ class Faults:
             case Kind.PAUSE | Kind.HOLD if life.jobs:
                 job = dice.choice(sorted(life.jobs))
                 life.ask(m.PauseJob(job, kind is Kind.HOLD))
-                life.later(dice.choice((0.1, 0.5, 2.0, 5.0, 14.0)), life.ask, m.ResumeJob(job))
+                life.ask_later(dice.choice((0.1, 0.5, 2.0, 5.0, 8.0)), m.ResumeJob(job))
 
     def _find_silent(self, process: "Process") -> None:
         """Agents close a connection on which nothing comes for so long."""

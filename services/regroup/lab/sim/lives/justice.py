@@ -177,14 +177,14 @@ class Justice:
 
     def _keeps(self, after: Cluster, job: Job) -> None:
         """A job that has all that it asked for lets go of the others, in time."""
-        seated = {member.worker for member in job.formation.members} if job.formation is not None else set()
         trains = job.phase is JobPhase.RUNNING and job.round is None and job.wanted is Wanted.RUN
+        seated = {member.worker for member in job.formation.members} if trains and job.formation is not None else set()
         extra = [
             name
             for name, worker in after.workers.items()
-            if worker.job == job.id and name not in seated and after.present(name)
+            if trains and worker.job == job.id and name not in seated and after.present(name)
         ]
-        if not trains or not extra or len(seated) < job.spec.max_workers:
+        if not extra or len(seated) < job.spec.max_workers:
             self._surplus.pop(job.id, None)
             return
         since = self._surplus.setdefault(job.id, self._life.now)

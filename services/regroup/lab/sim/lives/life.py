@@ -7,6 +7,7 @@ It does not model: what travels between trainers, bit by bit; user code; files.
 
 import asyncio
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 from regroup.coordinator.memory_store import MemoryStore
@@ -52,6 +53,9 @@ class Life(Paced):
         self.draining: set[str] = set()  # agents that left in good order, and are not back
         self.reasons: set[str] = set()
         self.healed = False
+        self._deadline = inf
+        self._free = asyncio.Event()  # the first job is over
+        self._to_ask = 0  # what users will still ask for
         self.decided_at = 0.0
         self.over: asyncio.Future[None] = self.loop.create_future()
 
@@ -78,7 +82,7 @@ class Life(Paced):
         users = [self.loop.create_task(self._submit(f"j{number}", spec)) for number, spec in enumerate(self.plan.jobs)]
         self.faults.begin()
         self.later(SECONDS + 1.0, self._heal)
-        self._watch(START + SECONDS + HEALING)
+        self._watch()
         await self.over
         for user in users:
             user.cancel()
@@ -97,26 +101,31 @@ class Life(Paced):
 
     def _heal(self) -> None:
         """No more faults; each job must end."""
-        self.story.tell(self.now, "world", "heals")
-        self.healed = True
-        self.faults.end()
+        if not self.healed:
+            self.story.tell(self.now, "world", "heals")
+            self.healed, self._deadline = True, self.now + HEALING
+            self.faults.end()
 
-    def _watch(self, deadline: float) -> None:
+    def _watch(self) -> None:
         if self.over.done():
             return
+        if not self.faults.pending and not self._to_ask:
+            self._heal()
         if self.leader is not None:
             self._administer(self.leader)
+        if "j0" in self.jobs and self.jobs["j0"].ended:
+            self._free.set()
         submitted = len(self.jobs) == len(self.plan.jobs)
         if submitted and all(job.ended for job in self.jobs.values()):
             lending_rules.over(self)
             for job in self.jobs.values():
                 saving_rules.measured(job, self.store.measured(job.id))
             self.over.set_result(None)
-        elif self.now > deadline:
+        elif self.now > self._deadline:
             stuck = [(job.id, str(job.phase), job.reason) for job in self.jobs.values() if not job.ended]
             self.fail(Stuck(f"{HEALING:g} s after all is well: {stuck or 'a submission is not there'}"))
         else:
-            self.later(WATCH, self._watch, deadline)
+            self.later(WATCH, self._watch)
 
     # --- users
 
@@ -134,7 +143,8 @@ class Life(Paced):
 
     async def _submit(self, job: str, spec: JobSpec) -> None:
         if job != "j0":  # others come while the first is under way, or when it is over
-            await asyncio.sleep(self.dice.choice((0.0, 4.0, 10.0, SECONDS + 10.0)))
+            wait = self.dice.choice((0.0, 4.0, 8.0, None))
+            await (asyncio.sleep(wait) if wait is not None else self._free.wait())
         while job not in self.jobs:
             if self.leader is not None:
                 await self._say(self.leader, m.SubmitJob(job, spec, self.now))
@@ -144,6 +154,14 @@ class Life(Paced):
         """A user's word to whoever leads, if anybody does."""
         if self.leader is not None:
             self._command(self.leader, command)
+
+    def ask_later(self, seconds: float, command: m.Command) -> None:
+        self._to_ask += 1
+        self.later(seconds, self._ask_now, command)
+
+    def _ask_now(self, command: m.Command) -> None:
+        self._to_ask -= 1
+        self.ask(command)
 
     def _command(self, process: Process, command: m.Command) -> None:
         self.loop.create_task(self._say(process, command))

@@ -24,7 +24,7 @@ from regroup.lab.sim.model.agents import LinkedAgent, LinkedAgents
 from regroup.lab.sim.model.limits import NAMES
 from regroup.lab.sim.model.trainer import PRINT, Happening, Trainer
 
-FLUSH = 0.25  # seconds between reports of progress
+FLUSH = 0.4  # seconds between reports of progress
 PROMPT = 0.02  # seconds until a step loop notices what it waited for
 QUICK = 0.02  # seconds of a move at most, once no fault is left
 IDLE = 1.0  # seconds until it looks again for something to do, whatever it was told

@@ -11,8 +11,8 @@ from regroup.core.cluster import Policy
 from regroup.core.jobs import JobSpec
 from regroup.lab.sim.model.limits import NAMES
 
-SECONDS = 18.0  # in which there are faults; then the world heals
-BEGUN = 12.0  # by which they have begun
+SECONDS = 13.0  # in which there are faults; then the world heals
+BEGUN = 5.0  # by which they have begun
 
 
 class Kind(StrEnum):

@@ -116,7 +116,8 @@ class _Freezing(asyncio.Queue[tuple[Any, float, Any]]):
 
     async def get(self) -> tuple[Any, float, Any]:
         found = await super().get()
-        await self._process.thawed.wait()
+        if not self._process.thawed.is_set():
+            await self._process.thawed.wait()
         self._process.decided_at = found[1]
         return found
 
@@ -184,7 +185,8 @@ class SimStore:
 
     async def _travel(self) -> None:
         await self._life.loop.sleep(self._life.dice.uniform(0.0005, 0.004))
-        await self._process.thawed.wait()
+        if not self._process.thawed.is_set():
+            await self._process.thawed.wait()
 
     async def acquire(self, holder: str, lease: float) -> int | None:
         asked = self._process.clock()

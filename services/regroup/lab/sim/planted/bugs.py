@@ -148,7 +148,7 @@ BUGS = (
     Bug(
         "a restarted coordinator counts silence from before its start",
         SETTLING,
-        "else turn.awake + turn.policy.leader_lease",
+        "else turn.cluster.awake + turn.policy.leader_lease",
         "else -1e18",
     ),
     Bug(
@@ -179,7 +179,7 @@ BUGS = (
         "                    break\n",
     ),
     # what overtook it makes a report history
-    Bug("an overtaken heartbeat is believed", REPORTS, "if report.sequence > sighting.sequence:", "if True:"),
+    Bug("an overtaken heartbeat is believed", REPORTS, " and report.sequence > sighting.sequence:", ":"),
     Bug(
         "an evicted saver moves the checkpoint",
         REPORTS,
@@ -327,8 +327,9 @@ BUGS = (
     Bug(
         "to repeat a step is progress",
         REPORTS,
-        "if step > max(watch.committed.values(), default=-1):",
-        "if step >= max(watch.committed.values(), default=-1):",
+        "        if step <= watch.committed.get(member, -1):\n            return  # no news\n"
+        "        progressed = turn.now if step > max(watch.committed.values(), default=-1) else watch.progressed\n",
+        "        progressed = turn.now\n",
     ),
     Bug(
         "who said goodbye is not known dead",
@@ -363,7 +364,7 @@ BUGS = (
     Bug(
         "what a coordinator slept through is silence",
         TURN,
-        "return self.now - max(since, self.awake)",
+        "return self.now - max(since, self.cluster.awake)",
         "return self.now - since",
     ),
     Bug(

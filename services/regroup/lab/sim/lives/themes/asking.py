@@ -73,7 +73,7 @@ ASKING = (
         spares=(0,),
         jobs=(1,),
         paces=(0.2, 0.4),
-        steps=(40,),
+        steps=(12,),
     ),
     # one job waits for all workers, others come after it, and connections are cut for a moment
     Theme(
@@ -84,7 +84,7 @@ ASKING = (
         jobs=(3,),
         least=(1, 2, 3),
         paces=(0.1, 0.2),
-        steps=(25, 60, 120),
+        steps=(8, 18, 36),
     ),
     # the task's own errors
     Theme(
@@ -110,7 +110,7 @@ ASKING = (
         weight=4,
         workers=(2, 3, 3, 4),
         paces=(0.06, 0.15),
-        steps=(25, 40),
+        steps=(8, 12),
     ),
     # user code raises while the state is being changed
     Theme(
@@ -135,7 +135,7 @@ ASKING = (
         workers=(2, 3),
         spares=(0,),
         paces=(0.02, 0.06),
-        steps=(1, 6, 25),
+        steps=(1, 2, 8),
     ),
     # whoever wrote the state is heard again while another one is looked for
     Theme(
@@ -148,7 +148,7 @@ ASKING = (
         spares=(0,),
         jobs=(1,),
         paces=(0.02, 0.06),
-        steps=(1, 6, 25),
+        steps=(1, 2, 8),
     ),
     # a job rests and goes on, again and again, while its workers come and go
     Theme(
@@ -159,7 +159,7 @@ ASKING = (
         weight=10,
         workers=(1, 2, 2, 3),
         paces=(0.06, 0.15),
-        steps=(25, 60),
+        steps=(8, 18),
     ),
     # it pauses into a checkpoint, and who is to read it cannot, or dies
     Theme(
@@ -180,7 +180,7 @@ ASKING = (
         spares=(0, 1, 1),
         jobs=(1, 2),
         paces=(0.06, 0.15),
-        steps=(25, 60),
+        steps=(8, 18),
     ),
     # it is held, and those that hold its state fall out one after the other
     long_life(
@@ -230,7 +230,7 @@ ASKING = (
     # within one step it is to stop or to pause, and at once because somebody falls out
     Theme(
         (
-            Some((Kind.STOP, *RESTS), (1,), waits=0.0, since=4.0, until=7.0),
+            Some((Kind.STOP, *RESTS), (1,), waits=0.0, since=2.0, until=4.5),
             Some((Kind.BREAK,), (1,), crowds=(4,), borders=("applying",), waits=1.0, after=(-0.3, 0.3)),
             Some((*DEATHS, *CUTS), (0, 0, 1), (1.0, 2.0), (1,), STEPPING, waits=0.9, after=(-0.5, 0.5)),
         ),
@@ -239,6 +239,6 @@ ASKING = (
         spares=(0,),
         jobs=(1,),
         paces=(0.2, 0.4),
-        steps=(24,),
+        steps=(8,),
     ),
 )

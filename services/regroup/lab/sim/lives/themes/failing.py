@@ -44,7 +44,7 @@ FAILING = (
         workers=(2, 2, 3),
         jobs=(1,),
         paces=(0.06, 0.15),
-        steps=(25, 60),
+        steps=(8, 18),
     ),
     # who is to take the state stands still while generations pass
     Theme(
@@ -64,7 +64,7 @@ FAILING = (
         spares=(0,),
         jobs=(1,),
         paces=(0.06, 0.15),
-        steps=(60,),
+        steps=(18,),
     ),
     # the whole cluster is stopped in good order, and started again
     Theme(
@@ -78,7 +78,7 @@ FAILING = (
         spares=(0,),
         jobs=(1,),
         paces=(0.1,),
-        steps=(60,),
+        steps=(18,),
     ),
     # deaths and broken groups while a formation is made, again and again
     Theme((Some((*DEATHS, Kind.BREAK), (2, 4, 8), borders=FORMING, waits=0.9),), weight=6),
@@ -98,7 +98,7 @@ FAILING = (
         weight=8,
         workers=(2,),
         spares=(1,),
-        steps=(120,),
+        steps=(36,),
     ),
     # one is cut off but may still commit, all the others die; and perhaps nobody remembers when it was heard
     long_life(
@@ -197,23 +197,23 @@ FAILING = (
         workers=(2, 3, 3, 4),
         jobs=(1,),
         paces=(0.2, 0.4),
-        steps=(12, 24),
+        steps=(4, 8),
     ),
     # one has applied a step that the others have not; it is cut off until they have applied it themselves
     Theme(
         (
-            Some((Kind.ISOLATE,), (1,), (0.6, 0.9, 1.2), (1,), ("applying",), waits=1.0, since=3.0, until=6.0),
+            Some((Kind.ISOLATE,), (1,), (0.6, 0.9, 1.2), (1,), ("applying",), waits=1.0, since=1.5, until=4.0),
             Some((Kind.BREAK,), (1,), crowds=(4,), borders=("applying",), waits=1.0, after=(0.0, 0.0)),
             Some((Kind.CUT,), (1,), crowds=(1,), borders=("applying",), waits=1.0, after=(0.0, 0.0)),
-            Some((*DEATHS, Kind.CRASH), (0, 0, 1), borders=FORMING, since=8.0),
-            Some((Kind.CUT,), (1,), waits=0.0, since=12.0, until=12.0),  # until then, the pace stays what it is
+            Some((*DEATHS, Kind.CRASH), (0, 0, 1), borders=FORMING, since=5.0, until=8.0),
+            Some((Kind.CUT,), (1,), waits=0.0, since=9.0, until=9.0),  # until then, the pace stays what it is
         ),
         weight=8,
         workers=(2, 2, 3),
         spares=(0,),
         jobs=(1,),
         paces=(0.2, 0.4),
-        steps=(24,),
+        steps=(8,),
     ),
     # orders and reports overtake each other while formations follow each other
     Theme(
@@ -227,7 +227,7 @@ FAILING = (
         workers=(2, 3, 3),
         jobs=(1,),
         paces=(0.06, 0.15),
-        steps=(25, 60),
+        steps=(8, 18),
     ),
     # a coordinator is overtaken while it decides
     long_life(
@@ -261,7 +261,7 @@ FAILING = (
         weight=8,
         workers=(2,),
         spares=(0,),
-        steps=(120,),
+        steps=(36,),
     ),
     # the same one is slow to form, and once more after a while in which all went on
     long_life(
@@ -274,7 +274,7 @@ FAILING = (
         weight=6,
         workers=(2, 2, 3),
         spares=(0,),
-        steps=(120,),
+        steps=(36,),
     ),
     # whoever has answered dies before the others have
     long_life(

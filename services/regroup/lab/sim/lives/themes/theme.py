@@ -51,8 +51,8 @@ class Theme:
     spares: tuple[int, ...] = (0, 0, 1)  # workers that the job does not want
     jobs: tuple[int, ...] = (1, 1, 1, 2)
     paces: tuple[float, ...] = (0.02, 0.06, 0.15)
-    steps: tuple[int, ...] = (1, 6, 25, 60)
+    steps: tuple[int, ...] = (1, 2, 8, 18)
     least: tuple[int, ...] = (1, 1, 1, 2)  # workers that a job needs, of those that it may have
 
 
-long_life = partial(Theme, jobs=(1,), paces=(0.1, 0.2), steps=(30, 50))  # a job that outlasts its faults
+long_life = partial(Theme, jobs=(1,), paces=(0.1, 0.2), steps=(10, 15))  # a job that outlasts its faults
