@@ -28,6 +28,7 @@ class Settings(ProcessSettings):
     token: SecretStr | None = None  # of REST; None: the one in the data directory, made at the first start
 
     heartbeat_interval: Seconds = _USUAL.heartbeat_interval
+    tick: Seconds = _USUAL.tick
     detached_limit: Seconds = _USUAL.detached_limit
     detached_margin: Seconds = _USUAL.detached_margin
     leader_lease: Seconds = _USUAL.leader_lease

@@ -38,7 +38,6 @@ from regroup.wire.link import Hub
 
 log = logging.getLogger("regroup.coordinator")
 
-TICK = 0.2  # seconds
 KEEP_STEPS = 1.0  # seconds between writes of the running jobs' steps
 STORE_RETRY = 0.2  # seconds between tries while the store is down
 SLOW_STORE = 1.0  # seconds of a write; orders wait for it
@@ -141,7 +140,7 @@ class Shell:
 
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(TICK)
+            await asyncio.sleep(self.policy.tick)
             if self._events.empty():
                 self._events.put_nowait((Tick(), self._clock(), None))
 

@@ -18,6 +18,7 @@ class Policy:
     """The limits of a cluster, in seconds unless said otherwise."""
 
     heartbeat_interval: float = 1.0
+    tick: float = 0.2  # between two looks at what took too long, when nothing else happens
     detached_limit: float = 300.0  # a worker whose heartbeats go unanswered for so long stops committing
     detached_margin: float = 15.0  # added before anybody may roll back past such a worker
     leader_lease: float = 5.0

@@ -145,10 +145,10 @@ class Justice:
         watch, now = before.watches.get(job.id), after.watches.get(job.id)
         if watch is None or now is None or not watch.failed_savers:
             return
-        best = watch.answers.get(saver)
+        best = now.answers.get(saver)  # of now: the last answer may be what decided it
         others = [
             member
-            for member, answer in watch.answers.items()
+            for member, answer in now.answers.items()
             if best is not None and answer.version == best.version and member not in watch.failed_savers
             if member not in now.dead and after.present(member.worker)
         ]

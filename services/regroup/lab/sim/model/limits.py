@@ -9,6 +9,7 @@ from regroup.core.jobs import JobSpec
 
 POLICY = Policy(
     heartbeat_interval=0.5,
+    tick=0.35,
     detached_limit=5.0,
     detached_margin=1.0,
     leader_lease=1.0,

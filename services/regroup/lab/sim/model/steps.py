@@ -290,6 +290,7 @@ class StepLoops(ABC):
             return
         agreed = total.agreed(len(slots))
         trainer_rules.applies(slots, agreed)
+        trainer_rules.begins_to_apply(trainer, self.clock(trainer.member.worker))
         last = len(trainer.state) + 1 >= loop.steps
         loop.agreed = None if agreed is None or last else group.generation + agreed
         loop.at = "applying"

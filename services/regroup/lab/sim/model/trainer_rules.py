@@ -78,6 +78,11 @@ def reduced(trainer: Trainer, slots: Mapping[int, Contribution], spec: JobSpec) 
     assert set(samples) == set(whole), "a sample of the step is trained by nobody"
 
 
+def begins_to_apply(trainer: Trainer, now: float) -> None:
+    """`now`: on its machine's clock."""
+    assert now < trainer.session.lease, f"{trainer.member} changes its state, and its lease is over"
+
+
 def applies(slots: Mapping[int, Contribution], agreed: int | None) -> None:
     """A step is applied: its members' replicas are the same, and `agreed` is the proposal that all of them held."""
     assert len({one.tail.digests[rank] for rank, one in slots.items()}) == 1, "replicas that differ train on"

@@ -101,6 +101,16 @@ ASKING = (
         weight=4,
         paces=(0.06, 0.15),
     ),
+    # a pass raises, by chance
+    Theme(
+        (Some((Kind.RAISE,), (1, 2), crowds=(1,), borders=("stepping",), waits=1.0, since=1.0, until=3.0),),
+        weight=3,
+        workers=(2, 3),
+        spares=(0,),
+        jobs=(1,),
+        paces=(0.06, 0.15),
+        steps=(8, 18),
+    ),
     # replicas that differ, and the loss of those that do not
     Theme(
         (
@@ -134,6 +144,19 @@ ASKING = (
         weight=8,
         workers=(2, 3),
         spares=(0,),
+        paces=(0.02, 0.06),
+        steps=(1, 2, 8),
+    ),
+    # one's disk refuses the state, and another's does not
+    Theme(
+        (
+            Some((Kind.UNWRITABLE,), (1,), (7.0,), crowds=(1,), waits=0.0, until=1.0),
+            Some((*RESTS, Kind.STOP, *CUTS), (0, 1), (1.0, 2.0), crowds=(1,), waits=0.0, since=1.0, until=3.0),
+        ),
+        weight=6,
+        workers=(2, 3),
+        spares=(0,),
+        jobs=(1,),
         paces=(0.02, 0.06),
         steps=(1, 2, 8),
     ),

@@ -208,7 +208,7 @@ FAILING = (
             Some((*DEATHS, Kind.CRASH), (0, 0, 1), borders=FORMING, since=5.0, until=8.0),
             Some((Kind.CUT,), (1,), waits=0.0, since=9.0, until=9.0),  # until then, the pace stays what it is
         ),
-        weight=8,
+        weight=14,
         workers=(2, 2, 3),
         spares=(0,),
         jobs=(1,),
@@ -223,7 +223,7 @@ FAILING = (
             Some((*DEATHS, *BREAKS), (0, 2, 4), crowds=(1,), borders=("halt", "connecting"), waits=1.0),
             Some((Kind.KILL_TRAINER,), (8, 12), crowds=(1,), borders=("form",), waits=1.0),
         ),
-        weight=12,
+        weight=18,
         workers=(2, 3, 3),
         jobs=(1,),
         paces=(0.06, 0.15),
