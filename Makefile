@@ -33,7 +33,7 @@ up: $(READY) ## Start a cluster on this machine; Ctrl-C stops it
 	@$(BIN)/regroup up $(ARGS)
 
 test: $(READY) ## Run all tests that need no GPU; about twelve minutes
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 sim: $(READY) ## Live through 10 000 simulated clusters under faults; under five minutes
 	@$(BIN)/regroup sim $(ARGS)

@@ -49,11 +49,11 @@ class Bounds:
 
 
 SMALL: Mapping[str, Bounds] = {
-    "one worker dies, and the coordinator": Bounds(workers=1, steps=2, generations=3, deaths=1, crashes=1),
+    "one worker dies, and the coordinator": Bounds(workers=1, generations=3, deaths=1, crashes=1),
     "one worker is stopped, drained, cannot save": Bounds(workers=1, generations=3, stops=1, leaves=1, failed_saves=1),
     "one worker is stopped, and cut off": Bounds(workers=1, generations=2, stops=1, cuts=1),
-    "one worker loses its lease": Bounds(workers=1, generations=2, leaps=1, cuts=1, losses=1),
-    "one worker is paused, and the coordinator dies": Bounds(workers=1, generations=3, pauses=1, crashes=1),
+    "one worker loses its lease": Bounds(workers=1, generations=2, leaps=1, losses=1),
+    "one worker is paused, and the coordinator dies": Bounds(workers=1, generations=2, pauses=1, crashes=1),
     "one worker is paused, and cannot read": Bounds(workers=1, generations=4, pauses=1, unreadable=1),
     "one worker is held, and dies": Bounds(workers=1, generations=3, holds=1, deaths=1),
     "two workers form, and one dies": Bounds(workers=2, generations=2, deaths=1),
@@ -67,5 +67,8 @@ _GREAT: Mapping[str, Bounds] = {
     "two workers are paused, and one dies": Bounds(workers=2, generations=3, pauses=1, deaths=1),
     "two workers are held, and one dies": Bounds(workers=2, generations=3, holds=1, deaths=1),
     "groups that break": Bounds(workers=2, steps=2, generations=3, breaks=2),
+    "one worker, two steps: a death, a crash": Bounds(workers=1, steps=2, generations=3, deaths=1, crashes=1),
+    "one worker: its lease, its agent, its connection": Bounds(workers=1, generations=2, leaps=1, cuts=1, losses=1),
+    "one worker is paused for long, and a crash": Bounds(workers=1, generations=3, pauses=1, crashes=1),
 }
 GREAT: Mapping[str, Bounds] = {name: replace(bounds, sampled=8) for name, bounds in _GREAT.items()}
