@@ -75,7 +75,11 @@ class Colour(Enum):
     RED = 1
 
 
-@pytest.mark.parametrize("odd", [{1, 2}, b"x", print, Colour.RED, object(), 1j, torch.ones(2).to_sparse()], ids=str)
+@pytest.mark.parametrize(
+    "odd",
+    [{1, 2}, b"x", print, Colour.RED, object(), 1j, torch.ones(2).to_sparse()],
+    ids=lambda odd: type(odd).__name__,
+)
 def test_anything_else_is_refused_by_its_path(odd):
     with pytest.raises(TypeError, match="the state at /scheduler/0/fn is a"):
         pack({"scheduler": [{"fn": odd}]})
