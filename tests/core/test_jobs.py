@@ -51,6 +51,7 @@ def test_a_sound_spec_has_no_problems():
         ({"global_batch": 64, "shards": 48}, "shards"),
         ({"micro_batch": 0}, "micro_batch"),
         ({"evaluate_every": 0}, "evaluate_every"),
+        ({"checkpoint_every": 0}, "checkpoint_every"),
         ({"global_batch": 0}, "global_batch"),
         ({"global_batch": -8}, "global_batch"),
         ({"seed": -1}, "seed"),

@@ -290,7 +290,8 @@ def _void_from(job: Job, before: Job | None) -> list[int]:
     if job.formation is not None and job.formation is not before.formation:
         void.append(_measured_to(job, job.formation.base, job.formation.generation))
     stopped = job.phase is JobPhase.STOPPED and job.checkpoint is not None
-    if job.checkpoint is not before.checkpoint or stopped or (job.formation is None and before.formation is not None):
+    saved = job.checkpoint is not before.checkpoint and before.saver is not None  # else it was written beside
+    if saved or stopped or (job.formation is None and before.formation is not None):
         void.append(_measured_to(job, job.saved, job.generation + 1))  # all that is left of it
     return [min(void)] if void else []
 

@@ -34,6 +34,7 @@ _BOUNDS: dict[str, dict[str, Any]] = {
     "min_workers": {"minimum": 1, "maximum": MAX_WORKERS},
     "max_workers": {"minimum": 1, "maximum": MAX_WORKERS},
     "evaluate_every": {"minimum": 1},
+    "checkpoint_every": {"minimum": 1},
     "step_timeout": {"minimum": MIN_STEP_TIMEOUT, "maximum": MAX_STEP_TIMEOUT},
     "max_restarts": {"minimum": 0},
 }

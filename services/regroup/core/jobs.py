@@ -42,6 +42,7 @@ class JobSpec:
     min_workers: int = 1
     max_workers: int = 1
     evaluate_every: int | None = None  # steps; None: never
+    checkpoint_every: int | None = None  # steps, beside the training; None: only when the job ends or rests
     step_timeout: float = 60.0  # seconds without a committed step until somebody is suspected
     max_restarts: int = 3  # how often a total loss may restart the job
 
@@ -60,7 +61,7 @@ class JobSpec:
         expect(len(self.name) <= 200, "name", "must have at most 200 characters")
         given = (self.steps is not None) + (self.epochs is not None)
         expect(given == 1, "steps", "give exactly one of steps and epochs")
-        for name in ("steps", "epochs", "shards", "micro_batch", "evaluate_every"):
+        for name in ("steps", "epochs", "shards", "micro_batch", "evaluate_every", "checkpoint_every"):
             value = getattr(self, name)
             expect(value is None or value >= 1, name, "must be at least 1")
         expect(self.global_batch >= 1, "global_batch", "must be at least 1")

@@ -190,6 +190,16 @@ class SaveFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointFailed:
+    """A state could not be written beside the training, which goes on. The next one is tried when it is due."""
+
+    job: str
+    incarnation: str
+    step: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointUnreadable:
     """The leader of `generation` was to begin from a checkpoint and could not read it. What it held, it holds."""
 
@@ -380,6 +390,7 @@ TrainerReport = (
     | ReplicasDiffered
     | StateSaved
     | SaveFailed
+    | CheckpointFailed
     | CheckpointUnreadable
 )
 RecordsAnswer = RecordsListed | RecordsRead | RecordsFailed

@@ -11,7 +11,8 @@ from math import isfinite
 from regroup.core import messages as m
 from regroup.core.blame import agrees, blame_task, count_odd_replicas, prepare_failed
 from regroup.core.cluster import ASKED, Answer, reached
-from regroup.core.jobs import Job, JobPhase, Member, StepFailure, StepPoint, Version, Wanted
+from regroup.core.history import survives
+from regroup.core.jobs import Checkpoint, Job, JobPhase, Member, StepFailure, StepPoint, Version, Wanted
 from regroup.core.regroup import RESTED
 from regroup.core.rounds import Stage, begin_round, stage
 from regroup.core.turn import Turn
@@ -185,6 +186,9 @@ def _take_in_trainer(turn: Turn, name: str, report: m.TrainerReport) -> None:
             _saved(turn, job, member, report)
         case m.SaveFailed():
             _save_failed(turn, job, member, report)
+        case m.CheckpointFailed(step=step, error=error):
+            reason = f"{name} could not write the checkpoint of step {step}, and trains on: {error}"
+            turn.note("checkpoint_failed", reason, job=job.id, worker=name, step=step)
         case m.CheckpointUnreadable(generation=n, error=error) if not overtaken:
             reason = f"{name} cannot read the checkpoint: {error}"
             turn.note("unreadable", reason, job=job.id, worker=name)
@@ -226,13 +230,15 @@ def _observe(turn: Turn, name: str, status: TrainerStatus | None, broken: str = 
         begin_round(turn, turn.jobs[job.id], f"{name} knows generation {highest}, above the coordinator's")
         return
     _take_phase(turn, job, member, status, broken)
+    if status.written is not None and not turn.jobs[job.id].ended:
+        _count_checkpoint(turn, turn.jobs[job.id], name, status.written)
 
 
 def _only_promised(before: TrainerStatus | None, status: TrainerStatus | None) -> bool:
     """Whether all that is new is a promise, while its step loop does not come back: no sign that it ever will."""
     if before is None or status is None or not status.at_work or status.phase is not TrainerPhase.HALTED:
         return False
-    return replace(before, promised=status.promised, store=status.store) == status
+    return replace(before, promised=status.promised, store=status.store, written=status.written) == status
 
 
 def _take_phase(turn: Turn, job: Job, member: Member, status: TrainerStatus, broken: str) -> None:
@@ -282,6 +288,15 @@ def _saved(turn: Turn, job: Job, member: Member, report: m.StateSaved) -> None:
         turn.pause(job, job.wanted, f"{RESTED[job.wanted]} {where}", **saved)
     else:  # it was asked to go on meanwhile
         turn.change_job(job, saver=None, **saved)
+
+
+def _count_checkpoint(turn: Turn, job: Job, name: str, written: Checkpoint) -> None:
+    """What was written beside the training counts once all members committed it; it is told until then, and after."""
+    state, committed = written.version, reached(job, turn.watch(job.id))
+    if state > job.saved and survives(job.history, state, committed):
+        turn.change_job(job, checkpoint=written)
+        reason = f"the state of step {state.step} is durable: {written.path}"
+        turn.note("checkpoint", reason, job=job.id, worker=name, step=state.step, generation=state.generation)
 
 
 def _save_failed(turn: Turn, job: Job, member: Member, report: m.SaveFailed) -> None:

@@ -7,7 +7,7 @@ Refuses to know: how a process is started or watched.
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from regroup.core.jobs import Fingerprint, Version
+from regroup.core.jobs import Checkpoint, Fingerprint, Version
 
 LEFT = ""  # the boot of a worker whose agent said goodbye: that it comes back is no sign of an error
 
@@ -39,6 +39,7 @@ class TrainerStatus:
     pid: int = 0  # for people
     fingerprint: Fingerprint | None = None  # None until it is prepared
     at_work: bool = False  # its step loop has not come back from its last formation: so long no promise is told
+    written: Checkpoint | None = None  # the newest that it wrote beside its training
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

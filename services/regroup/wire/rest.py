@@ -31,6 +31,7 @@ SPEC_WORDS: Mapping[str, str] = {
     "min_workers": "the job starts when so many workers are prepared, and waits below that",
     "max_workers": "the job grows to so many workers",
     "evaluate_every": "steps between two evaluations; default: never",
+    "checkpoint_every": "steps between two checkpoints beside the training; default: only when it ends or rests",
     "step_timeout": "seconds without a committed step until a worker is suspected",
     "max_restarts": "how often the job may start again after all its workers were lost",
 }

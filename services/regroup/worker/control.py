@@ -196,7 +196,8 @@ class Control:
         before = self._session
         self._session, actions = handle(before, happening)
         after = self._session
-        if (after.phase, after.promised, after.at_work) != (before.phase, before.promised, before.at_work):
+        told = (before.phase, before.promised, before.at_work, before.written)
+        if (after.phase, after.promised, after.at_work, after.written) != told:
             self._push_status()
         for action in actions:
             match action:

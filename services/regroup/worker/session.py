@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
 
-from regroup.core.jobs import Fingerprint, Formation, Member, Version
+from regroup.core.jobs import Checkpoint, Fingerprint, Formation, Member, Version
 from regroup.core.messages import (
     CheckpointUnreadable,
     Form,
@@ -88,6 +88,13 @@ class SaveEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class WroteBeside:
+    """A state that this trainer held is durable; the step loop went on meanwhile."""
+
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
 class CameBack:
     """The step loop is out of its last formation, and waits for what to do next."""
 
@@ -101,6 +108,7 @@ LoopEvent = (
     | LoopFailed
     | StateDiscarded
     | SaveEnded
+    | WroteBeside
     | CameBack
 )
 
@@ -156,6 +164,7 @@ class Session:
     applying: bool = False  # the state is being changed: by the optimizer step, or by the leader's that is swapped in
     owed: int | None = None  # a Halt that came while applying
     at_work: bool = False  # the step loop has not come back from its last formation: it may be in the task's code
+    written: Checkpoint | None = None  # the newest that was written beside the training
     heard: float = -inf  # when the last heartbeat was sent that was answered, on this machine's clock, seconds
 
     @property
@@ -181,6 +190,7 @@ class Session:
             pid=self.pid,
             fingerprint=self.fingerprint,
             at_work=self.at_work,
+            written=self.written,
         )
 
     def trains_in(self, generation: int) -> bool:
@@ -231,6 +241,8 @@ def handle(session: Session, happening: Halt | Form | Save | RenewLease | LoopEv
             if session.phase is TrainerPhase.SAVING and session.promised == report.generation:
                 session = _enter(session, TrainerPhase.HALTED)
             return session, (Say(report),)
+        case WroteBeside(checkpoint=checkpoint):
+            return replace(session, written=checkpoint), ()
         case CameBack():
             session = replace(session, at_work=False)
             return session, _answer(session) if session.phase is TrainerPhase.HALTED else ()

@@ -15,10 +15,18 @@ from typing import Any
 
 import torch
 
-from regroup.core.jobs import Checkpoint, Formation, JobSpec, Member, StepPoint
-from regroup.core.messages import CheckpointUnreadable, ReplicasDiffered, SaveFailed, StateSaved, StepFailed
+from regroup.core.jobs import Checkpoint, Formation, JobSpec, Member, StepPoint, Version
+from regroup.core.messages import (
+    CheckpointFailed,
+    CheckpointUnreadable,
+    ReplicasDiffered,
+    SaveFailed,
+    StateSaved,
+    StepFailed,
+)
 from regroup.core.replicas import sound
 from regroup.core.shards import owned
+from regroup.worker.beside import Beside
 from regroup.worker.checkpoint import read, write
 from regroup.worker.control import Control
 from regroup.worker.data import DataFailed, Loader, StepData, Superseded, draw_seed
@@ -42,6 +50,7 @@ from regroup.worker.session import (
     StateHeld,
     TaskPrepared,
     Write,
+    WroteBeside,
 )
 from regroup.worker.tail import Tail
 from regroup.worker.transfer import give, take
@@ -78,6 +87,7 @@ class Trainer:
         self.evaluated = 0  # the step whose evaluation is complete, or under way in bench.evaluation
         self.steps, self.micro_batch = 0, spec.micro_batch  # of the last formation
         self.position = Position(birth.position)
+        self.beside = Beside(spec.checkpoint_every, self._write, self._wrote_beside, self._failed_beside)
 
     def run(self) -> None:
         """Do what the session was ordered to, one thing after another, for ever."""
@@ -205,6 +215,9 @@ class Trainer:
         if agreed is not None:
             agreed = generation + agreed if self.replica.step < steps else None
         self.control.applied(self.replica.step, self._point(data, mean, total.weight, started), agreed)
+        # once in a while: a checkpoint, which the step loop waits for no longer than its copy takes
+        if group.rank == formation.leader and self.replica.step < steps and self.beside.due(self.replica.step):
+            self.beside.take(Version(generation, self.replica.step), self._tree())
 
     def _gradients(self, generation: int, data: StepData) -> tuple[float, float]:
         """Forward and backward of every pass. Returns the weight, and the loss divided by the nominal weight."""
@@ -308,10 +321,8 @@ class Trainer:
         who = {"job": self.job, "incarnation": self.birth.incarnation}
         self._finish_evaluation(task.generation)
         self.control.begin_telling(True, self.replica.step)
-        meta = {"task": self.spec.task, "options": dict(self.spec.options), "seed": self.spec.seed}
-        meta |= {"order": ORDER_NAME, "global_batch": self.spec.global_batch, "shards": self.spec.shard_count}
         try:
-            checkpoint = write(self.birth.checkpoints, self.job, task.version, self._tree(), meta)
+            checkpoint = self._write(task.version, self._tree())
         except USERS as error:
             log(format_exc())
             failed = SaveFailed(**who, generation=task.generation, error=f"{type(error).__name__}: {error}")
@@ -323,6 +334,18 @@ class Trainer:
         remark = "; ".join(remarks) or None
         saved = StateSaved(**who, generation=task.generation, checkpoint=checkpoint, result=result, remark=remark)
         self.control.happened(SaveEnded(saved))
+
+    def _write(self, version: Version, tree: Any) -> Checkpoint:
+        meta = {"task": self.spec.task, "options": dict(self.spec.options), "seed": self.spec.seed}
+        meta |= {"order": ORDER_NAME, "global_batch": self.spec.global_batch, "shards": self.spec.shard_count}
+        return write(self.birth.checkpoints, self.job, version, tree, meta)
+
+    def _wrote_beside(self, checkpoint: Checkpoint) -> None:
+        self.control.happened(WroteBeside(checkpoint))
+
+    def _failed_beside(self, step: int, error: str) -> None:
+        who = {"job": self.job, "incarnation": self.birth.incarnation}
+        self.control.say(CheckpointFailed(**who, step=step, error=error))
 
     def _finish_evaluation(self, generation: int) -> None:
         """At the last step a regroup forms only to save, so that whoever saves also ends what the others began."""

@@ -16,19 +16,21 @@ from regroup.lab.sim.model.limits import POLICY, SPEC
 
 WEATHER = (Kind.LOSSY, Kind.DOUBLING, Kind.JUMBLED, Kind.SLOW)
 WEATHER_LASTS = 8.0  # seconds
+BESIDE = (None, None, 1, 3, 8)  # steps between checkpoints
 DETACHED = (2.0, POLICY.detached_limit, 9.0)  # seconds, as an operator may set it between two coordinators
 WEIGHED_TO = list(accumulate(theme.weight for theme in THEMES))  # the sum of the weights up to each theme
 GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, lie evenly: even a few seeds in a row meet all themes
 
 
 def draw(seed: int) -> Plan:
-    random = Random(seed)
+    random, beside = Random(seed), Random(f"{seed} checkpoints")  # apart: the other dice fall as they would without
     choice = random.choice
     theme = THEMES[bisect(WEIGHED_TO, seed * GOLDEN % 1.0 * WEIGHED_TO[-1])]
     workers = choice(theme.workers)
     spares = choice(theme.spares)
     pace = choice(theme.paces)
     jobs = tuple(_spec(random, theme, workers, max(1, workers - spares)) for _ in range(choice(theme.jobs)))
+    jobs = tuple(replace(spec, checkpoint_every=beside.choice(BESIDE)) for spec in jobs)
     faults: list[Fault] = []
     for some in theme.faults:
         faults += _some(random, some, workers, faults[0] if faults else None)

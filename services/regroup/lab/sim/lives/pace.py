@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from regroup.core import messages as m
-from regroup.core.jobs import Fingerprint, Member, StepPoint
+from regroup.core.jobs import Fingerprint, Member, StepPoint, Version
 from regroup.lab.sim.lives.faults import Faults
 from regroup.lab.sim.lives.justice import Justice
 from regroup.lab.sim.lives.plan import Kind, Plan
@@ -30,6 +30,7 @@ QUICK = 0.02  # seconds of a move at most, once no fault is left
 IDLE = 1.0  # seconds until it looks again for something to do, whatever it was told
 REPEAT = 3.0  # seconds between two reports of a trainer that cannot prepare
 ODD_PRINT = Fingerprint("other code", "data", PRINT.samples)
+WRITING = 1.0  # seconds at most to write a state beside the training
 POISONED = 0  # the shard that segfaults
 
 
@@ -50,6 +51,7 @@ class Paced(LinkedAgents[LinkedAgent]):
         self._flushed: dict[Member, float] = {}  # when a trainer last told its progress
         self._looks: dict[Member, float] = {}  # when a step loop looks for its next move
         self._waiting: set[Member] = set()  # those whose step loops had no move to make
+        self._writes = Random(f"{plan.seed} writes")  # of its own, so that the other dice fall as they would without
         self._flipped: dict[Member, int] = {}  # digests of replicas that are not as they should be
 
     @property
@@ -128,7 +130,7 @@ class Paced(LinkedAgents[LinkedAgent]):
         agent, member = self.agents[trainer.member.worker], trainer.member
         if agent.trainer is not trainer or self._looks[member] != when or self.over.done():
             return
-        before, choices = trainer.loop.at, self._choices(agent, trainer)
+        before, beside, choices = trainer.loop.at, trainer.beside, self._choices(agent, trainer)
         if choices:
             self._waiting.discard(member)
             choices[0 if self.dice.random() < 0.9 else -1]()
@@ -147,8 +149,25 @@ class Paced(LinkedAgents[LinkedAgent]):
         if trainer.loop.at != before:
             self.story.tell(self.now, agent.name, f"is {trainer.loop.at}")
             self.faults.border(trainer.loop.at, agent.name)
+        if trainer.beside is not None and trainer.beside != beside:
+            self.later(self._writes.uniform(0.01, WRITING), self._end_copy, trainer, trainer.beside)
         if choices:
             self.stir()
+
+    def _end_copy(self, trainer: Trainer, version: Version) -> None:
+        """What is written beside the training is written, or not."""
+        agent = self.agents[trainer.member.worker]
+        if agent.trainer is not trainer or self.over.done():
+            return
+        if trainer.hung:
+            self.later(WRITING, self._end_copy, trainer, version)
+        elif self.faults.lasts(Kind.UNWRITABLE, agent.name):
+            self.fail_beside(trainer)
+        else:
+            self.write_beside(trainer)
+            self.story.tell(self.now, agent.name, f"has written {version.generation} {version.step}")
+            self.faults.border("written", agent.name)
+        self.drain(agent)
 
     def _choices(self, agent: LinkedAgent, trainer: Trainer) -> list[Callable[[], None]]:
         """What a step loop may do now."""

@@ -9,7 +9,7 @@ from math import isnan
 
 from regroup.core.cluster import Cluster, reached
 from regroup.core.decide import Decision
-from regroup.core.jobs import Job, JobPhase, Member, StepPoint
+from regroup.core.jobs import Job, JobPhase, Member, StepPoint, Version
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further
 from regroup.lab.sim.model.trainer import PRINT, consumed
@@ -39,11 +39,22 @@ def saved(ghosts: Ghosts, world: World, old: Job, job: Job) -> None:
     version = job.checkpoint.version
     assert old.checkpoint is None or version > old.checkpoint.version, f"the checkpoint goes back to {version}"
     assert (job.id, version) in ghosts.written, "called saved before its state was durable"
-    assert old.saver is not None, "the checkpoint moves while nobody is asked to save"
-    saver = world.living(old.saver)
-    asked = (old.saver, version) in ghosts.writers or (saver is not None and saver.session.version == version)
-    assert asked or saver is None, "the checkpoint is not what the saver was asked for"
+    if old.saver is not None and job.saver is None:
+        saver = world.living(old.saver)
+        asked = (old.saver, version) in ghosts.writers or (saver is not None and saver.session.version == version)
+        assert asked or saver is None, "the checkpoint is not what the saver was asked for"
+    else:
+        _beside(world, old, version)
     assert ghosts.states[job.id, version] == surviving(job.history, version), "the checkpoint is not as history tells"
+
+
+def _beside(world: World, job: Job, version: Version) -> None:
+    """What was written beside the training counts only once nobody who trains on is behind it."""
+    assert job.formation is not None, "a checkpoint moves, and nobody trains, and nobody was asked to save"
+    for trainer in [one for one in map(world.living, job.formation.members) if one is not None]:
+        held = trainer.session.version
+        behind = held is not None and held < version and job.formation.base < version  # else it is given its base
+        assert not behind, f"{version} counts, and {trainer.member} holds {held}"
 
 
 def closed(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from regroup.core import messages as m
-from regroup.core.jobs import Checkpoint, Fingerprint, Formation, Job, Member, StepPoint
+from regroup.core.jobs import Checkpoint, Fingerprint, Formation, Job, Member, StepPoint, Version
 from regroup.core.replicas import sound
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model import trainer_rules
@@ -58,7 +58,8 @@ class StepLoops(ABC):
         before = trainer.session
         trainer.session, actions = s.handle(before, happening)
         after = trainer.session
-        if (after.phase, after.promised, after.at_work) != (before.phase, before.promised, before.at_work):
+        told = (before.phase, before.promised, before.at_work, before.written)
+        if (after.phase, after.promised, after.at_work, after.written) != told:
             trainer.outbox.append(after.status)
         trainer_rules.handled(self.ghosts, trainer, before, happening, self.jobs[trainer.job].generation)
         for action in actions:
@@ -319,6 +320,22 @@ class StepLoops(ABC):
         trainer.loop.at, trainer.unsaid = "stepping", True
         self.take(trainer, s.StepApplied(len(trainer.history), trainer.loop.agreed))
         trainer_rules.committed(self.ghosts, trainer, group)
+        every, step = self.jobs[trainer.job].spec.checkpoint_every, len(trainer.history)
+        due = every is not None and step % every == 0 and step < trainer.loop.steps
+        if due and trainer.rank == group.leader and trainer.beside is None:
+            trainer.beside = Version(group.generation, step)
+
+    def write_beside(self, trainer: Trainer) -> None:
+        """What it copied is durable, wherever its step loop is by now."""
+        version, trainer.beside = trainer.beside, None
+        assert version is not None
+        trainer_rules.wrote_beside(self.ghosts, trainer, version)
+        self.take(trainer, s.WroteBeside(Checkpoint(version, "p", "c", 1)))
+
+    def fail_beside(self, trainer: Trainer) -> None:
+        version, trainer.beside = trainer.beside, None
+        assert version is not None
+        trainer.outbox.append(m.CheckpointFailed(**trainer.who, step=version.step, error="OSError: disk full"))
 
     def raise_in_loop(self, trainer: Trainer, shard: int) -> None:
         """User code raises: while computing, or while the state is being changed, which tears it.

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from regroup.core import messages as m
-from regroup.core.jobs import Fingerprint, Formation, JobSpec, Member, StepPoint
+from regroup.core.jobs import Fingerprint, Formation, JobSpec, Member, StepPoint, Version
 from regroup.core.shards import owned, positions
 from regroup.core.workers import TrainerStatus
 from regroup.worker import session as s
@@ -71,6 +71,7 @@ class Trainer:
     inbox: deque[m.TrainerOrder] = field(default_factory=deque)
     outbox: deque[TrainerStatus | m.Report] = field(default_factory=deque)
     unsaid: bool = False  # its progress, since it last told it
+    beside: Version | None = None  # of the state that is being written while the step loop goes on
     measured: tuple[StepPoint, ...] = ()  # its last steps, for whoever tells next; the loss names their generation
     points: tuple[StepPoint, ...] = ()  # to be told, by the leader
 

@@ -110,6 +110,11 @@ def wrote(ghosts: Ghosts, trainer: Trainer, version: Version) -> None:
     ghosts.writers.add((trainer.member, version))
 
 
+def wrote_beside(ghosts: Ghosts, trainer: Trainer, version: Version) -> None:
+    assert (trainer.job, version) in ghosts.states, f"{version} is written, and was never a state"
+    ghosts.written.add((trainer.job, version))
+
+
 def given_up(ghosts: Ghosts, trainer: Trainer, field: str) -> None:
     """A trainer says that it cannot prepare, and whose fault that is."""
     if field != m.WORKER:

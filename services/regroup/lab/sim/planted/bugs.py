@@ -58,7 +58,7 @@ JOBS, SHARDS, SESSION = "regroup.core.jobs", "regroup.core.shards", "regroup.wor
 SHELL, TAIL = "regroup.coordinator.shell", "regroup.worker.tail"
 ORDERS, BLAME, TURN = "regroup.core.orders", "regroup.core.blame", "regroup.core.turn"
 SUSPICION, SCHEDULE, SETTLING = "regroup.core.suspicion", "regroup.core.schedule", "regroup.core.settling"
-COMMANDS = "regroup.core.commands"
+COMMANDS, HISTORY = "regroup.core.commands", "regroup.core.history"
 
 BUGS = (
     # rule 1: a Halt is a promise, under a fresh number
@@ -186,6 +186,20 @@ BUGS = (
         "if job.saver is None or not (asked or version == wanted):",
         "if False:",
     ),
+    # checkpoints beside the training
+    Bug(
+        "a checkpoint counts before all committed it",
+        REPORTS,
+        "survives(job.history, state, committed)",
+        "survives(job.history, state, state.step)",
+    ),
+    Bug(
+        "a checkpoint beyond what survived counts",
+        HISTORY,
+        "return generation == state.generation and state.step <= end",
+        "return generation == state.generation",
+    ),
+    Bug("an older checkpoint takes the place of a newer one", REPORTS, "if state > job.saved and", "if"),
     # who may take part, and whose state is nobody's
     Bug("whoever has other code takes part", BLAME, "if theirs == job.fingerprint:", "if True:"),
     Bug(

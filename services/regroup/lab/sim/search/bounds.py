@@ -21,6 +21,7 @@ class Bounds:
     workers: int
     steps: int = 1
     generations: int = 3  # beyond these nothing is looked at any more
+    beside: int = 0  # steps between checkpoints beside the training; 0: there are none
     newcomers: int = 0  # of the workers, those that are not there from the start
     deaths: int = 0  # of trainers
     losses: int = 0  # of agents, with their trainers
@@ -44,6 +45,7 @@ class Bounds:
     def __str__(self) -> str:
         shape = [f"{self.workers} workers" if self.workers > 1 else "1 worker"]
         shape += [f"{self.newcomers} of them later"] if self.newcomers else []
+        shape += [f"a checkpoint every {self.beside}"] if self.beside else []
         shape += [f"{self.steps} step" + "s" * (self.steps > 1), f"generation {self.generations}"]
         return ", ".join([*shape, *(f"{name.replace('_', ' ')}: {n}" for name in FAULTS if (n := getattr(self, name)))])
 
@@ -56,6 +58,7 @@ SMALL: Mapping[str, Bounds] = {
     "one worker is paused, and the coordinator dies": Bounds(workers=1, generations=2, pauses=1, crashes=1),
     "one worker is paused, and cannot read": Bounds(workers=1, generations=4, pauses=1, unreadable=1),
     "one worker is held, and dies": Bounds(workers=1, generations=3, holds=1, deaths=1),
+    "one worker writes beside its training, and dies": Bounds(workers=1, steps=3, generations=2, beside=1, deaths=1),
     "two workers form, and one dies": Bounds(workers=2, generations=2, deaths=1),
 }
 _GREAT: Mapping[str, Bounds] = {

@@ -96,6 +96,8 @@ def _of_trainer(state: Small, agent: Near, trainer: Trainer) -> Iterator[Move]:
             yield Move(f"{name} sees that a neighbour is gone", Kind.DUE, _on(name, Small.break_group))
         elif left["breaks"]:
             yield _fault(f"{name}: its group breaks", "breaks", _on(name, Small.break_group))
+    if trainer.beside is not None:
+        yield Move(f"{name} has written beside", Kind.DUE, _on(name, Small.write_copy))
     if at == "writing" and left["failed_saves"]:
         yield _fault(f"{name} cannot write", "failed_saves", _on(name, Small.write_in_vain))
     if at == "reading" and left["unreadable"]:

@@ -58,6 +58,7 @@ class Small(Agents[Near]):
             max_workers=bounds.workers,
             step_timeout=0.5,
             max_restarts=1000,
+            checkpoint_every=bounds.beside or None,
         )
         self.decide(m.SubmitJob("j", spec, 0.0))
         for number, agent in enumerate(self.agents.values()):
@@ -251,6 +252,10 @@ class Small(Agents[Near]):
     def write_in_vain(self, agent: Near) -> None:
         assert agent.trainer is not None
         self.fail_to_write(agent.trainer)
+
+    def write_copy(self, agent: Near) -> None:
+        assert agent.trainer is not None
+        self.write_beside(agent.trainer)
 
     def read_in_vain(self, agent: Near) -> None:
         assert agent.trainer is not None

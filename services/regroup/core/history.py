@@ -1,0 +1,21 @@
+"""The chain of history (rule 8 of docs/protocol.md): which states are part of the line that goes on.
+
+Owns: that question. Refuses to know: who asks, and what becomes of a state that is not.
+"""
+
+from collections.abc import Sequence
+
+from regroup.core.jobs import Link, Version
+
+
+def survives(history: Sequence[Link], state: Version, committed: int) -> bool:
+    """Whether what goes on descends from this state, or may yet do so no other way.
+
+    `committed`: the steps that all members of the last generation have committed. Of an older generation, what lies
+    beyond the base of the next one in the line is void.
+    """
+    links = {link.generation: link for link in history}
+    generation, end = (history[-1].generation if history else 0), committed
+    while generation > state.generation:
+        generation, end = links[generation].parent, links[generation].base_step
+    return generation == state.generation and state.step <= end

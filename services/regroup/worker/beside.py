@@ -1,0 +1,61 @@
+"""Checkpoints beside the training: the step loop waits for the copy to host memory alone, and a thread writes it.
+
+Owns: when one is due, the copy, and that one at a time is written.
+Refuses to know: which checkpoint counts (the coordinator says so once all members committed its step), and how one is
+written (`checkpoint`).
+Does not guarantee: that each one that is due is written: while one is being written, those that come due are left out.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from traceback import format_exc
+from typing import Any
+
+from regroup.core.jobs import Checkpoint, Version
+from regroup.worker.log import log
+from regroup.worker.prepare import USERS
+from regroup.worker.tree import pack, unpack
+
+
+class Beside:
+    """`write` makes a copied tree durable; then `wrote` or `failed` is told, from the writing thread."""
+
+    def __init__(
+        self,
+        every: int | None,
+        write: Callable[[Version, Any], Checkpoint],
+        wrote: Callable[[Checkpoint], None],
+        failed: Callable[[int, str], None],
+    ) -> None:
+        self._every, self._write, self._wrote, self._failed = every, write, wrote, failed
+        self._thread: threading.Thread | None = None
+
+    def due(self, step: int) -> bool:
+        """Whether the state after `step` steps is to be written."""
+        if self._every is None or step % self._every:
+            return False
+        if self._thread is not None and self._thread.is_alive():
+            log(f"no checkpoint of step {step}: the last one is still being written")
+            return False
+        return True
+
+    def take(self, version: Version, tree: Any) -> None:
+        """Copy a state, and have the copy written. Whatever goes wrong is told, and stops no training."""
+        with self._telling(version):
+            skeleton, tensors = pack(tree)
+            copy = unpack(skeleton, [tensor.to("cpu", copy=True) for tensor in tensors])
+            self._thread = threading.Thread(target=self._keep, args=(version, copy), name="checkpoint", daemon=True)
+            self._thread.start()
+
+    def _keep(self, version: Version, tree: Any) -> None:
+        with self._telling(version):
+            self._wrote(self._write(version, tree))
+
+    @contextmanager
+    def _telling(self, version: Version) -> Iterator[None]:
+        try:
+            yield
+        except USERS as error:
+            log(format_exc())
+            self._failed(version.step, f"{type(error).__name__}: {error}")

@@ -1,0 +1,70 @@
+"""Checkpoints beside the training, on real processes: they go on with it, and a total loss costs what came after."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regroup.core.jobs import Version
+from regroup.worker.checkpoint import read
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+CURVE = {"steps": 80, "global_batch": 24, "shards": 12, "seed": 3}
+
+
+def counted(trial: Any) -> list[int]:
+    """The steps of the checkpoints that count, in their order."""
+    return [event.data["step"] for event in trial.events("checkpoint")]
+
+
+def until_counted(trial: Any, *steps: int) -> None:
+    trial.bed.until(lambda: counted(trial) == [*steps], f"the checkpoints of steps {steps} count")
+
+
+def test_every_so_many_steps_the_state_is_durable_and_the_training_goes_on(trial: Any) -> None:
+    trial.submit(**CURVE, checkpoint_every=20, gates=(30, 50, 70), min_workers=3)
+    for gate in (30, 50, 70):  # so that none comes due while the one before it is being written
+        until_counted(trial, *range(20, gate, 20))
+        trial.open(gate)
+    job = trial.finish()
+    assert counted(trial) == [20, 40, 60]
+    assert job.generation == 2  # no round but the first and the last one: nobody halted for a checkpoint
+    tree, meta = read(job.checkpoint.path, job.checkpoint.checksum)
+    assert (job.checkpoint.version, tree["step"], meta["task"]) == (Version(1, 80), 80, "disturbed:Curve")
+
+
+def test_when_all_workers_die_at_once_the_job_goes_on_from_its_last_checkpoint(trial: Any, bed: Any) -> None:
+    calm = bed.trial(trial._folder / "calm").submit(**CURVE, max_workers=1)
+    calm.finish()
+    bed.rest()
+    trial.submit(**CURVE, checkpoint_every=20, gates=(1, 50))
+    trial.until_all(3)
+    trial.open(1)
+    trial.bed.until(lambda: counted(trial)[-1:] == [40], "the state of step 40 is durable")
+    trial.until_committed(50)
+    bed.kill_trainers("w0", "w1", "w2")
+    trial.until(lambda job: job.restarts == 1, "it begins again")
+    trial.finish()
+    (back,) = trial.events("rolled_back")
+    assert back.data["base_step"] == 40
+    assert back.reason.startswith("the last generation is lost: from the checkpoint of step 40 on ")
+    difference = max(abs(one - other) for one, other in zip(trial.curve(), calm.curve(), strict=True))
+    assert difference <= 1e-12
+
+
+def test_a_checkpoint_that_cannot_be_written_is_told_and_stops_nothing(trial: Any) -> None:
+    trial.submit(**CURVE, checkpoint_every=20, gates=(30, 70))
+    until_counted(trial, 20)
+    folder = Path(trial.now.checkpoint.path).parent
+    away = folder.rename(folder.with_name(f"{folder.name}-away"))
+    os.mkfifo(folder)  # neither a folder nor anything that could become one
+    trial.open(30)
+    trial.bed.until(lambda: bool(trial.events("checkpoint_failed")), "the failure is told")
+    folder.unlink()
+    away.rename(folder)
+    job = trial.finish()
+    told = trial.events("checkpoint_failed")[0]
+    assert "could not write the checkpoint of step 40, and trains on" in told.reason
+    assert job.restarts == 0

@@ -1,0 +1,89 @@
+"""Checkpoints beside the training: the copy, the thread that writes it, and what goes wrong."""
+
+import threading
+
+import pytest
+import torch
+
+from regroup.core.jobs import Checkpoint, Version
+from regroup.worker.beside import Beside
+
+LIMIT = 10.0  # seconds
+
+
+class Told:
+    """What was written, held back until the test lets it go, and what was said of it."""
+
+    def __init__(self):
+        self.gate, self.over = threading.Event(), threading.Event()
+        self.trees, self.wrote, self.failed = [], [], []
+
+    def write(self, version, tree):
+        assert self.gate.wait(LIMIT)
+        self.trees.append(tree)
+        return Checkpoint(version, "/c", "sum", 1)
+
+    def wrote_it(self, checkpoint):
+        self.wrote.append(checkpoint)
+        self.over.set()
+
+    def failed_it(self, step, error):
+        self.failed.append((step, error))
+        self.over.set()
+
+
+@pytest.fixture
+def told():
+    made = Told()
+    yield made
+    made.gate.set()
+
+
+@pytest.fixture
+def beside(told):
+    return Beside(4, told.write, told.wrote_it, told.failed_it)
+
+
+def test_every_so_many_steps_one_is_due_and_without_a_number_never(beside):
+    assert [step for step in range(1, 13) if beside.due(step)] == [4, 8, 12]
+    assert not Beside(None, None, None, None).due(4)
+
+
+def test_what_is_written_is_the_state_of_that_moment(beside, told):
+    weight = torch.ones(3)
+    beside.take(Version(1, 4), {"weight": weight, "step": 4})
+    weight += 1  # the next step
+    told.gate.set()
+    assert told.over.wait(LIMIT)
+    (tree,) = told.trees
+    assert torch.equal(tree["weight"], torch.ones(3))
+    assert told.wrote == [Checkpoint(Version(1, 4), "/c", "sum", 1)]
+    assert told.failed == []
+
+
+def test_while_one_is_written_those_that_come_due_are_left_out(beside, told, capfd):
+    beside.take(Version(1, 4), {})
+    assert not beside.due(8)
+    assert "no checkpoint of step 8: the last one is still being written" in capfd.readouterr().err
+    told.gate.set()
+    for thread in threading.enumerate():
+        if thread.name == "checkpoint":
+            thread.join(LIMIT)
+    assert beside.due(12)
+
+
+def test_a_write_that_fails_is_told_and_raises_nothing(told, capfd):
+    def refuse(version, tree):
+        raise OSError(28, "No space left on device")
+
+    Beside(4, refuse, told.wrote_it, told.failed_it).take(Version(1, 4), {})
+    assert told.over.wait(LIMIT)
+    assert told.failed == [(4, "OSError: [Errno 28] No space left on device")]
+    assert "No space left" in capfd.readouterr().err
+
+
+def test_a_state_that_cannot_be_kept_is_told_by_its_path(beside, told, capfd):
+    beside.take(Version(1, 4), {"task": {"open": object()}})
+    assert told.failed[0][0] == 4
+    assert "/task/open is a object" in told.failed[0][1]
+    capfd.readouterr()
