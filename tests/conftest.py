@@ -1,9 +1,11 @@
-"""A real Redis-compatible server for all tests that want one: started once, and each test has keys of its own."""
+"""Real servers for all tests that want one, Redis-compatible and S3: started once; each test has its own in there."""
 
+import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from uuid import uuid4
 
+import httpx
 import pytest
 
 from regroup.coordinator import embedded
@@ -26,3 +28,49 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def key_prefix() -> str:
     """What this test's keys begin with."""
     return f"test-{uuid4().hex}:"
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[str]:
+    """The address of an S3 API that lives as long as the test session."""
+    from moto.server import ThreadedMotoServer  # seconds, for those who want it
+
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_environ(s3_server: str) -> dict[str, str]:
+    """What leads a process there, and not to whatever account its user may have."""
+    return {
+        "AWS_ENDPOINT_URL": s3_server,
+        "AWS_ACCESS_KEY_ID": "AKIA-of-the-tests",
+        "AWS_SECRET_ACCESS_KEY": "a-secret-of-the-tests",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    }
+
+
+@pytest.fixture(scope="session")
+def make_bucket(s3_server: str) -> Callable[[], str]:
+    """Gives the URL of a new bucket."""
+
+    def make() -> str:
+        name = f"bucket-{uuid4().hex}"
+        httpx.put(f"{s3_server}/{name}").raise_for_status()
+        return f"s3://{name}"
+
+    return make
+
+
+@pytest.fixture
+def bucket(s3_environ: dict[str, str], make_bucket: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of an empty bucket; this process may use it."""
+    for name, value in s3_environ.items():
+        monkeypatch.setenv(name, value)
+    return make_bucket()

@@ -12,7 +12,7 @@ import signal
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -288,17 +288,28 @@ class Trial:
 
 
 @pytest.fixture(scope="module")
-def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+def make_bed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., AbstractContextManager[Bed]]:
     """Three workers that start again whenever they die, however often. What a test leaves behind is its own affair."""
-    folder = tmp_path_factory.mktemp("bed")
-    settings = {"error_limit": "1000000", "leader_lease": "1"}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(TASKS), os.environ.get("PYTHONPATH")))))
-        cluster = LocalCluster(folder, 3, threads=1, settings=settings, isolated=True)
-    with cluster:
-        made = Bed(cluster, folder)
-        with made.client:
-            yield made
+
+    @contextmanager
+    def make(**settings: str) -> Iterator[Bed]:
+        folder = tmp_path_factory.mktemp("bed")
+        usual = {"error_limit": "1000000", "leader_lease": "1"}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(TASKS), os.environ.get("PYTHONPATH")))))
+            cluster = LocalCluster(folder, 3, threads=1, settings={**usual, **settings}, isolated=True)
+        with cluster:
+            made = Bed(cluster, folder)
+            with made.client:
+                yield made
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def bed(make_bed: Callable[..., AbstractContextManager[Bed]]) -> Iterator[Bed]:
+    with make_bed() as made:
+        yield made
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from regroup.core.jobs import Version
+from regroup.core.jobs import Checkpoint, Version
 from regroup.worker.checkpoint import read
+from regroup.worker.storage import Storage
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -23,7 +24,7 @@ def until_counted(trial: Any, *steps: int) -> None:
     trial.bed.until(lambda: counted(trial) == [*steps], f"the checkpoints of steps {steps} count")
 
 
-def test_every_so_many_steps_the_state_is_durable_and_the_training_goes_on(trial: Any) -> None:
+def test_every_so_many_steps_the_state_is_durable_and_the_training_goes_on(trial: Any, tmp_path: Path) -> None:
     trial.submit(**CURVE, checkpoint_every=20, gates=(30, 50, 70), min_workers=3)
     for gate in (30, 50, 70):  # so that none comes due while the one before it is being written
         until_counted(trial, *range(20, gate, 20))
@@ -31,7 +32,9 @@ def test_every_so_many_steps_the_state_is_durable_and_the_training_goes_on(trial
     job = trial.finish()
     assert counted(trial) == [20, 40, 60]
     assert job.generation == 2  # no round but the first and the last one: nobody halted for a checkpoint
-    tree, meta = read(job.checkpoint.path, job.checkpoint.checksum)
+    storage = Storage(str(tmp_path), tmp_path / "scratch")  # what is read may lie anywhere
+    kept = Checkpoint(job.checkpoint.version, job.checkpoint.path, job.checkpoint.checksum, job.checkpoint.bytes)
+    tree, meta = read(storage, kept)
     assert (job.checkpoint.version, tree["step"], meta["task"]) == (Version(1, 80), 80, "disturbed:Curve")
 
 

@@ -1,5 +1,5 @@
 """Ranks of a group, and trainers with a test for an agent, as real processes: forked from a server that imported torch,
-killed at the end of each test."""
+killed at the end of each test. And places where files are kept, as a test looks into them behind the worker's back."""
 
 import multiprocessing
 import runpy
@@ -9,8 +9,10 @@ from contextlib import ExitStack
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import pytest
+from fsspec.core import url_to_fs
 
 from regroup.core.jobs import ORIGIN, Checkpoint, Formation, JobSpec, Member, Seat, Version
 from regroup.core.messages import Form, Halt, Halted, Order, Prepare, Prepared, RenewLease, Save, TrainerReport
@@ -20,6 +22,7 @@ from regroup.worker.control import REPORT, STATUS
 from regroup.worker.lease_clock import lease_clock
 from regroup.worker.nursery import Nursery
 from regroup.worker.position import last_position
+from regroup.worker.storage import Storage
 
 processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload(["torch", "pytest", "regroup.worker.process"])
@@ -178,4 +181,45 @@ def start_driven(
         yield start
 
 
-__all__ = ["Connection", "Driven", "Rank"]
+class Kept:
+    """A place with a storage that keeps files there."""
+
+    def __init__(self, place: str, scratch: Path) -> None:
+        self.place = place
+        self.storage = Storage(place, scratch, patience=60)
+        self._system, self._root = url_to_fs(place, use_listings_cache=False)
+
+    @property
+    def names(self) -> list[str]:
+        """All files below the place, also half ones."""
+        return [path.removeprefix(f"{self._root}/") for path in self._system.find(self._root)]
+
+    def content(self, path: str) -> bytes:
+        return bytes(self._system.cat_file(path))
+
+    def replace(self, path: str, content: bytes) -> None:
+        self._system.pipe_file(path, content)
+
+    def remove(self, path: str) -> None:
+        self._system.rm_file(path)
+
+
+@pytest.fixture(params=["folder", "memory", "s3"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Kept:
+    """Object stores publish what is complete; the memory's file system, as many others, shows files as they grow."""
+    match request.param:
+        case "folder":
+            place = str(tmp_path / "kept")
+        case "memory":
+            place = f"memory://{uuid4().hex}"
+        case _:
+            place = f"{request.getfixturevalue('bucket')}/some/prefix"
+    return Kept(place, tmp_path / "scratch")
+
+
+@pytest.fixture
+def make_kept(tmp_path: Path) -> Callable[[str], Kept]:
+    return lambda place: Kept(place, tmp_path)
+
+
+__all__ = ["Connection", "Driven", "Kept", "Rank"]

@@ -28,7 +28,7 @@ class Told:
         self.over.set()
 
     def failed_it(self, step, error):
-        self.failed.append((step, error))
+        self.failed.append((step, str(error)))
         self.over.set()
 
 
@@ -78,7 +78,7 @@ def test_a_write_that_fails_is_told_and_raises_nothing(told, capfd):
 
     Beside(4, refuse, told.wrote_it, told.failed_it).take(Version(1, 4), {})
     assert told.over.wait(LIMIT)
-    assert told.failed == [(4, "OSError: [Errno 28] No space left on device")]
+    assert told.failed == [(4, "[Errno 28] No space left on device")]
     assert "No space left" in capfd.readouterr().err
 
 

@@ -1,14 +1,19 @@
 """Checkpoints: whole or absent, verified, readable by other tools, and never pickled."""
 
-import os
-from pathlib import Path
+import io
+import pickle
+import zipfile
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load, save
 
-from regroup.core.jobs import Version
+from regroup.core.jobs import Checkpoint, Version
 from regroup.worker.checkpoint import CheckpointDamaged, read, write
+from regroup.worker.storage import Storage, StorageFailed
 from regroup.worker.tree import as_bytes, pack
 
 VERSION = Version(3, 200)
@@ -35,81 +40,136 @@ def bits(state: dict) -> bytes:
     return skeleton + b"".join(as_bytes(tensor).numpy().tobytes() for tensor in tensors)
 
 
-def test_a_checkpoint_comes_back_whole(tmp_path):
-    checkpoint = write(tmp_path, "job-1", VERSION, tree(), META)
+def test_a_checkpoint_comes_back_whole(kept: Any) -> None:
+    checkpoint = write(kept.storage, "job-1", VERSION, tree(), META)
     assert checkpoint.version == VERSION
-    name = f"checkpoint-g000003-s00000200-{checkpoint.checksum[:8]}.safetensors"
-    assert Path(checkpoint.path) == tmp_path / "job-1" / name
-    assert checkpoint.bytes == os.stat(checkpoint.path).st_size
-    state, meta = read(checkpoint.path, checkpoint.checksum)
+    name = f"job-1/checkpoint-g000003-s00000200-{checkpoint.checksum[:8]}.safetensors"
+    assert checkpoint.path == f"{kept.place}/{name}"
+    content = kept.content(checkpoint.path)
+    assert (checkpoint.bytes, checkpoint.checksum) == (len(content), sha256(content).hexdigest())
+    state, meta = read(kept.storage, checkpoint)
     assert bits(state) == bits(tree())
     assert meta == META
-    assert os.listdir(tmp_path / "job-1") == [Path(checkpoint.path).name]
+    assert kept.names == [name]
 
 
-def test_a_view_of_a_large_buffer_is_saved_alone(tmp_path):
+def test_a_view_of_a_large_buffer_is_saved_alone(kept: Any) -> None:
     view = torch.zeros(1_000_000)[:10]
-    assert write(tmp_path, "job", VERSION, {"view": view}, {}).bytes < 1000
+    assert write(kept.storage, "job", VERSION, {"view": view}, {}).bytes < 1000
 
 
-def test_other_tools_read_the_tensors_by_name(tmp_path):
-    checkpoint = write(tmp_path, "job", VERSION, tree(), META)
-    tensors = load_file(checkpoint.path)
+def test_other_tools_read_the_tensors_by_name(kept: Any) -> None:
+    checkpoint = write(kept.storage, "job", VERSION, tree(), META)
+    tensors = load(kept.content(checkpoint.path))
     assert torch.equal(tensors["model/0.weight"], tree()["model"]["0.weight"])
     assert torch.equal(tensors["optimizer/state/0/exp_avg"], tree()["optimizer"]["state"][0]["exp_avg"])
 
 
-def test_equal_states_are_equal_files_so_that_a_retry_changes_nothing(tmp_path):
-    first = write(tmp_path, "job", VERSION, tree(), META)
-    assert write(tmp_path, "job", VERSION, tree(), dict(reversed(META.items()))) == first
-    read(first.path, first.checksum)
+def test_equal_states_are_equal_files_so_that_a_retry_changes_nothing(kept: Any) -> None:
+    first = write(kept.storage, "job", VERSION, tree(), META)
+    assert write(kept.storage, "job", VERSION, tree(), dict(reversed(META.items()))) == first
+    assert len(kept.names) == 1
+    read(kept.storage, first)
 
 
-def test_a_slow_writer_of_the_same_version_replaces_nobody_elses_file(tmp_path):
-    first = write(tmp_path, "job", VERSION, tree(), META)
-    second = write(tmp_path, "job", VERSION, tree() | {"step": 201}, META)
-    assert read(second.path, second.checksum)[0]["step"] == 201
-    assert read(first.path, first.checksum)[0]["step"] == tree()["step"]
+def test_a_slow_writer_of_the_same_version_replaces_nobody_elses_file(kept: Any) -> None:
+    first = write(kept.storage, "job", VERSION, tree(), META)
+    second = write(kept.storage, "job", VERSION, tree() | {"step": 201}, META)
+    assert read(kept.storage, second)[0]["step"] == 201
+    assert read(kept.storage, first)[0]["step"] == tree()["step"]
 
 
 @pytest.mark.parametrize("place", [0, 20, -1])
-def test_one_flipped_bit_is_damage(tmp_path, place):
-    checkpoint = write(tmp_path, "job", VERSION, tree(), META)
-    with open(checkpoint.path, "r+b") as file:
-        content = bytearray(file.read())
-        content[place] ^= 1
-        file.seek(0)
-        file.write(content)
-    with pytest.raises(CheckpointDamaged, match=r"checkpoint-g000003.*earlier checkpoint"):
-        read(checkpoint.path, checkpoint.checksum)
+def test_one_flipped_bit_is_damage(kept: Any, place: int) -> None:
+    checkpoint = write(kept.storage, "job", VERSION, tree(), META)
+    content = bytearray(kept.content(checkpoint.path))
+    content[place] ^= 1
+    kept.replace(checkpoint.path, bytes(content))
+    with pytest.raises(CheckpointDamaged, match=r"checkpoint-g000003.*sha256.*earlier checkpoint"):
+        read(kept.storage, checkpoint)
 
 
-def test_a_truncated_or_absent_checkpoint_is_damage(tmp_path):
-    checkpoint = write(tmp_path, "job", VERSION, tree(), META)
-    os.truncate(checkpoint.path, checkpoint.bytes // 2)
-    with pytest.raises(CheckpointDamaged):
-        read(checkpoint.path, checkpoint.checksum)
-    os.unlink(checkpoint.path)
-    with pytest.raises(CheckpointDamaged, match="No such file"):
-        read(checkpoint.path, checkpoint.checksum)
+def test_a_truncated_empty_or_absent_checkpoint_is_damage(kept: Any) -> None:
+    checkpoint = write(kept.storage, "job", VERSION, tree(), META)
+    half = kept.content(checkpoint.path)[: checkpoint.bytes // 2]
+    for content in (half, b""):
+        kept.replace(checkpoint.path, content)
+        why = f"checkpoint-g000003.* has {len(content)} bytes, not {checkpoint.bytes}: .*earlier checkpoint"
+        with pytest.raises(CheckpointDamaged, match=why):
+            read(kept.storage, checkpoint)
+    kept.remove(checkpoint.path)
+    with pytest.raises(CheckpointDamaged, match=r"checkpoint-g000003.* is not there.*earlier checkpoint"):
+        read(kept.storage, checkpoint)
 
 
-def test_a_foreign_file_is_no_checkpoint(tmp_path):
-    from hashlib import sha256
+class Bomb:
+    """Whoever unpickles it raises."""
 
-    for content in (b"", b"hello", (2).to_bytes(8, "little") + b"{}"):
-        (tmp_path / "foreign").write_bytes(content)
-        with pytest.raises(CheckpointDamaged, match="no checkpoint of Regroup"):
-            read(tmp_path / "foreign", sha256(content).hexdigest())
+    def __reduce__(self) -> tuple[Any, ...]:
+        return exec, ("raise AssertionError('it was unpickled')",)
 
 
-def test_a_state_that_cannot_be_kept_leaves_no_file(tmp_path):
+def saved_by_torch() -> bytes:
+    file = io.BytesIO()
+    torch.save({"weight": torch.ones(3), "bomb": Bomb()}, file)
+    return file.getvalue()
+
+
+def zipped() -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("weights", b"1234")
+    return file.getvalue()
+
+
+def one(head: str) -> bytes:
+    return save({"model/0.weight": torch.ones(3)}, metadata={"regroup": head})
+
+
+FOREIGN = {
+    "empty": b"",
+    "text": b"hello",
+    "header-alone": (2).to_bytes(8, "little") + b"{}",
+    "endless-header": (2**63).to_bytes(8, "little") + b"{}",
+    "pickle": pickle.dumps(Bomb()),
+    "torch-save": saved_by_torch(),
+    "zip": zipped(),
+    "weights-of-others": save({"weight": torch.ones(3)}),
+    "no-json": one("{"),
+    "no-object": one("[]"),
+    "no-format": one("{}"),
+    "no-skeleton": one('{"format": 1, "meta": {}}'),
+    "wrong-skeleton": one('{"format": 1, "meta": {}, "skeleton": "[1, {}]"}'),
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_what_is_no_checkpoint_is_refused_by_name_even_with_the_right_checksum(kept: Any, what: str) -> None:
+    content, path = FOREIGN[what], f"{kept.place}/foreign"
+    written = write(kept.storage, "job", VERSION, tree(), META)  # so that the place is there
+    kept.replace(path, content)
+    given = replace(written, path=path, checksum=sha256(content).hexdigest(), bytes=len(content))
+    with pytest.raises(CheckpointDamaged, match="/foreign is no checkpoint of Regroup"):
+        read(kept.storage, given)
+
+
+def test_another_format_is_left_to_the_version_that_wrote_it(kept: Any) -> None:
+    written = write(kept.storage, "job", VERSION, tree(), META)
+    content = one('{"format": 2}')
+    kept.replace(written.path, content)
+    given = Checkpoint(VERSION, written.path, sha256(content).hexdigest(), len(content))
+    with pytest.raises(CheckpointDamaged, match=r"checkpoint-g000003.* has format 2: read it with the version"):
+        read(kept.storage, given)
+
+
+def test_a_state_that_cannot_be_kept_leaves_no_file(kept: Any, tmp_path: Any) -> None:
     with pytest.raises(TypeError, match="/scheduler is a"):
-        write(tmp_path, "job", VERSION, {"scheduler": print}, {})
+        write(kept.storage, "job", VERSION, {"scheduler": print}, {})
+    assert kept.names == []
     assert list(tmp_path.rglob("*")) == []
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path):
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Any) -> None:
     (tmp_path / "job").write_text("in the way")
-    with pytest.raises(OSError, match="job"):
-        write(tmp_path, "job", VERSION, tree(), META)
+    with pytest.raises(StorageFailed, match=r"/job cannot be written \(File exists\): .*permissions"):
+        write(Storage(str(tmp_path), tmp_path), "job", VERSION, tree(), META)

@@ -46,6 +46,8 @@ def test_the_data_directory_may_begin_at_home(monkeypatch):
         ("DEVICE", "cuda"),
         ("COORDINATOR", "localhost:8788"),
         ("COORDINATOR", "tcp://nowhere"),
+        ("CHECKPOINTS", ""),
+        ("CHECKPOINTS", "sftp://me:secret@host/folder"),
     ],
 )
 def test_a_bad_value_is_told_in_one_line_naming_the_variable(monkeypatch, variable, value):
@@ -53,6 +55,15 @@ def test_a_bad_value_is_told_in_one_line_naming_the_variable(monkeypatch, variab
     with pytest.raises(BadSettings, match=rf"^REGROUP_{variable}: ") as error:
         read(AgentSettings)
     assert "\n" not in str(error.value)
+    assert "secret" not in str(error.value)
+
+
+def test_checkpoints_go_to_the_data_directory_unless_a_folder_or_url_is_set(monkeypatch, tmp_path):
+    assert read(AgentSettings).checkpoints is None
+    monkeypatch.setenv("REGROUP_CHECKPOINTS", f"{tmp_path}/there/")
+    assert read(AgentSettings).checkpoints == f"{tmp_path}/there"
+    monkeypatch.setenv("REGROUP_CHECKPOINTS", "s3://bucket/prefix")
+    assert read(AgentSettings).checkpoints == "s3://bucket/prefix"
 
 
 @pytest.mark.parametrize("address", ["tcp://10.0.0.1:8788", "tcp://[::1]:8788", "tcp://head-node.cluster:8788"])

@@ -15,13 +15,14 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 from torch.utils.data import TensorDataset
 
-from regroup.core.jobs import Version
+from regroup.core.jobs import Checkpoint, Version
 from regroup.core.messages import CheckpointUnreadable, Prepared, StateSaved, StepFailed
 from regroup.core.workers import TrainerPhase
 from regroup.tasks import SizedDataset, Task
 from regroup.worker.checkpoint import read
 from regroup.worker.data import Loader, Superseded
 from regroup.worker.group import Forming
+from regroup.worker.storage import Storage
 from regroup.worker.trainer import _Breaker
 
 FULL = 64  # bytes that a file may have: less than any records have, more than a position
@@ -104,7 +105,7 @@ def test_a_report_that_cannot_be_told_costs_the_report_and_not_the_state(driven:
     saved = driven.hears(StateSaved)
     assert saved.result is None
     assert saved.checkpoint.version == Version(1, 4)
-    tree, _ = read(saved.checkpoint.path, saved.checkpoint.checksum)
+    tree, _ = read(Storage(driven.birth.checkpoints, driven.birth.scratch), saved.checkpoint)
     assert tree["step"] == 4
     assert why in driven.log
 
@@ -114,8 +115,10 @@ def test_a_report_that_kills_its_process_leaves_the_state_on_the_disk(driven: An
     driven.save(2)
     with pytest.raises(EOFError):
         driven.hears(StateSaved)
-    (path,) = (driven.birth.checkpoints / "j").iterdir()
-    tree, _ = read(path, hashlib.sha256(path.read_bytes()).hexdigest())
+    (path,) = Path(driven.birth.checkpoints, "j").iterdir()
+    content = path.read_bytes()
+    found = Checkpoint(Version(1, 4), str(path), hashlib.sha256(content).hexdigest(), len(content))
+    tree, _ = read(Storage(driven.birth.checkpoints, driven.birth.scratch), found)
     assert tree["step"] == 4
 
 

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 
 EXTRAS = {
     "coordinator": ("fastapi", "fastapi_offline", "redis", "uvicorn"),
-    "worker": ("numpy", "safetensors", "torch"),
+    "worker": ("fsspec", "numpy", "safetensors", "torch"),
 }
 
 

@@ -26,7 +26,7 @@ class Beside:
         every: int | None,
         write: Callable[[Version, Any], Checkpoint],
         wrote: Callable[[Checkpoint], None],
-        failed: Callable[[int, str], None],
+        failed: Callable[[int, BaseException], None],
     ) -> None:
         self._every, self._write, self._wrote, self._failed = every, write, wrote, failed
         self._thread: threading.Thread | None = None
@@ -58,4 +58,4 @@ class Beside:
             yield
         except USERS as error:
             log(format_exc())
-            self._failed(version.step, f"{type(error).__name__}: {error}")
+            self._failed(version.step, error)

@@ -29,13 +29,14 @@ class BirthFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Birth:
-    """What a trainer is born with. Paths are folders of this machine."""
+    """What a trainer is born with. Paths are on this machine."""
 
     worker: str
     incarnation: str
     host: str  # the address of this machine that other trainers connect to
     records: Path
-    checkpoints: Path
+    checkpoints: str  # a folder, or a URL
+    scratch: Path  # for files on their way to or from a URL; this worker's alone
     logs: Path
     position: Path  # the file in which it notes its position
     lock: Path  # held while it lives: a worker never has two trainers
@@ -80,7 +81,10 @@ class Nursery:
     A data directory has one at a time of each worker's name: its agent's lock sees to that.
     """
 
-    def __init__(self, worker: str, host: str, data: Path, threads: int, target: str) -> None:
+    def __init__(
+        self, worker: str, host: str, data: Path, threads: int, target: str, checkpoints: str | None = None
+    ) -> None:
+        self._checkpoints = checkpoints or str(data / "checkpoints")
         self._worker, self._host, self._data, self._threads = worker, host, data, threads
         self._target = target
         # numpy's BLAS would start its threads in the fork server, at its import; only a single thread forks safely.
@@ -89,7 +93,7 @@ class Nursery:
         self._context.set_forkserver_preload([target.partition(":")[0]])
         self._spare: Trainer | None = None
         self._lock = threading.Lock()  # births take seconds while the fork server imports: they run on other threads
-        for folder in ("records", "checkpoints", "logs", "run"):
+        for folder in ("records", "logs", "run"):
             (data / folder).mkdir(parents=True, exist_ok=True)
         _listen_in(data / "run" / f"{worker}.sockets")
 
@@ -132,7 +136,8 @@ class Nursery:
             incarnation=secrets.token_hex(6),
             host=self._host,
             records=self._data / "records",
-            checkpoints=self._data / "checkpoints",
+            checkpoints=self._checkpoints,
+            scratch=self._data / "run" / f"{self._worker}.scratch",
             logs=self._data / "logs",
             position=self.position,
             lock=trainer_lock(self._data, self._worker),

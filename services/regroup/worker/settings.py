@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field
 
 from regroup.wire.environment import Host, ProcessSettings
 from regroup.wire.link import WORKER_NAME
+from regroup.worker.place import place_of
 
 Name = Annotated[str, Field(pattern=f"^{WORKER_NAME.pattern}$")]
 LinkAddress = Annotated[str, Field(pattern=r"^tcp://[^\s/]+:[0-9]{1,5}$")]
@@ -23,6 +24,7 @@ def _trainable(device: str) -> str:
 
 
 Device = Annotated[str, AfterValidator(_trainable)]
+Place = Annotated[str, AfterValidator(place_of)]
 
 
 class AgentSettings(ProcessSettings):
@@ -32,4 +34,5 @@ class AgentSettings(ProcessSettings):
     device: Device = "cpu"
     coordinator: LinkAddress | None = None  # tcp://host:port of the link; None: as the data directory says
     data_host: Host = "127.0.0.1"  # the address of this machine that other trainers connect to
+    checkpoints: Place | None = None  # a folder or a URL; None: `checkpoints` in the data directory
     threads: int = Field(default=1, ge=1)  # of torch, within one operation

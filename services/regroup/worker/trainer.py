@@ -52,6 +52,7 @@ from regroup.worker.session import (
     Write,
     WroteBeside,
 )
+from regroup.worker.storage import Storage, StorageFailed
 from regroup.worker.tail import Tail
 from regroup.worker.transfer import give, take
 
@@ -87,6 +88,9 @@ class Trainer:
         self.evaluated = 0  # the step whose evaluation is complete, or under way in bench.evaluation
         self.steps, self.micro_batch = 0, spec.micro_batch  # of the last formation
         self.position = Position(birth.position)
+        # sooner than the coordinator gives up, so that it hears why
+        self.storage = Storage(birth.checkpoints, birth.scratch, patience=0.9 * spec.step_timeout)
+        self.storage.tidy()
         self.beside = Beside(spec.checkpoint_every, self._write, self._wrote_beside, self._failed_beside)
 
     def run(self) -> None:
@@ -167,7 +171,7 @@ class Trainer:
     def _read(self, generation: int, checkpoint: Checkpoint) -> Any:
         """Nobody holds the state any more: it is where a pause left it."""
         try:
-            tree, _ = read(checkpoint.path, checkpoint.checksum)
+            tree, _ = read(self.storage, checkpoint)
         except USERS as error:
             log(error)
             who = {"job": self.job, "incarnation": self.birth.incarnation}
@@ -325,10 +329,10 @@ class Trainer:
             checkpoint = self._write(task.version, self._tree())
         except USERS as error:
             log(format_exc())
-            failed = SaveFailed(**who, generation=task.generation, error=f"{type(error).__name__}: {error}")
+            failed = SaveFailed(**who, generation=task.generation, error=_words(error))
             self.control.happened(SaveEnded(failed))
             return
-        # from here on the state is on the disk, whatever the report does to this process
+        # from here on the state is durable, whatever the report does to this process
         remarks: list[str] = []
         result = result_of(self.task, self.replica.model, remarks.append) if task.final else None
         remark = "; ".join(remarks) or None
@@ -338,14 +342,14 @@ class Trainer:
     def _write(self, version: Version, tree: Any) -> Checkpoint:
         meta = {"task": self.spec.task, "options": dict(self.spec.options), "seed": self.spec.seed}
         meta |= {"order": ORDER_NAME, "global_batch": self.spec.global_batch, "shards": self.spec.shard_count}
-        return write(self.birth.checkpoints, self.job, version, tree, meta)
+        return write(self.storage, self.job, version, tree, meta)
 
     def _wrote_beside(self, checkpoint: Checkpoint) -> None:
         self.control.happened(WroteBeside(checkpoint))
 
-    def _failed_beside(self, step: int, error: str) -> None:
+    def _failed_beside(self, step: int, error: BaseException) -> None:
         who = {"job": self.job, "incarnation": self.birth.incarnation}
-        self.control.say(CheckpointFailed(**who, step=step, error=error))
+        self.control.say(CheckpointFailed(**who, step=step, error=_words(error)))
 
     def _finish_evaluation(self, generation: int) -> None:
         """At the last step a regroup forms only to save, so that whoever saves also ends what the others began."""
@@ -397,3 +401,7 @@ class Trainer:
             traceback=traceback,
         )
         return Raised(report, torn)
+
+
+def _words(error: BaseException) -> str:
+    return str(error) if isinstance(error, StorageFailed) else f"{type(error).__name__}: {error}"

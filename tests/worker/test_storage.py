@@ -1,0 +1,301 @@
+"""Storage: a file is there whole or not at all, in a folder, an object store or elsewhere; and what goes wrong is said.
+
+The object store is a real S3 API. What a killed writer leaves is looked at after real kills.
+"""
+
+import resource
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from regroup.worker import storage as module
+from regroup.worker.storage import Absent, Storage, StorageFailed
+
+CONTENT = bytes(range(256)) * 100
+
+
+def name(checksum: str) -> str:
+    return f"file-{checksum[:8]}"
+
+
+def fill(path: Path) -> None:
+    path.write_bytes(CONTENT)
+
+
+def files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def got(storage: Storage, path: str, size: int = len(CONTENT)) -> bytes:
+    with storage.get(path, size) as file:
+        return file.read()
+
+
+# --- Every place
+
+
+def test_a_file_comes_back_under_the_name_of_its_content(
+    kept: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BLOCK", 1000)  # many of them, and the last one short
+    stored = kept.storage.put("job", name, fill)
+    checksum = sha256(CONTENT).hexdigest()
+    assert (stored.checksum, stored.bytes) == (checksum, len(CONTENT))
+    assert stored.path == f"{kept.place}/job/file-{checksum[:8]}"
+    assert got(kept.storage, stored.path) == CONTENT
+    assert kept.storage.put("job", name, fill) == stored
+    assert kept.names == [f"job/file-{checksum[:8]}"]
+    assert files(tmp_path / "scratch") == []
+
+
+def test_a_writer_that_fails_half_way_leaves_nothing(kept: Any, tmp_path: Path) -> None:
+    def fails(path: Path) -> None:
+        path.write_bytes(CONTENT)
+        raise RuntimeError("half way")
+
+    with pytest.raises(RuntimeError, match="half way"):
+        kept.storage.put("job", name, fails)
+    assert kept.names == []
+    assert files(tmp_path) == []
+
+
+def test_what_is_not_there_or_of_another_size_is_absent_by_name(kept: Any, tmp_path: Path) -> None:
+    stored = kept.storage.put("job", name, fill)
+    with pytest.raises(Absent, match=f"{stored.path}.* has {len(CONTENT)} bytes, not 7"):
+        got(kept.storage, stored.path, 7)
+    with pytest.raises(Absent, match=f"{stored.path}x is not there"):
+        got(kept.storage, f"{stored.path}x")
+    with pytest.raises(Absent, match=f"{kept.place}/job is"):
+        got(kept.storage, f"{kept.place}/job")
+    assert files(tmp_path / "scratch") == []
+
+
+@contextmanager
+def full_disk(at: int) -> Iterator[None]:
+    """No file of this process may grow beyond that."""
+    _, hard = limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (at, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_full_disk_is_said_and_leaves_no_debris(kept: Any, tmp_path: Path) -> None:
+    with full_disk(10_000), pytest.raises(StorageFailed, match=r"\(File too large\): free some space there") as error:
+        kept.storage.put("job", name, fill)
+    assert "\n" not in str(error.value)
+    assert kept.names == []
+    assert files(tmp_path) == []
+    kept.storage.put("job", name, fill)
+
+
+def test_a_disk_too_full_for_a_download_is_said_and_is_no_damage(bucket: str, tmp_path: Path) -> None:
+    storage = Storage(bucket, tmp_path / "scratch")
+    stored = storage.put("job", name, fill)
+    with full_disk(10_000), pytest.raises(StorageFailed, match=rf"scratch cannot hold a copy of {stored.path} \(File"):
+        got(storage, stored.path)
+    assert files(tmp_path) == []
+    assert got(storage, stored.path) == CONTENT
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from regroup.worker import storage
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def fill(path):
+    path.write_bytes(b"x" * 20_000_000)
+    if where == "filling":
+        die()
+
+where, place, scratch = sys.argv[1:]
+if where == "syncing":
+    os.fsync = die
+if where == "moving":
+    from fsspec.implementations.local import LocalFileSystem
+    LocalFileSystem.mv = die
+storage.Storage(place, Path(scratch)).put("job", lambda checksum: "file", fill)
+print("done")
+"""
+
+
+def writer(where: str, place: str, scratch: Path) -> "subprocess.Popen[str]":
+    """A process that keeps a large file and is killed, by itself if `where` says so."""
+    command = [sys.executable, "-c", KILLED, where, place, str(scratch)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize(("where", "protocol"), [("filling", ""), ("syncing", ""), ("moving", "local://")])
+def test_a_killed_writer_leaves_no_file_of_that_name(tmp_path: Path, where: str, protocol: str) -> None:
+    """`local://` goes the way of every file system that shows files as they grow."""
+    with writer(where, f"{protocol}{tmp_path}/kept", tmp_path / "scratch") as process:
+        assert process.wait(60) == -9
+    (left,) = files(tmp_path)
+    assert left.name.startswith(".")
+
+
+def test_a_writer_killed_before_its_upload_leaves_what_the_next_one_tidies(bucket: str, tmp_path: Path) -> None:
+    with writer("filling", bucket, tmp_path) as process:
+        assert process.wait(60) == -9
+    assert len(files(tmp_path)) == 1
+    Storage(bucket, tmp_path).tidy()
+    assert files(tmp_path) == []
+
+
+def test_a_writer_killed_in_its_upload_leaves_no_object_and_no_copy(
+    bucket: str, s3_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_kept: Any
+) -> None:
+    with half_way(s3_server, 1_000_000) as (address, reached):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        with writer("", bucket, tmp_path) as process:
+            assert reached.wait(60)
+            process.kill()
+            process.wait()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server)
+    assert make_kept(bucket).names == []
+    assert files(tmp_path) == []
+
+
+@contextmanager
+def half_way(server: str, most: int) -> Iterator[tuple[str, threading.Event]]:
+    """A way to a server that lets so many bytes of a connection through, then says so and goes on no more."""
+    host, port = server.removeprefix("http://").split(":")
+    reached, ends = threading.Event(), list[tuple[socket.socket, socket.socket]]()
+
+    def forward(source: socket.socket, target: socket.socket, left: float) -> None:
+        try:
+            while left > 0 and (block := source.recv(65536)):
+                target.sendall(block)
+                left -= len(block)
+        except OSError:
+            return
+        if left <= 0:
+            reached.set()
+
+    def serve() -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            far = socket.create_connection((host, int(port)))
+            ends.append((client, far))
+            for one, other, left in ((client, far, most), (far, client, float("inf"))):
+                threading.Thread(target=forward, args=(one, other, left), daemon=True).start()
+
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", reached
+        listener.shutdown(socket.SHUT_RDWR)
+        for client, far in ends:
+            far.settimeout(30)
+            far.shutdown(socket.SHUT_WR)
+            while far.recv(65536):  # until the server has made of it whatever it makes
+                pass
+            client.close()
+            far.close()
+
+
+# --- S3 that refuses, is not there, or is silent
+
+
+def test_a_large_file_goes_in_parts_and_comes_back(bucket: str, tmp_path: Path) -> None:
+    size = 101 * 2**20  # from 100 MiB on
+
+    def large(path: Path) -> None:
+        with path.open("wb") as file:
+            file.truncate(size)
+
+    storage = Storage(bucket, tmp_path, patience=90)
+    stored = storage.put("job", name, large)
+    with storage.get(stored.path, size) as file:
+        assert module._measure(file) == (stored.checksum, size)
+
+
+def test_a_bucket_that_does_not_exist_is_named_and_not_created(bucket: str, tmp_path: Path) -> None:
+    storage = Storage("s3://no-such-bucket/prefix", tmp_path)
+    why = r"^s3://no-such-bucket/prefix/job/.* cannot be written \(.*does not exist\): create the bucket"
+    for _ in range(2):
+        with pytest.raises(StorageFailed, match=why):
+            storage.put("job", name, fill)
+    with pytest.raises(Absent, match="s3://no-such-bucket/job is not there"):
+        got(storage, "s3://no-such-bucket/job")
+    assert files(tmp_path) == []
+
+
+def test_an_s3_that_refuses_is_told_from_damage(
+    bucket: str, s3_server: str, s3_environ: dict[str, str], tmp_path: Path
+) -> None:
+    storage = Storage(bucket, tmp_path)
+    stored = storage.put("job", name, fill)
+    httpx.post(f"{s3_server}/moto-api/reset-auth", content=b"0")  # from now on nobody has any rights
+    try:
+        for done, call in (
+            ("written", lambda: storage.put("job", name, fill)),
+            ("read", lambda: got(storage, stored.path)),
+        ):
+            with pytest.raises(
+                StorageFailed, match=f"^{bucket}/job/.* cannot be {done} .*check the credentials"
+            ) as error:
+                call()
+            is_one_line_without_secrets(error.value, s3_environ)
+    finally:
+        httpx.post(f"{s3_server}/moto-api/reset-auth", content=b"inf")
+    assert got(storage, stored.path) == CONTENT
+
+
+def test_without_credentials_it_says_what_is_missing(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with pytest.raises(StorageFailed, match=f"^{bucket}/job/.*check the credentials in this worker's environment"):
+        Storage(bucket, tmp_path).put("job", name, fill)
+
+
+def is_one_line_without_secrets(error: Exception, environ: dict[str, str]) -> None:
+    assert "\n" not in str(error)
+    assert error.__cause__ is error.__context__ is None  # they would be in the trainer's log
+    for secret in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        assert environ[secret] not in str(error)
+
+
+def test_an_endpoint_where_nobody_listens_is_an_error_that_names_the_bucket(
+    bucket: str, s3_environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        port = server.getsockname()[1]
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+    with pytest.raises(StorageFailed, match=f"^{bucket}/job/.* cannot be written .*check the address") as error:
+        Storage(bucket, tmp_path).put("job", name, fill)
+    is_one_line_without_secrets(error.value, s3_environ)
+
+
+@pytest.mark.parametrize("done", ["written", "read"])
+def test_an_endpoint_that_is_silent_is_given_up_in_time(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: str
+) -> None:
+    storage = Storage(bucket, tmp_path, patience=1.5)
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.getsockname()[1]}")
+        call: Callable[[], Any] = lambda: storage.put("job", name, fill)  # noqa: E731
+        if done == "read":
+            call = lambda: got(storage, f"{bucket}/job/file")  # noqa: E731
+        with pytest.raises(
+            StorageFailed, match=rf"^{bucket}/job/file.* could not be {done} in 1.5 s: check the address"
+        ):
+            call()
+    assert files(tmp_path) == []
