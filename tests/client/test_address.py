@@ -17,13 +17,13 @@ def environ(tmp_path):
 
 
 def test_this_machines_coordinator_is_found_with_its_token(environ):
-    assert find(environ) == Address("http://127.0.0.1:1234", "local")
+    assert find(environ) == Address(("http://127.0.0.1:1234",), "local")
 
 
 def test_an_argument_beats_the_environment_and_that_beats_the_files(environ):
     environ |= {"REGROUP_URL": "http://127.0.0.1:2", "REGROUP_TOKEN": "env"}
-    assert find(environ) == Address("http://127.0.0.1:2", "env")
-    assert find(environ, url="http://localhost:3/", token="mine") == Address("http://localhost:3", "mine")
+    assert find(environ) == Address(("http://127.0.0.1:2",), "env")
+    assert find(environ, url="http://localhost:3/", token="mine") == Address(("http://localhost:3",), "mine")
 
 
 def test_this_machines_token_is_sent_to_no_other_machine(environ):

@@ -171,7 +171,7 @@ def test_an_ambiguous_beginning_is_refused_naming_the_candidates(run, submitted)
 
 def test_a_whole_id_is_asked_for_alone(client):
     id, asked = client.submit(task="digits", steps=5).id, []
-    client._transport._http.event_hooks = {"request": [lambda request: asked.append(request.url.path)]}
+    client._transport._http[0].event_hooks = {"request": [lambda request: asked.append(request.url.path)]}
     assert terminal.job_id(client, id) == id
     assert asked == [f"/v1/jobs/{id}"]
     assert terminal.job_id(client, id[2:]) == id

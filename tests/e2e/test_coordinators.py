@@ -1,6 +1,8 @@
-"""`regroup-coordinator` as a process beside others: one leads, a second one leaves, a successor waits for its turn."""
+"""`regroup-coordinator` as a process beside others: one leads, a second one leaves or stands by, a successor waits for
+its turn."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -10,8 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from regroup.client import Client
 from regroup.wire.places import Endpoint, Places
 
 pytestmark = pytest.mark.cluster
@@ -25,12 +29,12 @@ def coordinator(cli_for: Any, redis_url: str, tmp_path: Path) -> Any:
     url = f"{redis_url}?db=9"
 
     @contextmanager
-    def start(name: str, **environ: str) -> Iterator[tuple["subprocess.Popen[str]", Places]]:
+    def start(name: str, *arguments: str, **environ: str) -> Iterator[tuple["subprocess.Popen[str]", Places]]:
         places = Places(tmp_path / name)
         settings = {"REDIS_URL": url, "PORT": "0", "LINK_PORT": "0", "LEADER_LEASE": str(LEASE)} | environ
         cli = cli_for(places.root, **{f"REGROUP_{name}": value for name, value in settings.items()})
         command = str(Path(cli.command[0]).with_name("regroup-coordinator"))
-        with subprocess.Popen([command], env=cli.environ, stderr=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen([command, *arguments], env=cli.environ, stderr=subprocess.PIPE, text=True) as process:
             try:
                 yield process, places
             finally:
@@ -54,7 +58,9 @@ def test_a_second_one_on_the_same_store_leaves_with_one_line_and_disturbs_nothin
             said = second.stderr.read()
             assert said.startswith("regroup-coordinator: another coordinator leads this cluster (")
             assert f"pid {first.pid}" in said
-            assert said.endswith("): stop it first, or use another store\n")
+            assert said.endswith(
+                "): stop it first, or use another store; with --standby it waits, and takes over when that one dies\n"
+            )
             assert said.count("\n") == 1
             assert not elsewhere.endpoint.exists()
         assert leads(first, places)
@@ -81,6 +87,127 @@ def test_after_a_kill_a_restart_waits_the_old_lease_out_and_leads_on_the_same_po
             assert places.link.read_text() == link
             second.send_signal(signal.SIGINT)
             assert second.wait(20) == 0
+
+
+def free_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return str(free.getsockname()[1])
+
+
+def health(url: str) -> str | None:
+    try:
+        answer = httpx.get(f"{url}/health", trust_env=False)
+    except httpx.TransportError:
+        return None
+    return str(answer.json()["status"])
+
+
+def test_a_standby_takes_over_within_the_lease_and_a_second_and_the_dead_one_comes_back_as_a_standby(
+    coordinator: Any, until: Any
+) -> None:
+    ports = [free_port(), free_port()]
+    urls = [f"http://127.0.0.1:{port}" for port in ports]
+    with coordinator("shared", PORT=ports[0]) as (first, places):
+        until(lambda: leads(first, places), "the first leads")
+        with coordinator("shared", "--standby", PORT=ports[1]) as (second, _):
+            until(lambda: health(urls[1]) == "standby", "the second stands by")
+            assert leads(first, places), "the files still name the first"
+            client = Client(",".join(urls), places.token.read_text())
+            [standby] = until(lambda: client.cluster().standbys, "the first knows of it")
+            assert (standby.url, f"pid {second.pid}" in standby.holder) == (urls[1], True)
+            assert f"pid {first.pid}" in client.cluster().leader
+
+            killed = time.monotonic()
+            first.kill()
+            first.wait()
+            asked = client.cluster()  # waits meanwhile
+            assert time.monotonic() - killed < LEASE + 1.0
+            assert (f"pid {second.pid}" in asked.leader, asked.standbys, client.url) == (True, (), urls[1])
+            assert leads(second, places)
+            with coordinator("shared", STANDBY="true", PORT=ports[0]) as (third, _):
+                until(lambda: client.cluster().standbys, "it is known as a standby")
+                assert health(urls[0]) == "standby"
+                third.send_signal(signal.SIGTERM)
+                assert third.wait(20) == 0
+                assert client.cluster().standbys == ()
+            assert leads(second, places), "a standby that ends takes nothing along"
+            second.send_signal(signal.SIGTERM)
+            assert second.wait(20) == 0
+            said = second.stderr.read()
+            assert f"standing by: {socket.gethostname()}, pid {first.pid}, " in said
+            assert f"takes over once its lease of {LEASE:g} s has run out; REST on {urls[1]} says so" in said
+
+
+def test_a_standby_refuses_all_but_its_health_and_tells_the_leader_only_to_who_has_the_token(
+    coordinator: Any, until: Any
+) -> None:
+    port = free_port()
+    with coordinator("shared") as (first, places):
+        until(lambda: leads(first, places), "the first leads")
+        with coordinator("shared", "--standby", PORT=port):
+            until(lambda: health(f"http://127.0.0.1:{port}") == "standby", "the second stands by")
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http:
+                for path in ("/ready", "/", "/docs", "/nothing"):
+                    answer = http.get(path)
+                    assert (answer.status_code, answer.json()["type"]) == (503, "/problems/standby")
+                    assert str(first.pid) not in answer.text
+                assert http.post("/v1/jobs", json={}).status_code == 401
+                token = {"Authorization": f"Bearer {places.token.read_text().strip()}"}
+                answer = http.post("/v1/jobs", json={}, headers=token)
+                assert (answer.status_code, answer.json()["type"]) == (503, "/problems/standby")
+                assert answer.headers["content-type"] == "application/problem+json"
+                assert f"pid {first.pid}" in answer.json()["detail"]
+
+
+def test_a_standby_whom_agents_would_refuse_ends_with_one_line(coordinator: Any, until: Any) -> None:
+    with coordinator("first") as (first, places):
+        until(lambda: leads(first, places), "the first leads")
+        with coordinator("second", "--standby") as (second, elsewhere):
+            assert second.wait(20) == 1
+            said = second.stderr.read()
+            assert said.startswith(
+                f"regroup-coordinator: the keys in {elsewhere.keys} are not those of the coordinator"
+            )
+            assert said.endswith("agents would refuse this one; copy that one's folder of keys here\n")
+            assert said.count("\n") == 1
+        shutil.copytree(places.keys, elsewhere.keys, dirs_exist_ok=True)
+        with coordinator("second", "--standby") as (second, elsewhere):
+            first.kill()
+            until(lambda: leads(second, elsewhere), "with the keys it takes over, on a data directory of its own")
+
+
+def test_an_agent_with_two_addresses_is_where_the_lead_is(coordinator: Any, cli_for: Any, until: Any) -> None:
+    ports = [free_port() for _ in range(4)]
+    with coordinator("shared", PORT=ports[0], LINK_PORT=ports[1]) as (first, places):
+        until(lambda: leads(first, places), "the first leads")
+        links = f"tcp://127.0.0.1:{ports[3]},tcp://127.0.0.1:{ports[1]}"
+        cli = cli_for(places.root, REGROUP_COORDINATOR=links, REGROUP_WORKER="w0")
+        command = str(Path(cli.command[0]).with_name("regroup-agent"))
+        with (
+            coordinator("shared", "--standby", PORT=ports[2], LINK_PORT=ports[3]) as (second, _),
+            subprocess.Popen([command], env=cli.environ, stderr=subprocess.DEVNULL) as agent,
+            Client(f"http://127.0.0.1:{ports[0]},http://127.0.0.1:{ports[2]}", places.token.read_text()) as client,
+        ):
+            try:
+                until(lambda: client.cluster().healthy == 1, "the agent passes the standby over")
+                until(lambda: client.cluster().standbys, "the second stands by")
+                first.send_signal(signal.SIGSTOP)  # it holds its link, and its connections, and leads no more
+                until(lambda: leads(second, places), "the second took over")
+                with Client(f"http://127.0.0.1:{ports[2]}", places.token.read_text()) as successor:
+                    until(lambda: successor.cluster().healthy == 1, "the agent left who did not answer")
+                first.send_signal(signal.SIGCONT)
+                assert first.wait(20) == 1
+                assert "this one stops" in first.stderr.read()
+            finally:
+                agent.kill()
+
+
+def test_a_standby_needs_a_store_that_outlives_the_leader(coordinator: Any) -> None:
+    with coordinator("one", "--standby", REDIS_URL="") as (process, _):
+        assert process.wait(20) == 1
+        assert process.stderr.read() == (
+            "regroup-coordinator: REGROUP_STANDBY needs REGROUP_REDIS_URL: the store of the coordinator that leads\n"
+        )
 
 
 def test_an_orderly_end_gives_the_lease_back(coordinator: Any, until: Any) -> None:

@@ -20,30 +20,33 @@ from regroup.wire.places import Endpoint, Places, default_data_dir
 class Address:
     """Where to ask, and with what token (None: ask without)."""
 
-    url: str
+    urls: tuple[str, ...]  # of coordinators of one cluster; one of them leads
     token: str | None
-
-    @property
-    def local(self) -> bool:
-        """Whether it is this machine's loopback."""
-        return _is_loopback(self.url)
 
 
 def find(
     environ: Mapping[str, str], *, url: str | None = None, token: str | None = None, token_file: Path | None = None
 ) -> Address:
-    """The coordinator to talk to. Raises NotRunning if none is known, BadAddress if what was given cannot be used."""
+    """The coordinator to talk to. `url` may be those of several, with commas between them.
+
+    Raises NotRunning if none is known, BadAddress if what was given cannot be used.
+    """
     places = Places(default_data_dir(environ))
-    url = url or environ.get("REGROUP_URL") or _running(places)
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
-        raise BadAddress(f"{url} is no URL of a coordinator; it looks like http://127.0.0.1:8787")
+    urls = tuple(map(_checked, (url or environ.get("REGROUP_URL") or _running(places)).split(",")))
     if token is None and token_file is not None:
         token = _read(token_file)
     token = token or environ.get("REGROUP_TOKEN")
-    if token is None and _is_loopback(url) and places.token.exists():
+    if token is None and all(map(is_loopback, urls)) and places.token.exists():
         token = _read(places.token)
-    return Address(url.rstrip("/"), token)
+    return Address(urls, token)
+
+
+def _checked(url: str) -> str:
+    url = url.strip()
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
+        raise BadAddress(f"{url or 'nothing'} is no URL of a coordinator; it looks like http://127.0.0.1:8787")
+    return url.rstrip("/")
 
 
 def _running(places: Places) -> str:
@@ -64,7 +67,8 @@ def _read(path: Path) -> str:
         raise BadAddress(f"cannot read the token from {path}: {why}") from None
 
 
-def _is_loopback(url: str) -> bool:
+def is_loopback(url: str) -> bool:
+    """Whether it is this machine's own."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

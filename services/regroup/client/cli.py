@@ -95,7 +95,10 @@ def options(
     context: typer.Context,
     url: Annotated[
         str | None,
-        typer.Option(envvar="REGROUP_URL", help="The coordinator. Default: the one that runs on this machine."),
+        typer.Option(
+            envvar="REGROUP_URL",
+            help="The coordinator, or several with commas. Default: the one that runs on this machine.",
+        ),
     ] = None,
     token_file: Annotated[
         Path | None,

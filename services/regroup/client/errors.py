@@ -11,7 +11,8 @@ RegroupError
     ├── Unauthorized       401: the token is missing or wrong
     ├── NotFound           404
     ├── Conflict           409: for instance, the job has ended
-    └── Unavailable        503: it does not lead, or its store does not answer
+    └── Unavailable        503: it does not serve now, since its store does not answer
+        └── NotLeading     503: it stands by; another one leads, or none
 """
 
 from regroup.core.jobs import Problem
@@ -79,6 +80,10 @@ class Unavailable(ApiError):
     """The coordinator lives and cannot serve this now."""
 
 
+class NotLeading(Unavailable):
+    """The coordinator stands by; nothing was done."""
+
+
 _BY_STATUS: dict[int, type[ApiError]] = {
     400: Invalid,
     401: Unauthorized,
@@ -91,4 +96,6 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 
 
 def from_problem(problem: ProblemView) -> ApiError:
+    if problem.type == "/problems/standby":
+        return NotLeading(problem)
     return _BY_STATUS.get(problem.status, ApiError)(problem)

@@ -22,8 +22,8 @@ from urllib.parse import quote
 from pydantic import TypeAdapter
 
 from regroup.client.address import find
-from regroup.client.errors import NotFound, NotRunning, Unavailable, Unreachable, WaitedTooLong
-from regroup.client.transport import Transport, understood
+from regroup.client.errors import NotFound, Unavailable, Unreachable, WaitedTooLong
+from regroup.client.transport import Transport, did_nothing, understood
 from regroup.core.jobs import JobPhase, JobSpec
 from regroup.wire.rest import (
     ClusterView,
@@ -81,9 +81,10 @@ class _Patience:
 class Client:
     """A coordinator's users' side. Without arguments it finds the coordinator that runs on this machine.
 
-    `timeout` is the seconds that an answer may take; `patience` the seconds for which `wait`, a followed timeline
-    and a `submit` whose answer was lost bear a coordinator that does not answer (the job goes on meanwhile);
-    `on_away` is called with True when that begins, and with False when it answers again.
+    `url` may name several, with commas between them: whichever leads is asked. `timeout` is the seconds that an answer
+    may take, and for which a question waits while the lead passes from one to another; `patience` the seconds for which
+    `wait`, a followed timeline and a `submit` whose answer was lost bear a coordinator that does not answer (the job
+    goes on meanwhile); `on_away` is called with True when that begins, and with False when it answers again.
     Every method raises Unreachable or an ApiError; see `regroup.client.errors`.
     """
 
@@ -97,11 +98,12 @@ class Client:
         patience: float = 60.0,
         on_away: Callable[[bool], None] = lambda away: None,
     ) -> None:
-        self._transport = Transport(find(os.environ, url=url, token=token, token_file=token_file), timeout)
+        self._transport = Transport(partial(find, os.environ, url=url, token=token, token_file=token_file), timeout)
         self._patience = partial(_Patience, patience, on_away)
 
     @property
     def url(self) -> str:
+        """Of the coordinator that is asked."""
         return self._transport.url
 
     def close(self) -> None:
@@ -133,7 +135,7 @@ class Client:
                 patience.answered()
                 return job
             except (Unreachable, Unavailable) as error:
-                if not patience.tried and not _may_be_taken(error):
+                if not patience.tried and did_nothing(error):
                     raise
                 patience.bear(error)
             time.sleep(_RETRY)
@@ -283,13 +285,6 @@ def server_sent(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
             if data:
                 yield kind, "\n".join(data)
             kind, data = "message", []
-
-
-def _may_be_taken(error: Unreachable | Unavailable) -> bool:
-    """Whether a request that ended so may have been carried out, or will be."""
-    if isinstance(error, Unavailable):
-        return error.problem.type == "/problems/unconfirmed"
-    return not isinstance(error, NotRunning)
 
 
 def _part(given: str) -> str:

@@ -5,7 +5,7 @@ Refuses to know: how it is served (`serving`) and what stands behind the desk.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from importlib.metadata import version
 
 from fastapi import APIRouter, Depends, FastAPI, Request
@@ -15,6 +15,7 @@ from regroup.coordinator import event_routes, job_routes, problems, worker_route
 from regroup.coordinator.desk import ApiContext, Desk, InContext
 from regroup.coordinator.guard import authorize
 from regroup.coordinator.json_line import JsonLine
+from regroup.coordinator.persistence import Standby
 from regroup.core.jobs import Problem
 from regroup.wire.rest import Greeting, Health, ProblemView
 
@@ -26,10 +27,22 @@ _DESCRIPTION = """An elastic training cluster for PyTorch. Every route below `/v
 coordinator. Errors are RFC 9457 problem details: `detail` says what is wrong, `errors` names each field."""
 
 
+async def nobody() -> tuple[Standby, ...]:
+    return ()
+
+
 def create_app(
-    desk: Desk, token: str, *, clock: Callable[[], float] = time.monotonic, keepalive: float = 15.0
+    desk: Desk,
+    token: str,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    keepalive: float = 15.0,
+    standbys: Callable[[], Awaitable[Sequence[Standby]]] = nobody,
 ) -> FastAPI:
-    """The application over `desk`. `clock` is the one that the cluster's times are of; `keepalive` is in seconds."""
+    """The application over `desk`. `clock` is the one that the cluster's times are of; `keepalive` is in seconds.
+
+    `standbys` says which other coordinators wait; raises StoreUnavailable.
+    """
     app = FastAPIOffline(
         title="Regroup",
         version=version("regroup"),
@@ -38,7 +51,7 @@ def create_app(
         redirect_slashes=False,
         default_response_class=JsonLine,
     )
-    app.state.context = ApiContext(desk, token, app.version, clock, keepalive)
+    app.state.context = ApiContext(desk, token, app.version, clock, keepalive, standbys)
     problems.install(app)
     app.include_router(open_routes)
     for router in (job_routes.router, event_routes.router, worker_routes.router):

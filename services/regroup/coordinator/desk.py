@@ -6,13 +6,13 @@ Does not guarantee: that two reads of `cluster` see the same value; take it once
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Protocol
 
 from fastapi import Depends, Request
 
-from regroup.coordinator.persistence import Store
+from regroup.coordinator.persistence import Standby, Store
 from regroup.core.cluster import Cluster, Policy
 from regroup.core.messages import Command
 
@@ -59,6 +59,7 @@ class ApiContext:
     version: str  # of this coordinator
     clock: Callable[[], float]  # the one that the cluster's times are of, seconds
     keepalive: float  # seconds between comments on a silent event stream
+    standbys: Callable[[], Awaitable[Sequence[Standby]]]  # the coordinators that wait
     closing: asyncio.Event = field(default_factory=asyncio.Event)  # set: end the event streams
 
 

@@ -13,14 +13,19 @@ from regroup.coordinator.desk import InContext
 from regroup.coordinator.problems import UNAUTHORIZED, Refused
 from regroup.coordinator.tokens import matches
 
-_bearer = HTTPBearer(auto_error=False, description="the token in the coordinator's data directory")
+bearer = HTTPBearer(auto_error=False, description="the token in the coordinator's data directory")
 
 
 async def authorize(
-    context: InContext, given: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
+    context: InContext, given: Annotated[HTTPAuthorizationCredentials | None, Security(bearer)]
 ) -> None:
     """Raises Refused (401) unless the request carries the token."""
+    check(given, context.token)
+
+
+def check(given: HTTPAuthorizationCredentials | None, token: str) -> None:
+    """Raises Refused (401) unless this is the token."""
     if given is None:
         raise Refused(UNAUTHORIZED, "send the header Authorization: Bearer <token>")
-    if not matches(given.credentials, context.token):
+    if not matches(given.credentials, token):
         raise Refused(UNAUTHORIZED, "the bearer token is not the one of this coordinator")

@@ -9,14 +9,23 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 
-from regroup.coordinator.persistence import EVENTS_KEPT, POINTS_KEPT, Fenced, Lease, Saved, event_order, in_order
+from regroup.coordinator.persistence import (
+    EVENTS_KEPT,
+    POINTS_KEPT,
+    Fenced,
+    Lease,
+    Saved,
+    Standby,
+    event_order,
+    in_order,
+)
 from regroup.core.jobs import Job, StepPoint
 from regroup.core.notes import Event, Note
 from regroup.core.workers import Worker
 
 
 class MemoryStore:
-    """A Store. `clock` counts seconds; leases run out by it."""
+    """A SharedStore. `clock` counts seconds; leases run out by it."""
 
     def __init__(
         self,
@@ -28,6 +37,7 @@ class MemoryStore:
         self._points_kept = points_kept
         self._fence = 0
         self._lease = Lease("", -1, 0, 0.0)  # `remaining` holds the instant at which it runs out
+        self._standbys: dict[Standby, float] = {}  # until when they are counted
         self._jobs: dict[str, Job] = {}
         self._workers: dict[str, Worker] = {}
         self._events: deque[Event] = deque(maxlen=events_kept)
@@ -57,6 +67,14 @@ class MemoryStore:
     async def release(self, holder: str, fence: int) -> None:
         if self._lease.fence == self._fence and (self._lease.holder, self._lease.fence) == (holder, fence):
             self._fence += 1
+
+    async def stand_by(self, standby: Standby, lease: float) -> None:
+        self._standbys[standby] = self._clock() + lease
+
+    async def standbys(self) -> list[Standby]:
+        now = self._clock()
+        self._standbys = {standby: until for standby, until in self._standbys.items() if until > now}
+        return sorted(self._standbys, key=lambda standby: standby.url)
 
     async def weakness(self) -> str | None:
         return "the store is in this process's memory and gone with it"

@@ -52,6 +52,14 @@ class Lease:
     remaining: float  # seconds until it runs out
 
 
+@dataclass(frozen=True, slots=True)
+class Standby:
+    """A coordinator that waits for the leadership."""
+
+    holder: str  # as it calls itself when it holds the lease
+    url: str  # where it answers REST; no blanks
+
+
 class Store(Protocol):
     """All methods raise StoreUnavailable. Leases are counted by the store's own clock, in seconds."""
 
@@ -107,6 +115,16 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Close the connections. Gives up no leadership."""
+
+
+class SharedStore(Store, Protocol):
+    """A store by which coordinators that wait know of each other, and whoever leads knows of them."""
+
+    async def stand_by(self, standby: Standby, lease: float) -> None:
+        """Count it among those that wait, for so many seconds; 0: not any more."""
+
+    async def standbys(self) -> list[Standby]:
+        """All that wait, by their URLs."""
 
 
 def in_order(jobs: Iterable[Job]) -> dict[str, Job]:

@@ -49,6 +49,7 @@ TOO_LARGE = Kind("body-too-large", 413, "The body is too large")
 INVALID = Kind("invalid-request", 422, "The request is not valid")
 INTERNAL = Kind("internal-error", 500, "The coordinator has a fault")
 UNAVAILABLE = Kind("unavailable", 503, "The coordinator cannot serve this now")
+STANDBY = Kind("standby", 503, "This coordinator does not lead")
 UNCONFIRMED = Kind("unconfirmed", 503, "The command may have been taken")
 KINDS: Mapping[str, Kind] = {kind.slug: kind for kind in list(globals().values()) if isinstance(kind, Kind)}
 

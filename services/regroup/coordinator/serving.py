@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import Receive, Scope, Send
 
 CLOSING_LIMIT = 3  # seconds that requests under way are given
 
@@ -30,12 +31,17 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class HttpServer(uvicorn.Server):
-    """Serves `app`, made by `create_app`, on `listener` until `stop`. Event streams end first, then requests."""
+    """Serves `app` on `listener` until `stop`. Event streams end first, then requests.
+
+    `app` may be changed meanwhile; a request under way ends with the one that it came to. Each has in its
+    `state.context` an event `closing`, which is set when its streams must end.
+    """
 
     def __init__(self, app: FastAPI, listener: socket.socket) -> None:
         super().__init__(
             uvicorn.Config(
-                app,
+                self._answer,
+                interface="asgi3",
                 lifespan="off",
                 log_config=None,
                 log_level="warning",
@@ -44,7 +50,7 @@ class HttpServer(uvicorn.Server):
                 timeout_graceful_shutdown=CLOSING_LIMIT,
             )
         )
-        self._app = app
+        self.app = app
         self._listener = listener
 
     @property
@@ -57,11 +63,14 @@ class HttpServer(uvicorn.Server):
     async def run_until_stopped(self) -> None:
         await self.serve(sockets=[self._listener])
 
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.app(scope, receive, send)
+
     def stop(self) -> None:
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._app.state.context.closing.set()
+        self.app.state.context.closing.set()
         await super().shutdown(sockets)
 
     @contextlib.contextmanager

@@ -25,6 +25,7 @@ class Settings(ProcessSettings):
     link_host: Host = "127.0.0.1"
     link_port: Port = 8788  # of the agents' link; 0: any free one
     redis_url: SecretStr | None = None  # None: the embedded store, in the data directory
+    standby: bool = False  # where another leads, wait until it does no more
     token: SecretStr | None = None  # of REST; None: the one in the data directory, made at the first start
 
     heartbeat_interval: Seconds = _USUAL.heartbeat_interval
@@ -46,6 +47,13 @@ class Settings(ProcessSettings):
         """A worker must be able to miss two heartbeats and live."""
         if self.detached_limit <= 2 * self.heartbeat_interval:
             raise ValueError(f"{PREFIX}DETACHED_LIMIT must be more than two heartbeat intervals")
+        return self
+
+    @model_validator(mode="after")
+    def _a_standby_shares_a_store(self) -> Self:
+        """An embedded one would end with whoever leads."""
+        if self.standby and self.redis_url is None:
+            raise ValueError(f"{PREFIX}STANDBY needs {PREFIX}REDIS_URL: the store of the coordinator that leads")
         return self
 
     def policy(self) -> Policy:

@@ -9,9 +9,10 @@
 --   6  $events       stream: the timeline, entries with fields at (seconds since the epoch) and note; capped
 --   7  $points:      what the key of each job's loss history begins with; its id follows:
 --      $points:JOB   sorted set: encoded StepPoints scored by step; capped
+--   8  $standbys     sorted set: "URL holder" of those that wait, scored by the instant (ms) until which each counts
 -- ARGV[1] names what to do; what follows it stands above each function. Needs nothing newer than Redis 7.0.
 
-local FENCE, LEADER, SAVES, JOBS, WORKERS, EVENTS, POINTS = unpack(KEYS)
+local FENCE, LEADER, SAVES, JOBS, WORKERS, EVENTS, POINTS, STANDBYS = unpack(KEYS)
 local position = 0
 local does = {}
 
@@ -57,6 +58,25 @@ function does.release()
     redis.call('INCR', FENCE)
     redis.call('DEL', LEADER)
   end
+end
+
+local function forget_standbys() -- that did not say again that they wait -> the instant of now
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  redis.call('ZREMRANGEBYSCORE', STANDBYS, '-inf', now)
+  return now
+end
+
+-- who waits, for so many ms; 0: not any more
+function does.stand_by()
+  local who, lease, now = take(), tonumber(take()), forget_standbys()
+  if lease > 0 then redis.call('ZADD', STANDBYS, now + lease, who) else redis.call('ZREM', STANDBYS, who) end
+end
+
+-- -> all that wait
+function does.standbys()
+  forget_standbys()
+  return redis.call('ZRANGE', STANDBYS, 0, -1)
 end
 
 -- fence, the save's number, events kept, at, then five times a count and so many:

@@ -24,6 +24,7 @@ from regroup.coordinator.persistence import (
     Fenced,
     Lease,
     Saved,
+    Standby,
     StoreUnavailable,
     event_order,
     in_order,
@@ -39,7 +40,7 @@ SCAN = 1000  # events read at a time while looking for those of one job
 
 
 class RedisStore:
-    """A Store on the Redis at `url` (redis://, rediss:// or unix://), under keys that begin with `prefix`."""
+    """A SharedStore on the Redis at `url` (redis://, rediss:// or unix://), under keys that begin with `prefix`."""
 
     def __init__(
         self,
@@ -78,6 +79,13 @@ class RedisStore:
 
     async def release(self, holder: str, fence: int) -> None:
         await self._write("release", holder, fence)
+
+    async def stand_by(self, standby: Standby, lease: float) -> None:
+        await self._write("stand_by", f"{standby.url} {standby.holder}", round(lease * 1000))
+
+    async def standbys(self) -> list[Standby]:
+        found = [entry.decode().partition(" ") for entry in await self._write("standbys")]
+        return sorted((Standby(holder, url) for url, _, holder in found), key=lambda standby: standby.url)
 
     async def weakness(self) -> str | None:
         with self._trouble():
@@ -165,7 +173,7 @@ class RedisStore:
         return str(options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}")
 
     async def _write(self, what: str, *values: str | bytes | int) -> Any:
-        names = ("fence", "leader", "saves", "jobs", "workers", "events", "points:")
+        names = ("fence", "leader", "saves", "jobs", "workers", "events", "points:", "standbys")
         with self._trouble():
             return await self._script([self._prefix + name for name in names], [what, *values])
 

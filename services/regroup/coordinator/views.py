@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from regroup.coordinator.persistence import Standby
 from regroup.core.cluster import Cluster, Policy, reached
 from regroup.core.jobs import ENDED, Formation, Job, JobPhase, StepPoint
 from regroup.core.notes import Event
@@ -23,6 +24,7 @@ from regroup.wire.rest import (
     LentView,
     MemberView,
     PointView,
+    StandbyView,
     TelemetryView,
     WorkerView,
 )
@@ -126,7 +128,16 @@ def healthy(sighting: Sighting | None, policy: Policy, now: float) -> bool:
     return sighting is not None and sighting.connected and now - sighting.seen <= 2 * policy.heartbeat_interval
 
 
-def cluster_view(cluster: Cluster, policy: Policy, now: float, *, trouble: str | None, version: str) -> ClusterView:
+def cluster_view(
+    cluster: Cluster,
+    policy: Policy,
+    now: float,
+    *,
+    trouble: str | None,
+    version: str,
+    leader: str | None = None,
+    standbys: Sequence[Standby] = (),
+) -> ClusterView:
     workers = [worker_view(cluster, name, policy, now) for name in cluster.workers]
     fit = [worker for worker in workers if worker.healthy and not worker.quarantined]
     phases = Counter(job.phase for job in cluster.jobs.values())
@@ -135,6 +146,8 @@ def cluster_view(cluster: Cluster, policy: Policy, now: float, *, trouble: str |
         version=version,
         trouble=trouble,
         uptime=max(0.0, now - cluster.started),
+        leader=leader,
+        standbys=tuple(StandbyView(standby.holder, standby.url) for standby in standbys),
         workers=len(workers),
         healthy=sum(worker.healthy for worker in workers),
         failed=sum(worker.quarantined or not (worker.healthy or worker.doing == GONE) for worker in workers),

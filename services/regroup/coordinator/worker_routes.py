@@ -4,12 +4,15 @@ Owns: the routes below /v1/workers, and /v1/cluster.
 Refuses to know: how a worker is reached; clearing one is a command like any other.
 """
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated
 
 from fastapi import APIRouter, Path
 
 from regroup.coordinator import views
 from regroup.coordinator.desk import ApiContext, InContext
+from regroup.coordinator.persistence import Standby, StoreUnavailable
 from regroup.coordinator.problems import NO_SUCH_WORKER, documented
 from regroup.core.cluster import NoSuchWorker
 from regroup.core.messages import ClearWorker
@@ -46,7 +49,23 @@ async def clear(context: InContext, name: WorkerName) -> WorkerView:
 @router.get("/cluster", summary="The whole in a few numbers", responses=documented())
 async def cluster(context: InContext) -> ClusterView:
     desk = context.desk
-    return views.cluster_view(desk.cluster, desk.policy, context.clock(), trouble=desk.ready, version=context.version)
+    leader: str | None = None
+    standbys: Sequence[Standby] = ()
+    trouble = desk.ready
+    if trouble is None:  # else the store may take long to say nothing
+        with suppress(StoreUnavailable):
+            lease = await desk.store.lease()
+            leader = lease.holder if lease is not None else None
+            standbys = await context.standbys()
+    return views.cluster_view(
+        desk.cluster,
+        desk.policy,
+        context.clock(),
+        trouble=trouble,
+        version=context.version,
+        leader=leader,
+        standbys=standbys,
+    )
 
 
 def _view(context: ApiContext, name: str) -> WorkerView:

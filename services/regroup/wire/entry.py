@@ -6,7 +6,7 @@ Refuses to know: settings (`environment`), and what the process is for.
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from importlib.util import find_spec
 
@@ -24,11 +24,17 @@ def not_installed(extras: Iterable[str]) -> str | None:
     return f"this needs more than the base install: pip install 'regroup[{','.join(missing)}]'"
 
 
-def begin(program: str, what: str, *extras: str) -> None:
-    """Read the command line, which knows no arguments of its own. Ends the process unless it is to go on."""
+def begin(program: str, what: str, *extras: str, flags: Mapping[str, str] | None = None) -> dict[str, bool]:
+    """Read the command line: the settings that were given as one of `flags` (name -> its help).
+
+    Ends the process unless it is to go on.
+    """
     settings = "Its settings are REGROUP_* environment variables; docs/cli.md lists them."
     parser = argparse.ArgumentParser(prog=program, description=what, epilog=settings)
     parser.add_argument("--version", action="version", version=f"{program} {version('regroup')}")
-    parser.parse_args()
+    for name, words in (flags or {}).items():
+        parser.add_argument(f"--{name}", action="store_const", const=True, default=argparse.SUPPRESS, help=words)
+    given = vars(parser.parse_args())
     if trouble := not_installed(extras):
         sys.exit(f"{program}: {trouble}")
+    return given

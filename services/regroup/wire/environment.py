@@ -6,7 +6,7 @@ Refuses to know: which settings a process has beside those (its own `settings`),
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -34,10 +34,10 @@ class ProcessSettings(BaseSettings):
 Read = TypeVar("Read", bound=ProcessSettings)
 
 
-def read(kind: type[Read]) -> Read:
-    """The settings of this kind in this process's environment. Raises BadSettings."""
+def read(kind: type[Read], **given: Any) -> Read:
+    """The settings of this kind: those `given` on the command line, else in the environment. Raises BadSettings."""
     try:
-        return kind(data_dir=default_data_dir(os.environ))
+        return kind(data_dir=default_data_dir(os.environ), **given)
     except ValidationError as error:
         raise BadSettings("\n".join(_line(each["loc"], each["msg"]) for each in error.errors())) from None
 

@@ -125,13 +125,23 @@ class WorkerView:
     telemetry: TelemetryView | None
 
 
+@dataclass(frozen=True, slots=True)
+class StandbyView:
+    """A coordinator that waits for the lead."""
+
+    holder: Annotated[str, Field(description="its host and process")]
+    url: Annotated[str, Field(description="where it answers REST")]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
     """The whole in a few numbers."""
 
     version: str
     trouble: Annotated[str | None, Field(description="why it is not ready; null when it is")]
-    uptime: Annotated[float, Field(description="seconds since this coordinator began")]
+    uptime: Annotated[float, Field(description="seconds since this coordinator began to lead")]
+    leader: Annotated[str | None, Field(description="who leads, as the store says; null when it is not ready")] = None
+    standbys: Annotated[tuple[StandbyView, ...], Field(description="who waits to take over; empty if not ready")] = ()
     workers: int
     healthy: int
     failed: Annotated[int, Field(description="quarantined, or unhealthy and did not leave in good order")]

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
+from itertools import cycle
 from pathlib import Path
 
 from regroup.core.messages import (
@@ -59,6 +60,7 @@ log = logging.getLogger("regroup.agent")
 
 TRAINER = "regroup.worker.process:main"
 UNSENT = 10_000  # reports kept while there is no connection
+UNANSWERED = 10.0  # seconds, or three heartbeats, until a coordinator that answers nothing is no leader
 LATEST = 8  # reports of measurements, about two seconds, that a coordinator may have taken along when it died
 
 
@@ -76,6 +78,7 @@ class Agent:
         self._measured: deque[Report] = deque(maxlen=LATEST)  # the last that were sent
         self._welcome = Welcome(heartbeat_interval=1.0)
         self._sent: dict[int, float] = {}  # heartbeat -> when it was sent, by the clock of leases
+        self._answered = lease_clock()  # when the coordinator answered last, or there was a new one to ask
         self._sequence = 0
         self._trainer: Trainer | None = None
         self._inbox: Inbox | None = None  # of this trainer
@@ -114,6 +117,7 @@ class Agent:
     def _connected(self) -> None:
         """The first words on a new connection, and all that waited for one."""
         settings = self._settings
+        self._answered = lease_clock()
         self._line.send(
             AgentRegistered(
                 boot=self._boot,
@@ -154,7 +158,15 @@ class Agent:
     async def _beat(self) -> None:
         while True:
             self._heartbeat()
+            self._leave_who_does_not_lead()
             await asyncio.sleep(self._welcome.heartbeat_interval)
+
+    def _leave_who_does_not_lead(self) -> None:
+        """Only a confirmed leader answers heartbeats. One that was overtaken and does not know it keeps its link."""
+        now = lease_clock()
+        if now - self._answered > max(UNANSWERED, 3 * self._welcome.heartbeat_interval):
+            self._answered = now
+            self._line.move()
 
     async def _follow_orders(self) -> None:
         while True:
@@ -165,6 +177,7 @@ class Agent:
             case Welcome():
                 self._welcome = order
             case Heard(sequence=sequence, generation=generation):
+                self._answered = lease_clock()
                 sent = self._sent.pop(sequence, None)
                 if sent is not None and generation:
                     self._tell(RenewLease(generation, sent))
@@ -304,7 +317,10 @@ async def serve(settings: AgentSettings) -> None:
     nursery.position.unlink(missing_ok=True)  # that one's; who would have read it is dead, too
     keys = worker_keys(places.keys)
     server = server_public(places.keys)
-    address = settings.coordinator or places.link_address()
+    where: Callable[[], str | None] = places.link_address
+    if settings.coordinator is not None:
+        where = partial(next, cycle(settings.coordinator.split(",")))
+    address = where()
     if address is None:
         raise FileNotFoundError(f"{places.link} names no link: start the coordinator first, or set REGROUP_COORDINATOR")
 
@@ -316,7 +332,7 @@ async def serve(settings: AgentSettings) -> None:
             secret=keys.secret,
             server=server,
             on_connected=on_connected,
-            where=places.link_address if settings.coordinator is None else lambda: None,
+            where=where,
         )
 
     agent = Agent(settings, line, nursery)

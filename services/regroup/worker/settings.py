@@ -14,7 +14,8 @@ from regroup.wire.link import WORKER_NAME
 from regroup.worker.place import place_of
 
 Name = Annotated[str, Field(pattern=f"^{WORKER_NAME.pattern}$")]
-LinkAddress = Annotated[str, Field(pattern=r"^tcp://[^\s/]+:[0-9]{1,5}$")]
+_ADDRESS = r"tcp://[^\s/,]+:[0-9]{1,5}"
+LinkAddresses = Annotated[str, Field(pattern=rf"^{_ADDRESS}(,{_ADDRESS})*$")]
 
 
 def _trainable(device: str) -> str:
@@ -32,7 +33,7 @@ class AgentSettings(ProcessSettings):
 
     worker: Name = Field(default_factory=lambda: f"{socket.gethostname().split('.')[0]}-0")
     device: Device = "cpu"
-    coordinator: LinkAddress | None = None  # tcp://host:port of the link; None: as the data directory says
+    coordinator: LinkAddresses | None = None  # each tcp://host:port of a link; None: as the data directory says
     data_host: Host = "127.0.0.1"  # the address of this machine that other trainers connect to
     checkpoints: Place | None = None  # a folder or a URL; None: `checkpoints` in the data directory
     threads: int = Field(default=1, ge=1)  # of torch, within one operation

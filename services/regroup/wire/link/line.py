@@ -6,6 +6,7 @@ told and decides.
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -26,6 +27,7 @@ from regroup.wire.link.sockets import (
 )
 
 RECONNECT = (50, 500)  # ms between attempts: at first, at most
+CONNECT = 2000  # ms until an attempt ends where nobody refuses it: a machine that is gone says nothing
 HANDSHAKE = 5000  # ms until an attempt ends: whoever took the coordinator's port may accept and say nothing
 
 
@@ -52,8 +54,8 @@ class Line:
 
         `on_connected` is called from within `receive` or `send`, each time that a connection stands, before anything
         else is sent through it: what it sends are the first words. `where` is called whenever an attempt failed or the
-        connection was lost, and gives the address to go on with; None: the same. Raises ValueError for a name or an
-        address that is none.
+        connection was lost, though not oftener than RECONNECT says at first, and by `move`. It gives the address to go
+        on with; None: the same. Raises ValueError for a name or an address that is none.
         """
         if not WORKER_NAME.fullmatch(worker):
             raise ValueError(f"a worker's name has 1 to 64 of the characters A-Z a-z 0-9 . _ -, not {worker[:70]!r}")
@@ -71,6 +73,7 @@ class Line:
         self._dealer.curve_secretkey = secret
         self._dealer.immediate = True  # else reports pile up for an absent coordinator and precede the first words
         self._dealer.reconnect_ivl, self._dealer.reconnect_ivl_max = RECONNECT
+        self._dealer.connect_timeout = CONNECT
         self._dealer.handshake_ivl = HANDSHAKE
         self._monitor = self._dealer.get_monitor_socket(
             zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED | zmq.Event.CONNECT_RETRIED | REFUSALS
@@ -117,6 +120,11 @@ class Line:
             if order is not None:
                 return order
 
+    def move(self) -> None:
+        """Go on at the address that `where` gives, if it is another one, though this connection stands."""
+        if (now := self._where()) not in (None, self._address):
+            self._follow(now)
+
     async def close(self, flush: float = 0.0) -> None:
         """Close, and give what was sent at most `flush` seconds to leave. Idempotent."""
         if self._context.closed:
@@ -141,7 +149,7 @@ class Line:
     def _connect(self, address: str) -> None:
         fit_family(self._dealer, address)
         self._dealer.connect(address)
-        self._address = address
+        self._address, self._since = address, time.monotonic()
 
     def _follow(self, address: str) -> None:
         former = self._address
@@ -151,6 +159,7 @@ class Line:
             self._drop("address", "%s is said to be the coordinator's", address)
         else:
             self._dealer.disconnect(former)
+            self.connected = False
 
     def _notice(self) -> None:
         retried = False
@@ -163,5 +172,6 @@ class Line:
             self.connected = event == zmq.Event.HANDSHAKE_SUCCEEDED
             if self.connected:
                 self._on_connected()
-        if retried and not self.connected and (now := self._where()) not in (None, self._address):
-            self._follow(now)
+        # Without the pause, several addresses where nobody listens would be tried as fast as they refuse.
+        if retried and not self.connected and time.monotonic() - self._since > RECONNECT[0] / 1000:
+            self.move()
