@@ -51,6 +51,15 @@ def test_a_bad_value_is_told_in_one_line_naming_the_variable(monkeypatch, variab
     assert "\n" not in str(error.value)
 
 
+def test_a_standby_needs_a_store_that_outlives_the_leader(monkeypatch):
+    said = r"^REGROUP_STANDBY needs REGROUP_REDIS_URL: the store of the coordinator that leads$"
+    with pytest.raises(BadSettings, match=said):
+        read(Settings, standby=True)
+    monkeypatch.setenv("REGROUP_REDIS_URL", "redis://somewhere")
+    assert read(Settings, standby=True).standby
+    assert not read(Settings).standby
+
+
 def test_secrets_are_not_shown(monkeypatch):
     monkeypatch.setenv("REGROUP_TOKEN", "hush")
     monkeypatch.setenv("REGROUP_REDIS_URL", "redis://:hush@somewhere")

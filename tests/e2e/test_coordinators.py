@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,10 @@ def free_port() -> str:
         return str(free.getsockname()[1])
 
 
+def client_of(places: Places, *ports: str) -> Client:
+    return Client(",".join(f"http://127.0.0.1:{port}" for port in ports), places.token.read_text().strip())
+
+
 def health(url: str) -> str | None:
     try:
         answer = httpx.get(f"{url}/health", trust_env=False)
@@ -109,10 +113,10 @@ def test_a_standby_takes_over_within_the_lease_and_a_second_and_the_dead_one_com
     urls = [f"http://127.0.0.1:{port}" for port in ports]
     with coordinator("shared", PORT=ports[0]) as (first, places):
         until(lambda: leads(first, places), "the first leads")
-        with coordinator("shared", "--standby", PORT=ports[1]) as (second, _):
+        with coordinator("shared", "--standby", PORT=ports[1]) as (second, _), ExitStack() as clients:
             until(lambda: health(urls[1]) == "standby", "the second stands by")
             assert leads(first, places), "the files still name the first"
-            client = Client(",".join(urls), places.token.read_text())
+            client = clients.enter_context(client_of(places, *ports))
             [standby] = until(lambda: client.cluster().standbys, "the first knows of it")
             assert (standby.url, f"pid {second.pid}" in standby.holder) == (urls[1], True)
             assert f"pid {first.pid}" in client.cluster().leader
@@ -186,28 +190,22 @@ def test_an_agent_with_two_addresses_is_where_the_lead_is(coordinator: Any, cli_
         with (
             coordinator("shared", "--standby", PORT=ports[2], LINK_PORT=ports[3]) as (second, _),
             subprocess.Popen([command], env=cli.environ, stderr=subprocess.DEVNULL) as agent,
-            Client(f"http://127.0.0.1:{ports[0]},http://127.0.0.1:{ports[2]}", places.token.read_text()) as client,
+            Client(
+                f"http://127.0.0.1:{ports[0]},http://127.0.0.1:{ports[2]}", places.token.read_text().strip()
+            ) as client,
         ):
             try:
                 until(lambda: client.cluster().healthy == 1, "the agent passes the standby over")
                 until(lambda: client.cluster().standbys, "the second stands by")
                 first.send_signal(signal.SIGSTOP)  # it holds its link, and its connections, and leads no more
                 until(lambda: leads(second, places), "the second took over")
-                with Client(f"http://127.0.0.1:{ports[2]}", places.token.read_text()) as successor:
+                with client_of(places, ports[2]) as successor:
                     until(lambda: successor.cluster().healthy == 1, "the agent left who did not answer")
                 first.send_signal(signal.SIGCONT)
                 assert first.wait(20) == 1
                 assert "this one stops" in first.stderr.read()
             finally:
                 agent.kill()
-
-
-def test_a_standby_needs_a_store_that_outlives_the_leader(coordinator: Any) -> None:
-    with coordinator("one", "--standby", REDIS_URL="") as (process, _):
-        assert process.wait(20) == 1
-        assert process.stderr.read() == (
-            "regroup-coordinator: REGROUP_STANDBY needs REGROUP_REDIS_URL: the store of the coordinator that leads\n"
-        )
 
 
 def test_an_orderly_end_gives_the_lease_back(coordinator: Any, until: Any) -> None:

@@ -120,6 +120,7 @@ for command in (
     commands.pause,
     commands.resume,
     commands.stop,
+    commands.cluster,
     commands.workers,
     commands.worker,
     commands.clear,

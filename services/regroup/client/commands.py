@@ -110,6 +110,13 @@ def _follow(
         raise typer.Exit(exit_code(reached, *wanted))
 
 
+def cluster(context: typer.Context, as_json: AsJson = False) -> None:
+    """Show the whole: who leads, who stands by, workers and jobs."""
+    with terminal.connected(context) as client:
+        found, url = client.cluster(), client.url
+    terminal.write_json(found) if as_json else terminal.write(show.cluster_sheet(found, url))
+
+
 def workers(context: typer.Context, as_json: AsJson = False) -> None:
     """List the workers."""
     with terminal.connected(context) as client:

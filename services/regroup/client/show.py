@@ -15,7 +15,7 @@ from rich.text import Text
 from regroup.client.printable import one_line
 from regroup.client.tracebacks import helps
 from regroup.core.jobs import JobPhase
-from regroup.wire.rest import GONE, EventView, JobView, TelemetryView, WorkerView
+from regroup.wire.rest import GONE, ClusterView, EventView, JobView, TelemetryView, WorkerView
 
 _STYLES = {
     JobPhase.RUNNING: "green",
@@ -143,6 +143,28 @@ def worker_sheet(worker: WorkerView) -> RenderableType:
     ):
         facts.add_row(name, value)
     return Group(Text(worker.name, style="bold"), Padding(facts, (0, 0, 0, 2), expand=False))
+
+
+def cluster_sheet(cluster: ClusterView, url: str) -> RenderableType:
+    """`url` is where the answer came from: the one that leads."""
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim")
+    facts.add_column(overflow="fold")
+    fit = f"{cluster.healthy} healthy, {cluster.idle} of them idle, {cluster.failed} failed"
+    phases = ", ".join(f"{count} {phase}" for phase, count in cluster.jobs.items() if count)
+    rows = [
+        ("leader", cluster.leader or "the store does not say"),
+        ("leads", f"at {url} for {duration(cluster.uptime)}"),
+        *(("standby", f"{standby.holder}, at {standby.url}") for standby in cluster.standbys),
+        *([("standby", "none")] if not cluster.standbys and cluster.trouble is None else []),
+        *([("trouble", cluster.trouble)] if cluster.trouble is not None else []),
+        ("version", cluster.version),
+        ("workers", f"{cluster.workers}: {fit}"),
+        ("jobs", phases or "none"),
+    ]
+    for name, value in rows:
+        facts.add_row(name, one_line(value))
+    return facts
 
 
 def event_line(event: EventView) -> Text:

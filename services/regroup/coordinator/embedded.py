@@ -97,12 +97,23 @@ def start(data_dir: Path, die_with_parent: bool = True) -> Embedded:
     try:
         _take(lock, folder)
         path = _socket_path(folder)
+        path.unlink(missing_ok=True)  # of a server that was killed
         process = _spawn(binary, folder, path, lock, die_with_parent)
         _await(process, path, folder / "log")
     except BaseException:
         lock.close()
         raise
     return Embedded(f"unix://{path}", process, lock, path, folder / "log")
+
+
+def where(data_dir: Path) -> str:
+    """The URL of the server on the files in `data_dir`, whether it runs or not. Raises EmbeddedFailed."""
+    return f"unix://{_socket_path(data_dir.absolute() / 'redis')}"
+
+
+def answers(url: str) -> bool:
+    """Whether a server runs at what `where` gave."""
+    return _answers(Path(url.removeprefix("unix://")))
 
 
 def find_server() -> Path:
@@ -140,7 +151,6 @@ def _socket_path(folder: Path) -> Path:
     path = folder / "redis.sock"
     if len(os.fsencode(path)) > LONGEST_SOCKET:
         path = _short_folder(folder) / "redis.sock"
-    path.unlink(missing_ok=True)  # of a server that was killed
     return path
 
 

@@ -100,11 +100,11 @@ async def _health() -> Health:
 
 async def _refuse_guarded(
     request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Security(bearer)]
-) -> NoReturn:
+) -> None:
     context: StandbyContext = request.app.state.context
     check(given, context.token)
     raise Refused(STANDBY, f"this coordinator stands by and did nothing; the one that leads: {context.leader()}")
 
 
-async def _refuse() -> NoReturn:
+async def _refuse() -> None:
     raise Refused(STANDBY, "this coordinator stands by: another one leads")

@@ -1,5 +1,7 @@
 """A whole cluster as processes of this machine: coordinator with its embedded store, and one agent per worker.
 
+Of several coordinators one leads and the others stand by; their store, if it is embedded, is then a process of its own.
+
 Owns: starting them, starting again what dies, and stopping them all. `regroup up`, the demo, the benchmarks and the
 tests stand on it. Refuses to know: what the cluster does; that is asked over REST.
 Each agent leads a process group of its own, so that one signal reaches it, its fork server and its trainer together.
@@ -9,18 +11,20 @@ When the process that started the cluster dies without stopping it, the kernel t
 import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO
 
 from regroup.client.errors import Unavailable, Unreachable
 from regroup.client.sdk import Client
+from regroup.coordinator import embedded
 from regroup.wire.entry import not_installed
 from regroup.wire.places import Endpoint, Places
 
@@ -135,6 +139,7 @@ class LocalCluster:
         data_dir: Path,
         workers: int,
         *,
+        coordinators: int = 1,
         isolated: bool = False,
         restart: bool = True,
         threads: int | None = None,
@@ -154,7 +159,10 @@ class LocalCluster:
         inherited = {name: value for name, value in os.environ.items() if name not in other}
         self._environ = {**inherited, **ours, "REGROUP_THREADS": str(threads), **given}
         self._lock: IO[bytes] | None = None  # of the data directory, while this cluster may run there
-        self.coordinator: Supervised | None = None
+        port = int(self._environ["REGROUP_PORT"]) if self._environ["REGROUP_PORT"].isdecimal() else 0
+        self._ports = [port] if coordinators == 1 else _ports(port, coordinators)
+        self._store: Supervised | None = None  # only of several coordinators
+        self.coordinators: dict[str, Supervised] = {}
         self.agents: dict[str, Supervised] = {}
 
     def __enter__(self) -> "LocalCluster":
@@ -168,6 +176,11 @@ class LocalCluster:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    @property
+    def coordinator(self) -> Supervised | None:
+        """The first one; None: it was not started."""
+        return self.coordinators.get("coordinator")
+
     def start(self) -> None:
         """Start everything and wait until the coordinator answers. Raises ClusterFailed, RegroupError, OSError."""
         if trouble := not_installed(("coordinator", "worker")):
@@ -175,24 +188,48 @@ class LocalCluster:
         Places(self.data_dir).make()
         (self.data_dir / "logs").mkdir(exist_ok=True)
         self._take_data_dir()
+        if len(self._ports) > 1:
+            self._share_store()
         self.start_coordinator()
+        self._start_standbys()
         for name in self._names:
             self.start_worker(name)
 
     def start_coordinator(self) -> None:
         places = Places(self.data_dir)
-        # -P: it has no use for the code in the folder where this was started, which is on the workers' path.
-        command = [sys.executable, "-P", "-m", "regroup.coordinator.app"]
-        coordinator = self.coordinator = self._supervised("coordinator", command, self._environ)
+        environ = self._environ if len(self._ports) == 1 else {**self._environ, "REGROUP_PORT": str(self._ports[0])}
+        coordinator = self.coordinators["coordinator"] = self._supervised_coordinator("coordinator", environ)
         first = coordinator.process
-        deadline = time.monotonic() + START_LIMIT
-        while not self._answers(places, first.pid):
-            if first.poll() is not None and first.returncode != 0:
-                raise ClusterFailed(coordinator.last_words())
-            if time.monotonic() > deadline:
-                raise ClusterFailed(f"the coordinator did not answer in {START_LIMIT:g} s: {coordinator.last_words()}")
-            time.sleep(0.02)
+        self._await(coordinator, first, lambda: self._answers(places, first.pid))
         self._on_started("coordinator")
+
+    def _share_store(self) -> None:
+        """Let each coordinator stand by where another leads."""
+        self._environ["REGROUP_STANDBY"] = "true"
+        if self._environ.get("REGROUP_REDIS_URL"):
+            return
+        try:
+            (self.data_dir / "redis").mkdir(mode=0o700, exist_ok=True)
+            url = self._environ["REGROUP_REDIS_URL"] = embedded.where(self.data_dir)
+        except embedded.EmbeddedFailed as error:
+            raise ClusterFailed(str(error)) from error
+        command = [sys.executable, "-P", "-m", "regroup.lab.store", str(self.data_dir)]
+        store = self._store = self._supervised("store", command, self._environ)
+        self._await(store, store.process, lambda: embedded.answers(url))
+
+    def _start_standbys(self) -> None:
+        for number, port in enumerate(self._ports[1:], 1):
+            name = f"coordinator-{number}"
+            environ = {**self._environ, "REGROUP_PORT": str(port)}
+            standby = self.coordinators[name] = self._supervised_coordinator(name, environ)
+
+            def stands_by(many: int = number) -> bool:
+                with suppress(Unreachable, Unavailable), self.client() as client:
+                    return len(client.cluster().standbys) == many
+                return False
+
+            self._await(standby, standby.process, stands_by)
+            self._on_started(name)
 
     def start_worker(self, name: str) -> None:
         """One more worker, or one that died."""
@@ -206,9 +243,12 @@ class LocalCluster:
         return self._environ.get("REGROUP_TOKEN")
 
     def client(self) -> Client:
+        """Of all coordinators."""
         places = Places(self.data_dir)
-        endpoint = Endpoint.decode(places.endpoint.read_text())
-        return Client(endpoint.url, (self.given_token or places.token.read_text()).strip())
+        urls = Endpoint.decode(places.endpoint.read_text()).url
+        if len(self._ports) > 1:
+            urls = ",".join(f"{urls.rpartition(':')[0]}:{port}" for port in self._ports)
+        return Client(urls, (self.given_token or places.token.read_text()).strip())
 
     def stop(self) -> None:
         """Agents first, so that they can say goodbye."""
@@ -218,9 +258,12 @@ class LocalCluster:
         for thread in stopping:
             thread.join()
         self.agents.clear()
-        if self.coordinator is not None:
-            self.coordinator.stop()
-            self.coordinator = None
+        for coordinator in reversed(self.coordinators.values()):  # else a standby takes over from the first
+            coordinator.stop()
+        self.coordinators.clear()
+        if self._store is not None:
+            self._store.stop()
+            self._store = None
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -237,6 +280,20 @@ class LocalCluster:
         log = self.data_dir / "logs" / f"{name}.log"
         return Supervised(name, command, environ, log, self._restart, self._on_ended)
 
+    def _supervised_coordinator(self, name: str, environ: Mapping[str, str]) -> Supervised:
+        # -P: it has no use for the code in the folder where this was started, which is on the workers' path.
+        return self._supervised(name, [sys.executable, "-P", "-m", "regroup.coordinator.app"], environ)
+
+    def _await(self, process: Supervised, first: "subprocess.Popen[bytes]", ready: Callable[[], bool]) -> None:
+        """Raises ClusterFailed if it does not get ready in time, or `first`, the first of this name, fails before."""
+        deadline = time.monotonic() + START_LIMIT
+        while not ready():
+            if first.poll() is not None and first.returncode != 0:
+                raise ClusterFailed(process.last_words())
+            if time.monotonic() > deadline:
+                raise ClusterFailed(f"the {process.name} did not answer in {START_LIMIT:g} s: {process.last_words()}")
+            time.sleep(0.02)
+
     def _answers(self, places: Places, pid: int) -> bool:
         try:
             endpoint = Endpoint.decode(places.endpoint.read_text())
@@ -247,3 +304,12 @@ class LocalCluster:
                 return True
         except (FileNotFoundError, ValueError, Unreachable, Unavailable):
             return False
+
+
+def _ports(first: int, many: int) -> list[int]:
+    """So many in a row; if the first is 0, any that are free now, so that each coordinator keeps its own."""
+    if first:
+        return [first + number for number in range(many)]
+    with ExitStack() as held:
+        free = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(many)]
+        return [each.getsockname()[1] for each in free]

@@ -27,6 +27,9 @@ def up(
     port: Annotated[
         int, typer.Option(min=0, max=65535, envvar="REGROUP_PORT", help="Of the REST API; 0: any free one.")
     ] = 8787,
+    coordinators: Annotated[
+        int, typer.Option(min=1, max=8, help="One leads, the others stand by at the ports that follow the first.")
+    ] = 1,
     data_dir: Annotated[
         Path | None, typer.Option(help="Where everything is kept. Default: REGROUP_DATA_DIR or ~/.local/share/regroup.")
     ] = None,
@@ -36,8 +39,8 @@ def up(
 ) -> None:
     """Start a cluster on this machine, until Ctrl-C.
 
-    It has an embedded store, a coordinator and workers, which are kept alive. Workers find tasks of your own,
-    module:Class, in the folder where this is started and in PYTHONPATH.
+    It has an embedded store, a coordinator (or several) and workers, which are kept alive. Workers find tasks of your
+    own, module:Class, in the folder where this is started and in PYTHONPATH.
     """
     tell = partial(PlainConsole(stderr=True).print, soft_wrap=True)
     folder = (data_dir or default_data_dir(os.environ)).expanduser().absolute()
@@ -59,12 +62,21 @@ def up(
             )
             tell(f"{time.strftime('%H:%M:%S')}  {process.name} ended ({how}); starting it again")
 
-    cluster = LocalCluster(folder, workers, threads=threads, settings={"port": str(port)}, on_ended=tell_end)
+    cluster = LocalCluster(
+        folder,
+        workers,
+        coordinators=coordinators,
+        threads=threads,
+        settings={"port": str(port)},
+        on_ended=tell_end,
+    )
     try:
         with cluster:
             started.set()
             with cluster.client() as client:
                 tell(f"REST      {client.url}   (documentation on /docs)")
+                if standbys := [standby.url for standby in client.cluster().standbys]:
+                    tell(f"standby   {', '.join(standbys)}; `{_regroup()} cluster` says who leads")
             given = cluster.given_token is not None
             tell(f"token     {'that of REGROUP_TOKEN; set it wherever you ask' if given else Places(folder).token}")
             tell(f"workers   {', '.join(cluster.agents)}; logs in {folder / 'logs'}")
