@@ -32,6 +32,15 @@ def test_this_machines_token_is_sent_to_no_other_machine(environ):
     assert find(environ, url="http://[::1]:8787").token == "local"
 
 
+def test_several_urls_are_kept_in_their_order(environ):
+    assert find(environ, url="http://a:1, https://b:2/").urls == ("http://a:1", "https://b:2")
+
+
+def test_this_machines_token_is_not_sent_where_one_of_several_is_another_machine(environ):
+    assert find(environ, url="http://127.0.0.1:1,http://127.0.0.1:2").token == "local"
+    assert find(environ, url="http://127.0.0.1:1,http://10.0.0.1:1").token is None
+
+
 def test_a_token_file_is_used_for_whatever_it_was_named_for(environ, tmp_path):
     (tmp_path / "given").write_text("given\n")
     assert find(environ, url="http://10.0.0.1:1", token_file=tmp_path / "given").token == "given"
@@ -39,7 +48,11 @@ def test_a_token_file_is_used_for_whatever_it_was_named_for(environ, tmp_path):
         find(environ, token_file=tmp_path / "none")
 
 
-@pytest.mark.parametrize("url", ["localhost:8787", "ftp://x", "http://", "nonsense", "http://x/v1", "http://x?a"])
+@pytest.mark.parametrize(
+    "url",
+    ["localhost:8787", "ftp://x", "http://", "nonsense", "http://x/v1", "http://x?a", "http://x,", "http://x,y"],
+)
+)
 def test_what_is_no_url_is_refused(environ, url):
     with pytest.raises(BadAddress, match="no URL"):
         find(environ, url=url)

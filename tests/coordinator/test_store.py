@@ -11,7 +11,7 @@ import redis.asyncio
 
 from regroup.coordinator import embedded
 from regroup.coordinator.memory_store import MemoryStore
-from regroup.coordinator.persistence import Fenced, Store, StoreUnavailable
+from regroup.coordinator.persistence import Fenced, SharedStore, Standby, Store, StoreUnavailable
 from regroup.coordinator.store import RedisStore
 from regroup.core.jobs import (
     Fingerprint,
@@ -51,10 +51,10 @@ worker = Worker(name="w1", boot="b", device="cpu", host="here", pid=1, version="
 
 
 @pytest.fixture(params=["redis", "memory"])
-async def store(request: pytest.FixtureRequest, key_prefix: str) -> AsyncIterator[Store]:
+async def store(request: pytest.FixtureRequest, key_prefix: str) -> AsyncIterator[SharedStore]:
     limits = {"events_kept": EVENTS_KEPT, "points_kept": POINTS_KEPT}
     if request.param == "redis":
-        one: Store = RedisStore(request.getfixturevalue("redis_url"), key_prefix, **limits)
+        one: SharedStore = RedisStore(request.getfixturevalue("redis_url"), key_prefix, **limits)
     else:
         one = MemoryStore(**limits)
     yield one
@@ -187,6 +187,21 @@ async def test_a_lease_that_ran_out_untaken_can_be_taken_up_again(store: Store) 
     assert await store.acquire("b", LEASE) is None
 
 
+async def test_who_waits_is_known_to_all_until_it_says_no_more_or_nothing(store: SharedStore) -> None:
+    assert await store.standbys() == []
+    b, c = Standby("host b, pid 1, keys k", "http://b:8787"), Standby("host c, pid 2, keys k", "http://c:8787")
+    for standby in (c, b, c):
+        await store.stand_by(standby, LEASE)
+    assert await store.standbys() == [b, c]
+    await store.stand_by(b, 0)
+    await store.stand_by(c, 0.05)
+    async with asyncio.timeout(10):
+        while True:
+            if not await store.standbys():
+                break
+            await asyncio.sleep(0.01)
+
+
 async def test_a_fence_that_was_never_given_out_writes_nothing(store: Store) -> None:
     with pytest.raises(Fenced):
         await store.save(7, [job])
@@ -214,7 +229,9 @@ async def test_events_are_read_on_from_any_of_them(store: Store) -> None:
     assert await store.events(events[3].id, "j1", 2) == [events[5], events[7]]
 
 
-async def test_the_timeline_is_capped_and_reading_on_from_a_lost_event_goes_on_with_the_oldest(store: Store) -> None:
+async def test_the_timeline_is_capped_and_reading_on_from_a_lost_event_goes_on_with_the_oldest(
+    store: Store,
+) -> None:
     fence = await first_fence(store)
     events = await store.save(fence, notes=[Note("count", str(number)) for number in range(3 * EVENTS_KEPT)])
     assert await store.events() == list(events[-EVENTS_KEPT:])
@@ -300,8 +317,9 @@ async def test_every_key_stands_in_the_scripts_header(redis_url: str, key_prefix
     fence = await first_fence(store)
     await store.save(fence, [job], [worker], [], [Note("kind", "reason")])
     await store.append_points(fence, "j1", [point(1)])
+    await store.stand_by(Standby("b", "http://b"), LEASE)
     keys = {key.decode().removeprefix(key_prefix) for key in await client.keys(key_prefix + "*")}
-    assert keys == {"fence", "leader", "saves", "jobs", "workers", "events", "points:j1"}
+    assert keys == {"fence", "leader", "saves", "jobs", "workers", "events", "points:j1", "standbys"}
     assert await client.ttl(key_prefix + "fence") == -1
     await store.close()
     await client.aclose()

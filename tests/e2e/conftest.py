@@ -125,11 +125,13 @@ class Served:
 
 
 @contextmanager
-def serve(data_dir: Path, workers: int, **settings: str) -> Iterator[Served]:
+def serve(data_dir: Path, workers: int, coordinators: int = 1, **settings: str) -> Iterator[Served]:
     """A supervised cluster whose workers have registered."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(USER_CODE))
-        cluster = LocalCluster(data_dir, workers, isolated=True, threads=1, settings=settings)
+        cluster = LocalCluster(
+            data_dir, workers, coordinators=coordinators, isolated=True, threads=1, settings=settings
+        )
     with cluster, cluster.client() as client:
         until(lambda: client.cluster().healthy == workers, f"{workers} workers register")
         yield Served(cluster, client, Cli(data_dir))

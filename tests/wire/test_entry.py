@@ -31,3 +31,11 @@ def test_what_the_base_install_lacks_is_named_with_the_command_that_brings_it(mo
     with pytest.raises(SystemExit) as end:
         entry.begin("regroup-agent", "A worker.", "coordinator", "worker")
     assert end.value.code == "regroup-agent: this needs more than the base install: pip install 'regroup[worker]'"
+
+
+def test_a_flag_is_a_setting_that_is_there_only_if_it_was_given(monkeypatch):
+    flags = {"standby": "where another leads, wait"}
+    monkeypatch.setattr(sys, "argv", ["regroup-coordinator"])
+    assert entry.begin("regroup-coordinator", "Decisions.", flags=flags) == {}
+    monkeypatch.setattr(sys, "argv", ["regroup-coordinator", "--standby"])
+    assert entry.begin("regroup-coordinator", "Decisions.", flags=flags) == {"standby": True}

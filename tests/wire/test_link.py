@@ -379,6 +379,41 @@ async def test_a_line_follows_a_coordinator_that_comes_back_on_another_port() ->
         await one.close()
 
 
+async def test_a_line_with_several_addresses_goes_round_until_somebody_listens_and_not_as_fast_as_they_refuse() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
+        ports = [each.getsockname()[1] for each in (one, two)]
+    asked: list[str] = []
+
+    def where() -> str:
+        asked.append(f"tcp://127.0.0.1:{ports[(len(asked) + 1) % 2]}")
+        return asked[-1]
+
+    async with agent(f"tcp://127.0.0.1:{ports[0]}", where=where) as one_agent:
+        began = asyncio.get_running_loop().time()
+        await eventually(lambda: len(asked) >= 6)
+        assert asyncio.get_running_loop().time() - began > 6 * 0.05
+        async with hub_running(ports[1]) as (_, heard):
+            await heard.until(lambda: heard.events)
+            before = len(asked)
+            await asyncio.sleep(0.3)
+            assert (one_agent.line.connected, len(asked)) == (True, before), "where it is connected it stays"
+
+
+async def test_a_line_that_is_told_to_move_leaves_a_standing_connection() -> None:
+    async with (
+        hub_running() as (silent, before),
+        hub_running() as (leader, heard),
+        agent(silent.address, where=lambda: leader.address) as one,
+    ):
+        await before.until(lambda: before.events)
+        one.line.move()
+        await heard.until(lambda: heard.events)
+        await before.until(lambda: ("w1", None) in before.events)
+        await eventually(lambda: one.line.connected)
+        one.line.move()
+        assert one.line.connected, "there is nowhere else to go"
+
+
 async def test_a_line_leaves_a_port_that_another_cluster_took() -> None:
     other = Hub(public=public_of(STRANGER), secret=STRANGER, allowed=[])
     async with hub_running() as (hub, heard), agent(other.address, where=lambda: hub.address) as one:

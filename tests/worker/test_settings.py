@@ -48,6 +48,8 @@ def test_the_data_directory_may_begin_at_home(monkeypatch):
         ("COORDINATOR", "tcp://nowhere"),
         ("CHECKPOINTS", ""),
         ("CHECKPOINTS", "sftp://me:secret@host/folder"),
+        ("COORDINATOR", "tcp://a:1,b:2"),
+        ("COORDINATOR", "tcp://a:1,"),
     ],
 )
 def test_a_bad_value_is_told_in_one_line_naming_the_variable(monkeypatch, variable, value):
@@ -66,7 +68,9 @@ def test_checkpoints_go_to_the_data_directory_unless_a_folder_or_url_is_set(monk
     assert read(AgentSettings).checkpoints == "s3://bucket/prefix"
 
 
-@pytest.mark.parametrize("address", ["tcp://10.0.0.1:8788", "tcp://[::1]:8788", "tcp://head-node.cluster:8788"])
+@pytest.mark.parametrize(
+    "address", ["tcp://10.0.0.1:8788", "tcp://[::1]:8788", "tcp://head-node.cluster:8788", "tcp://a:1,tcp://b:2"]
+)
 def test_the_coordinator_may_be_any_address_of_a_link(monkeypatch, address):
     monkeypatch.setenv("REGROUP_COORDINATOR", address)
     assert read(AgentSettings).coordinator == address

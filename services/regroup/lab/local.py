@@ -159,8 +159,7 @@ class LocalCluster:
         inherited = {name: value for name, value in os.environ.items() if name not in other}
         self._environ = {**inherited, **ours, "REGROUP_THREADS": str(threads), **given}
         self._lock: IO[bytes] | None = None  # of the data directory, while this cluster may run there
-        port = int(self._environ["REGROUP_PORT"]) if self._environ["REGROUP_PORT"].isdecimal() else 0
-        self._ports = [port] if coordinators == 1 else _ports(port, coordinators)
+        self._ports = _ports(self._environ["REGROUP_PORT"], coordinators)
         self._store: Supervised | None = None  # only of several coordinators
         self.coordinators: dict[str, Supervised] = {}
         self.agents: dict[str, Supervised] = {}
@@ -190,18 +189,21 @@ class LocalCluster:
         self._take_data_dir()
         if len(self._ports) > 1:
             self._share_store()
-        self.start_coordinator()
-        self._start_standbys()
+        for number in range(len(self._ports)):
+            self.start_coordinator(number)
         for name in self._names:
             self.start_worker(name)
 
-    def start_coordinator(self) -> None:
-        places = Places(self.data_dir)
-        environ = self._environ if len(self._ports) == 1 else {**self._environ, "REGROUP_PORT": str(self._ports[0])}
-        coordinator = self.coordinators["coordinator"] = self._supervised_coordinator("coordinator", environ)
+    def start_coordinator(self, number: int = 0) -> None:
+        """One of those that there are to be, or one that died; it then leads or stands by."""
+        name = f"coordinator-{number}" if number else "coordinator"
+        environ = {**self._environ, "REGROUP_PORT": self._ports[number]}
+        # -P: it has no use for the code in the folder where this was started, which is on the workers' path.
+        command = [sys.executable, "-P", "-m", "regroup.coordinator.app"]
+        coordinator = self.coordinators[name] = self._supervised(name, command, environ)
         first = coordinator.process
-        self._await(coordinator, first, lambda: self._answers(places, first.pid))
-        self._on_started("coordinator")
+        self._await(coordinator, first, lambda: self._leads(first.pid) or self._stands_by(first.pid))
+        self._on_started(name)
 
     def _share_store(self) -> None:
         """Let each coordinator stand by where another leads."""
@@ -216,20 +218,6 @@ class LocalCluster:
         command = [sys.executable, "-P", "-m", "regroup.lab.store", str(self.data_dir)]
         store = self._store = self._supervised("store", command, self._environ)
         self._await(store, store.process, lambda: embedded.answers(url))
-
-    def _start_standbys(self) -> None:
-        for number, port in enumerate(self._ports[1:], 1):
-            name = f"coordinator-{number}"
-            environ = {**self._environ, "REGROUP_PORT": str(port)}
-            standby = self.coordinators[name] = self._supervised_coordinator(name, environ)
-
-            def stands_by(many: int = number) -> bool:
-                with suppress(Unreachable, Unavailable), self.client() as client:
-                    return len(client.cluster().standbys) == many
-                return False
-
-            self._await(standby, standby.process, stands_by)
-            self._on_started(name)
 
     def start_worker(self, name: str) -> None:
         """One more worker, or one that died."""
@@ -280,10 +268,6 @@ class LocalCluster:
         log = self.data_dir / "logs" / f"{name}.log"
         return Supervised(name, command, environ, log, self._restart, self._on_ended)
 
-    def _supervised_coordinator(self, name: str, environ: Mapping[str, str]) -> Supervised:
-        # -P: it has no use for the code in the folder where this was started, which is on the workers' path.
-        return self._supervised(name, [sys.executable, "-P", "-m", "regroup.coordinator.app"], environ)
-
     def _await(self, process: Supervised, first: "subprocess.Popen[bytes]", ready: Callable[[], bool]) -> None:
         """Raises ClusterFailed if it does not get ready in time, or `first`, the first of this name, fails before."""
         deadline = time.monotonic() + START_LIMIT
@@ -294,10 +278,9 @@ class LocalCluster:
                 raise ClusterFailed(f"the {process.name} did not answer in {START_LIMIT:g} s: {process.last_words()}")
             time.sleep(0.02)
 
-    def _answers(self, places: Places, pid: int) -> bool:
+    def _leads(self, pid: int) -> bool:
         try:
-            endpoint = Endpoint.decode(places.endpoint.read_text())
-            if endpoint.pid != pid:
+            if Endpoint.decode(Places(self.data_dir).endpoint.read_text()).pid != pid:
                 return False
             with self.client() as client:
                 client.cluster()  # that it answers is enough
@@ -305,11 +288,22 @@ class LocalCluster:
         except (FileNotFoundError, ValueError, Unreachable, Unavailable):
             return False
 
+    def _stands_by(self, pid: int) -> bool:
+        if len(self._ports) == 1:
+            return False
+        try:
+            with self.client() as client:
+                return any(f", pid {pid}, " in standby.holder for standby in client.cluster().standbys)
+        except (FileNotFoundError, ValueError, Unreachable, Unavailable):
+            return False
 
-def _ports(first: int, many: int) -> list[int]:
-    """So many in a row; if the first is 0, any that are free now, so that each coordinator keeps its own."""
-    if first:
-        return [first + number for number in range(many)]
+
+def _ports(first: str, many: int) -> list[str]:
+    """So many in a row. Of several coordinators each keeps its own: if the first is 0, these are any that are free."""
+    if many == 1 or not first.isdecimal():
+        return [first] * many
+    if int(first):
+        return [str(int(first) + number) for number in range(many)]
     with ExitStack() as held:
         free = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(many)]
-        return [each.getsockname()[1] for each in free]
+        return [str(each.getsockname()[1]) for each in free]
