@@ -52,7 +52,6 @@ def test_a_token_file_is_used_for_whatever_it_was_named_for(environ, tmp_path):
     "url",
     ["localhost:8787", "ftp://x", "http://", "nonsense", "http://x/v1", "http://x?a", "http://x,", "http://x,y"],
 )
-)
 def test_what_is_no_url_is_refused(environ, url):
     with pytest.raises(BadAddress, match="no URL"):
         find(environ, url=url)
