@@ -442,3 +442,17 @@ def test_interrupting_a_followed_timeline_ends_with_130(served, submitted):
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert "Traceback" not in err
+
+
+def test_the_cluster_is_shown_with_its_leader_and_as_json_like_all_else(run, served, submitted):
+    served.do(served.desk.store.acquire("host a, pid 1", 3600.0))
+    code, out, _ = run("cluster")
+    told = dict(line.split("  ", 1) for line in out.splitlines())
+    assert code == 0
+    assert told["standby"].strip() == "none"
+    assert told["jobs"].strip() == "1 queued"
+    assert served.url in told["leads"]
+    assert "leader" in told
+    code, out, _ = run("cluster", "--json")
+    assert (code, json.loads(out)["standbys"]) == (0, [])
+    assert json.loads(out)["leader"]

@@ -23,7 +23,7 @@ def test_a_standby_takes_over_in_mid_training_and_nothing_is_lost(serve: Any, un
         leader, standby = cluster.coordinators.values()
         urls = f"{served.client.url},{served.client.cluster().standbys[0].url}"
         cli.environ |= {"REGROUP_URL": urls}
-        job = served.after(served.submit("faulty:Slow", steps=400, min_workers=2, max_workers=2), 3)
+        job = served.after(served.submit("faulty:Slow", steps=300, min_workers=2, max_workers=2), 3)
         following = Following(tmp_path / "records" / job.id)
         following.forget()
 
@@ -62,7 +62,7 @@ def test_a_standby_takes_over_in_mid_training_and_nothing_is_lost(serve: Any, un
         assert set(codes) == {0}, "the command line worked all the time"
 
         done = served.ended(job)
-        assert (done.phase, done.restarts, done.generation) == ("completed", 0, job.generation), done.reason
+        assert (done.phase, done.restarts, done.history) == ("completed", 0, job.history), done.reason
         audited = cli("audit", job.id)
         assert (audited.returncode, "each exactly once" in audited.stdout) == (0, True), audited.stdout
         sheet = cli("cluster").stdout

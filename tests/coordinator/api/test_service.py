@@ -9,6 +9,8 @@ from dataclasses import fields
 import httpx
 import pytest
 
+from regroup.coordinator.api import create_app
+from regroup.coordinator.persistence import Standby
 from regroup.coordinator.serving import CannotListen, listen
 from regroup.core.jobs import JobSpec
 from regroup.core.workers import Telemetry
@@ -133,6 +135,22 @@ async def test_the_cluster_is_summed_up(api, desk):
     assert (summary["workers"], summary["healthy"], summary["failed"]) == (1, 1, 0)
     assert summary["jobs"]["preparing"] == 1
     assert summary["trouble"] is None
+
+
+async def test_the_cluster_says_who_leads_and_who_stands_by(desk):
+    async def standbys():
+        return [Standby("host b, pid 2, 00, keys k", "http://b:8787")]
+
+    await desk.store.acquire("host a, pid 1, 00, keys k", 3600.0)
+    transport = httpx.ASGITransport(create_app(desk, "secret", standbys=standbys))
+    headers = {"Authorization": "Bearer secret"}
+    async with httpx.AsyncClient(transport=transport, base_url="http://regroup", headers=headers) as api:
+        told = (await api.get("/v1/cluster")).json()
+        assert told["leader"] == "host a, pid 1, 00, keys k"
+        assert told["standbys"] == [{"holder": "host b, pid 2, 00, keys k", "url": "http://b:8787"}]
+        desk.ready = "the store is away"
+        told = (await api.get("/v1/cluster")).json()
+        assert (told["leader"], told["standbys"], told["trouble"]) == (None, [], "the store is away")
 
 
 async def test_the_reference_describes_every_field_of_a_job(api):
