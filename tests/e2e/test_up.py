@@ -244,3 +244,36 @@ def test_without_any_redis_compatible_server_is_one_line(cli_for: Any, tmp_path:
         "put redis-server on PATH, or set REGROUP_REDIS_URL to one that runs elsewhere\n"
     )
     assert not (tmp_path / "data" / "endpoint").exists()
+
+
+def test_with_two_coordinators_one_leads_one_stands_by_and_what_dies_is_started_again(
+    start: Any, until: Any, processes_of: Any, tmp_path: Path
+) -> None:
+    arguments = ("--workers", "1", "--port", "0", "--coordinators", "2")
+    with start(tmp_path, *arguments, REGROUP_LEADER_LEASE="1.5") as up:
+        urls = re.findall(r"^(?:REST|standby) +(http://[0-9.:]+)", up.said, re.MULTILINE)
+        assert len(urls) == 2
+
+        def told() -> Any:
+            done = up.cli("cluster", "--json")
+            return json.loads(done.stdout) if done.returncode == 0 else None
+
+        before = told()
+        assert [standby["url"] for standby in before["standbys"]] == urls[1:]
+        os.kill(int(re.findall(r"pid (\d+)", before["leader"])[0]), signal.SIGKILL)
+
+        def another_leads() -> Any:
+            now = told()
+            return now is not None and now["leader"] != before["leader"] and len(now["standbys"]) == 1 and now
+
+        after = until(another_leads, "one of them leads, and the other stands by")
+        assert until(lambda: (now := told()) and now["healthy"] == 1, "the worker finds it")
+        assert "coordinator ended (killed by SIGKILL); starting it again" in up.said
+        commands = processes_of(up.cli.data_dir).items()
+        [store] = [pid for pid, command in commands if "valkey-server" in command or "redis-server" in command]
+        os.kill(store, signal.SIGKILL)
+        until(lambda: "store ended (exit status 1: regroup store: the embedded Redis" in up.said, "it is missed")
+        kept = until(lambda: (now := told()) and now["leader"] and now, "it is started again")
+        assert kept["leader"] == after["leader"], "the one that led leads on"
+        assert up.leave(signal.SIGINT) == 0
+    until(lambda: not processes_of(up.cli.data_dir), "nothing is left")
