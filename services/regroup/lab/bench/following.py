@@ -38,13 +38,13 @@ class Following:
 
     def __init__(self, folder: Path) -> None:
         """`folder` is <data>/records/<job>; it need not exist yet."""
-        self._folder = folder
+        self.folder = folder
         self._offsets: dict[Path, int] = {}
         self.seen: list[Applied] = []
 
     def look(self) -> None:
         """Take in what was written since the last look."""
-        for path in sorted(self._folder.glob("*.jsonl")):
+        for path in sorted(self.folder.glob("*.jsonl")):
             with path.open("rb") as file:
                 file.seek(self._offsets.get(path, 0))
                 new = file.read()

@@ -1,0 +1,211 @@
+"""One cell, from submission to verdict. Read it top to bottom.
+
+Owns: the order of things: hold the victim in its phase, do the fault, let go, wait for the end, and judge.
+Refuses to know: how a fault is done, and what passes.
+"""
+
+import os
+import signal
+import time
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from regroup.core.jobs import JobPhase
+from regroup.lab.audit import audit_job
+from regroup.lab.bench.following import Applied, Following, newest
+from regroup.lab.chaos.bed import STEPS, Bed, ChaosFailed, difference, weights
+from regroup.lab.chaos.cells import Aftermath, Cell, Phase
+from regroup.lab.chaos.faults import DEEDS, Scene
+from regroup.lab.chaos.hold import HeldTrainer, Hold
+from regroup.lab.chaos.verdict import Observed, Outcome, Result, judge
+from regroup.lab.trainers import trainer_of
+from regroup.wire.rest import EventView, JobView
+
+UNREADY = ("idle", "starting", "preparing", "disconnected")  # what a worker does that could not train now
+SETTLED = 3  # steps that all commit together before the fault
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """When the fault was done, by both clocks, and in which generation the last step before it was committed."""
+
+    wall: float
+    monotonic: int
+    generation: int
+    formed: int  # the newest generation that was issued until then
+
+
+def try_cell(bed: Bed, cell: Cell, folder: Path) -> Result:
+    """Run it. Whatever goes wrong is the cell's failure; the cluster is left at rest for the next one."""
+    began = time.monotonic()
+    trial = Trial(bed, cell, folder)
+    try:
+        observed = trial.run()
+        complaints = judge(cell, observed)
+    except ChaosFailed as error:
+        observed, complaints = None, (str(error),)
+    story = tuple(trial.story()) if complaints else ()
+    trial.close()
+    outcome = Outcome.FAILED if complaints else Outcome.PASSED
+    return Result(
+        cell=cell,
+        outcome=outcome,
+        complaints=complaints,
+        observed=observed,
+        seconds=time.monotonic() - began,
+        story=story,
+    )
+
+
+class Trial:
+    def __init__(self, bed: Bed, cell: Cell, folder: Path) -> None:
+        self.bed, self.cell, self.hold = bed, cell, Hold(folder)
+        self.id = ""
+
+    def run(self) -> Observed:
+        """Raises ChaosFailed."""
+        self._train_together()
+        scene = self._hold()
+        instant = self._now()
+        undo = DEEDS[self.cell.fault.name](scene)
+        self.hold.say(self.cell.fault.word)
+        if undo is not None:
+            undo()
+        rested = self._rest() if self.cell.phase is Phase.CHECKPOINT and not self.cell.fault.last else None
+        recovered = rested or self._recover(instant)
+        self.hold.finish()
+        self.bed.until(lambda: self._job().ended, "the job ends")
+        return self._observe(instant, recovered)
+
+    def close(self) -> None:
+        self.hold.release()
+        if self.id:
+            self.bed.stop(self.id)
+
+    def story(self) -> list[str]:
+        return [f"{each.at:.3f} {each.kind} {each.reason}" for each in self._events()] if self.id else []
+
+    # ----- the acts
+
+    def _train_together(self) -> None:
+        """All workers prepare, then they train together."""
+        self.bed.rest()
+        self._began = time.time()
+        self.id = self.bed.submit(self.hold.folder)
+        self._following = Following(self.bed.cluster.data_dir / "records" / self.id)
+        names = list(self.bed.cluster.agents)
+        self._until(
+            lambda job: sum(each.doing not in UNREADY for each in job.workers) == len(names), "all workers are prepared"
+        )
+        self.hold.start()
+        self._until(lambda job: len(job.members) == len(names) and job.step >= SETTLED, "all workers train together")
+
+    def _hold(self) -> Scene:
+        """The victim is in the phase, and stays there."""
+        members = [each.worker for each in self._job().members]
+        draw = zlib.crc32(self.cell.name.encode())
+        victim, other = members[draw % len(members)], members[(draw + 1) % len(members)]
+        step = STEPS - 1 if self.cell.fault.last else 0
+        match self.cell.phase:
+            case Phase.EXCHANGE:
+                self.hold.arm({victim: "exchange", other: "forward"}, step)
+            case Phase.CHECKPOINT:
+                self.hold.arm({"*": "checkpoint"}, STEPS if self.cell.fault.last else 0)
+                victim = "*"
+                if not self.cell.fault.last:
+                    self.bed.ask(lambda client: client.pause(self.id))
+            case Phase.FORMING:
+                self.hold.arm({victim: "forming"}, step)
+                time.sleep(0.1)  # it looks for that in each pass
+                self._kill(other)
+            case Phase.JOINING:
+                self.hold.arm({victim: "joining"})
+                self._kill(victim)
+            case place:
+                self.hold.arm({victim: place}, step)
+        if self.cell.fault.last:
+            self.hold.finish()
+        held = self.bed.until(lambda: self._held(victim), f"{victim} is held ({self.cell.phase})")
+        return Scene(self.bed, self.id, held.worker, held.pid)
+
+    def _rest(self) -> float:
+        """The pause comes to its end in spite of the fault. When that was; then the job is resumed."""
+        self._until(lambda job: job.phase is JobPhase.PAUSED, "the state is on disk, and the job rests")
+        at = next(each.at for each in reversed(self._events()) if each.kind == "paused")
+        self.bed.ask(lambda client: client.resume(self.id))
+        return at
+
+    def _recover(self, instant: Instant) -> float | None:
+        """When the next step was committed, by the wall clock; None: the job ended without another one."""
+        found = self.bed.until(lambda: self._committed(instant) or self._job().ended, "the next step is committed")
+        return instant.wall + (found.at - instant.monotonic) / 1e9 if isinstance(found, Applied) else None
+
+    def _observe(self, instant: Instant, recovered: float | None) -> Observed:
+        job, events = self._job(), self._events()
+        ended = next((each.at for each in events if each.kind == job.phase), None)
+        if recovered is None and job.phase is JobPhase.COMPLETED:
+            recovered = ended
+        found = self.bed.ask(lambda client: audit_job(client, self.id, self._following.folder))
+        named = self._named(events, instant)
+        return Observed(
+            phase=job.phase,
+            reason=job.reason,
+            difference=difference(weights(job), self.bed.calm),
+            lost=found.lost,
+            doubled=found.doubled,
+            audit_faults=found.faults,
+            restarts=job.restarts,
+            regroups=sum(each.kind == "form" and each.data["generation"] > instant.formed for each in events),
+            noticed=(named.at - instant.wall) * 1e3 if named else None,
+            recovered=(recovered - instant.wall) * 1e3 if recovered else None,
+            remark=f"{named.kind}: {named.reason}" if named else "",
+        )
+
+    # ----- looking
+
+    def _job(self) -> JobView:
+        return self.bed.job(self.id)
+
+    def _events(self) -> list[EventView]:
+        return [each for each in self.bed.events(self.id) if each.at >= self._began]
+
+    def _until(self, met, what: str) -> JobView:  # type: ignore[no-untyped-def]
+        def look() -> JobView | None:
+            job = self._job()
+            if met(job):
+                return job
+            if job.ended:
+                raise ChaosFailed(f"{what}: not in time; the job is {job.phase}: {job.reason}")
+            return None
+
+        return self.bed.until(look, what)
+
+    def _held(self, victim: str) -> HeldTrainer | None:
+        return self.hold.held(victim)
+
+    def _kill(self, worker: str) -> None:
+        pid = trainer_of(self.bed.cluster.data_dir, worker)
+        if pid is None:
+            raise ChaosFailed(f"no trainer of {worker} was found")
+        os.kill(pid, signal.SIGKILL)
+
+    def _now(self) -> Instant:
+        self._following.look()
+        formed = max((each.data["generation"] for each in self._events() if each.kind == "form"), default=0)
+        return Instant(time.time(), time.monotonic_ns(), newest(self._following.seen), formed)
+
+    def _committed(self, instant: Instant) -> Applied | None:
+        """The first step after the fault that is certain to be due to a recovery, where somebody was lost."""
+        self._following.look()
+        lost = self.cell.fault.aftermath is not Aftermath.GOES_ON and self.cell.phase is not Phase.JOINING
+        later = [
+            one
+            for one in self._following.seen
+            if one.at > instant.monotonic and (one.generation > instant.generation or not lost)
+        ]
+        return min(later, key=lambda one: one.at, default=None)
+
+    def _named(self, events: list[EventView], instant: Instant) -> EventView | None:
+        kinds = self.cell.fault.noticed
+        return next((each for each in events if each.kind in kinds and each.at >= instant.wall), None)
