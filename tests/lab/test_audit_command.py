@@ -159,7 +159,9 @@ def test_the_records_of_another_job_are_refused_by_its_name(run, tmp_path):
 def test_the_timeline_tells_who_formed_a_generation(server, desk):
     formed = Note("form", "why", job=JOB.id, worker=None, data={"generation": 1, "workers": ["w0", "w1"]})
     server.do(desk.store.acquire("tests", 3600.0))
-    server.do(desk.store.save(1, (JOB,), (), notes=(formed,), at=1.0))
+    # What a job that pauses goes back to is formed by nobody.
+    rested = Note("rolled_back", "why", job=JOB.id, worker=None, data={"generation": 3, "base_step": 0})
+    server.do(desk.store.save(1, (JOB,), (), notes=(formed, rested), at=1.0))
     with Client() as client:
         claim = claim_of(client.job(JOB.id), client.events(JOB.id))
     assert claim.workers == {1: frozenset({"w0", "w1"})}

@@ -132,6 +132,7 @@ class LocalCluster:
     """Use it as a context. `settings` are REGROUP_* variables without the prefix; ports are ephemeral unless given.
 
     `isolated`: none of these variables is inherited, so that it cannot reach into the cluster that they are meant for.
+    `launch` gives for a worker's name what stands before its agent's command, and variables of its own.
     """
 
     def __init__(
@@ -144,11 +145,12 @@ class LocalCluster:
         restart: bool = True,
         threads: int | None = None,
         settings: Mapping[str, str] | None = None,
+        launch: Callable[[str], tuple[list[str], Mapping[str, str]]] = lambda name: ([], {}),
         on_started: Callable[[str], None] = lambda name: None,
         on_ended: Callable[[Supervised, int], None] = lambda process, code: None,
     ) -> None:
         self.data_dir = data_dir
-        self._restart = restart
+        self._restart, self._launch = restart, launch
         self._on_started, self._on_ended = on_started, on_ended
         self._names = [f"w{number}" for number in range(workers)]
         threads = threads or max(1, (os.cpu_count() or 1) // max(workers, 1))
@@ -221,8 +223,9 @@ class LocalCluster:
 
     def start_worker(self, name: str) -> None:
         """One more worker, or one that died."""
-        environ = {**self._environ, "REGROUP_WORKER": name}
-        self.agents[name] = self._supervised(name, [sys.executable, "-m", "regroup.worker.agent"], environ)
+        before, more = self._launch(name)
+        environ = {**self._environ, "REGROUP_WORKER": name, **more}
+        self.agents[name] = self._supervised(name, [*before, sys.executable, "-m", "regroup.worker.agent"], environ)
         self._on_started(name)
 
     @property

@@ -79,7 +79,7 @@ def claim_of(job: JobView, events: Iterable[EventView] = ()) -> Claim:
         workers={
             event.data["generation"]: frozenset(event.data["workers"])
             for event in events
-            if event.kind in ("form", "rolled_back")
+            if event.kind in ("form", "rolled_back") and "workers" in event.data  # what rests may roll back, unformed
         },
     )
 

@@ -6,7 +6,7 @@ Refuses to know: faults. What a cell leaves behind must end with its job.
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from torch import Tensor
 from regroup.client.errors import Unavailable, Unreachable
 from regroup.client.sdk import Client
 from regroup.core.jobs import JobSpec
+from regroup.lab.chaos.network import Network, network
 from regroup.lab.local import LocalCluster
 from regroup.wire.rest import EventView, JobView
 from regroup.worker.checkpoint import read
@@ -34,7 +35,7 @@ SETTINGS = {
     "form_limit": "6",
     "detached_limit": "8",
     "detached_margin": "1",
-    "prepare_limit": "20",
+    "prepare_limit": "10",
     "save_retry": "0.5",
     "read_retry": "1",
 }
@@ -48,8 +49,8 @@ class ChaosFailed(Exception):
 
 
 class Bed:
-    def __init__(self, cluster: LocalCluster) -> None:
-        self.cluster = cluster
+    def __init__(self, cluster: LocalCluster, network: Network | None = None) -> None:
+        self.cluster, self.network = cluster, network
         self._client: Client | None = None
         self._calm: dict[str, Tensor] | None = None
 
@@ -131,14 +132,20 @@ class Bed:
 
 
 @contextmanager
-def bed(folder: Path, **settings: str) -> Iterator[Bed]:
-    with LocalCluster(folder, WORKERS, isolated=True, threads=1, settings={**SETTINGS, **settings}) as cluster:
-        made = Bed(cluster)
-        try:
-            made.settle(folder / "calm")
-            yield made
-        finally:
-            made.close()
+def bed(folder: Path, *, cables: bool = False) -> Iterator[Bed]:
+    """`cables`: each worker is behind one of its own, that can be pulled."""
+    names, settings = [f"w{number}" for number in range(WORKERS)], dict(SETTINGS)
+    with ExitStack() as stack:
+        laid = stack.enter_context(network(names)) if cables else None
+        given: dict[str, Any] = {}
+        if laid is not None:
+            settings["link_host"] = laid.address
+            given["launch"] = laid.launch
+        cluster = LocalCluster(folder, WORKERS, isolated=True, threads=1, settings=settings, **given)
+        made = Bed(stack.enter_context(cluster), laid)
+        stack.callback(made.close)
+        made.settle(folder / "calm")
+        yield made
 
 
 def spec(folder: Path, workers: int = WORKERS) -> JobSpec:

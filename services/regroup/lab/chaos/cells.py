@@ -36,7 +36,9 @@ class Fault:
     aftermath: Aftermath = Aftermath.REGROUPS
     word: str = "go"  # what the held trainer is told
     last: bool = False  # the job's last step is the one that is disturbed
-    impossible: Mapping[Phase, str] = field(default_factory=dict)
+    network: bool = False  # it needs each worker behind a cable of its own
+    rested: bool = False  # it is done when the state is on disk, and the job rests
+    impossible: Mapping[Phase, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,14 @@ class Cell:
     def impossible(self) -> str | None:
         """Why there is no such cell; None: there is."""
         return self.fault.impossible.get(self.phase)
+
+
+_NO_USER_CODE = dict.fromkeys((Phase.EXCHANGE, Phase.FORMING), "no code of the user runs there")
+_RAISED = frozenset({"step_failed", "save_failed", "refused"})
+
+
+def _only(phase: Phase, why: str) -> dict[Phase, str]:
+    return {each: why for each in Phase if each is not phase}
 
 
 FAULTS = (
@@ -70,6 +80,146 @@ FAULTS = (
         what="SIGKILL to the coordinator; its store dies with it",
         aftermath=Aftermath.GOES_ON,
     ),
+    Fault(
+        name="store-killed",
+        what="SIGKILL to the Redis-compatible store; its coordinator ends, and both start again",
+        aftermath=Aftermath.GOES_ON,
+    ),
+    Fault(
+        name="all-killed",
+        what="SIGKILL to all trainers of the job at once",
+        noticed=frozenset({"rolled_back", "lost_state"}),
+        aftermath=Aftermath.RESTARTS,
+    ),
+    Fault(
+        name="second-killed",
+        what="SIGKILL to the trainer, and to another one as soon as the job is halted for that",
+        noticed=frozenset({"exited"}),
+        impossible={
+            Phase.FORMING: "trainer-killed is the second fault there already",
+            Phase.JOINING: "nobody regroups for a newcomer that is lost",
+        },
+    ),
+    Fault(
+        name="last-step-killed",
+        what="SIGKILL to the trainer in the job's last step, or while the final state is written",
+        noticed=frozenset({"exited"}),
+        last=True,
+        impossible=dict.fromkeys((Phase.FORMING, Phase.JOINING), "there is no step in it that could be the last"),
+    ),
+    Fault(
+        name="trainer-stopped",
+        what="SIGSTOP to the trainer, for good: it hangs, and its connections stay open",
+        noticed=frozenset({"evicted"}),
+    ),
+    Fault(
+        name="collective-hung",
+        what="SIGSTOP, for good, to the trainer that all others wait for",
+        noticed=frozenset({"evicted"}),
+        impossible=_only(Phase.EXCHANGE, "nobody waits in a collective"),
+    ),
+    Fault(
+        name="trainer-paused",
+        what="SIGSTOP to the trainer, SIGCONT a second later",
+        aftermath=Aftermath.GOES_ON,
+    ),
+    Fault(
+        name="agent-paused",
+        what="SIGSTOP to the agent, SIGCONT two seconds later: it misses a heartbeat",
+        aftermath=Aftermath.GOES_ON,
+    ),
+    Fault(
+        name="coordinator-paused",
+        what="SIGSTOP to the coordinator, SIGCONT two seconds later: its lease is over by then",
+        aftermath=Aftermath.GOES_ON,
+    ),
+    Fault(
+        name="exception",
+        what="the user's code raises, once",
+        noticed=_RAISED,
+        word="raise",
+        impossible=_NO_USER_CODE,
+    ),
+    Fault(
+        name="segfault",
+        what="the user's code reads address 0, once",
+        noticed=frozenset({"exited"}),
+        word="segfault",
+        impossible=_NO_USER_CODE,
+    ),
+    Fault(
+        name="out-of-memory",
+        what="the user's code asks for more memory than its process may have, once",
+        noticed=_RAISED,
+        word="memory",
+        impossible=_NO_USER_CODE,
+    ),
+    Fault(
+        name="code-hangs",
+        what="the user's code never comes back, while the trainer's other threads answer",
+        noticed=frozenset({"evicted"}),
+        word="hang",
+        impossible=_NO_USER_CODE,
+    ),
+    Fault(
+        name="slow-worker",
+        what="a pass takes a second, three times in a row",
+        aftermath=Aftermath.GOES_ON,
+        word="slow",
+        impossible=_NO_USER_CODE,
+    ),
+    Fault(
+        name="clock-jump",
+        what="the wall clock that the trainer's Python code reads jumps an hour ahead",
+        aftermath=Aftermath.GOES_ON,
+        word="clock",
+        impossible=_NO_USER_CODE,
+    ),
+    Fault(
+        name="cut-off",
+        what="the worker's cable is pulled for eight seconds: nobody hears it, and no connection is closed",
+        noticed=frozenset({"lost", "halt", "evicted"}),
+        network=True,
+    ),
+    Fault(
+        name="half-open",
+        what="the worker's cable is pulled and its agent killed: who was connected to it is never told",
+        noticed=frozenset({"lost", "halt", "evicted"}),
+        network=True,
+    ),
+    Fault(
+        name="folder-unwritable",
+        what="a file lies where the folder of the job's checkpoints must be, until a save failed for it",
+        noticed=frozenset({"save_failed"}),
+        impossible=_only(Phase.CHECKPOINT, "nothing is saved"),
+    ),
+    Fault(
+        name="disk-full",
+        what="the file system of the job's checkpoints is full, until a save failed for it",
+        noticed=frozenset({"save_failed"}),
+        impossible=_only(Phase.CHECKPOINT, "nothing is saved"),
+    ),
+    Fault(
+        name="checkpoint-truncated",
+        what="half of a paused job's checkpoint is gone, until a worker could not read it",
+        noticed=frozenset({"unreadable"}),
+        rested=True,
+        impossible=_only(Phase.CHECKPOINT, "nobody depends on a checkpoint"),
+    ),
+    Fault(
+        name="checkpoint-flipped",
+        what="one bit of a paused job's checkpoint is flipped, until a worker could not read it",
+        noticed=frozenset({"unreadable"}),
+        rested=True,
+        impossible=_only(Phase.CHECKPOINT, "nobody depends on a checkpoint"),
+    ),
+)
+
+CI = (
+    "trainer-killed/exchange",
+    "agent-killed/optimizer",
+    "coordinator-killed/forming",
+    "checkpoint-flipped/checkpoint",
 )
 
 
@@ -81,9 +231,6 @@ def cells(faults: Sequence[str] = (), phases: Sequence[str] = ()) -> list[Cell]:
         for phase in Phase
         if fault.name in (faults or [fault.name]) and phase in (phases or [phase])
     ]
-
-
-CI = ("trainer-killed/exchange", "agent-killed/forward", "coordinator-killed/forming", "trainer-killed/checkpoint")
 
 
 def subset(names: Sequence[str]) -> list[Cell]:

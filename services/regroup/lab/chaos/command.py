@@ -7,6 +7,7 @@ Refuses to know: what a cell does, and how results are shown.
 import shutil
 import signal
 import sys
+from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Annotated
@@ -19,6 +20,7 @@ from regroup.lab.bench.machine import this_machine
 from regroup.lab.chaos import report
 from regroup.lab.chaos.bed import ChaosFailed, bed
 from regroup.lab.chaos.cells import CI, FAULTS, Cell, Phase, cells, subset
+from regroup.lab.chaos.faults import not_allowed
 from regroup.lab.chaos.page import page, result_page
 from regroup.lab.chaos.trial import try_cell
 from regroup.lab.chaos.verdict import Outcome, Result
@@ -63,6 +65,7 @@ def chaos(
         except (ChaosFailed, ClusterFailed, RegroupError, OSError) as error:
             code = terminal.FAILED
             terminal.complain(f"chaos: {error}")
+        results.sort(key=lambda result: chosen.index(result.cell))
         if any(result.outcome is Outcome.FAILED for result in results):
             code = terminal.FAILED
         terminal.write(report.table(results))
@@ -101,19 +104,34 @@ def _folder(given: Path | None) -> Path:
 
 
 def _run(chosen: list[Cell], folder: Path, results: list[Result]) -> None:
+    """One cell after another on a shared cluster; what needs cables, on one that has them."""
+    allowed = cache(not_allowed)  # asking makes a network
     results += [
         Result(cell=cell, outcome=Outcome.IMPOSSIBLE, complaints=(cell.impossible,))
         for cell in chosen
         if cell.impossible
     ]
-    due = [cell for cell in chosen if not cell.impossible]
-    if not due:
-        return
-    print(f"{len(due)} cells; first a job that nothing happens to", file=sys.stderr, flush=True)
-    with bed(folder / "cluster") as made:
-        for number, cell in enumerate(due, start=1):
-            result = try_cell(made, cell, folder / cell.name.replace("/", "-"))
-            results.append(result)
-            print(f"{number:>3}/{len(due)}  {report.line(result)}", file=sys.stderr, flush=True)
-            for each in result.story:
-                print(f"         {each}", file=sys.stderr, flush=True)
+    due: list[Cell] = []
+    for cell in chosen:
+        if cell.impossible:
+            continue
+        if reason := allowed(cell):
+            results.append(Result(cell=cell, outcome=Outcome.SKIPPED, complaints=(reason,)))
+            terminal.complain(f"{cell.name} is SKIPPED: {reason}")
+        else:
+            due.append(cell)
+    done = 0
+    for cables in (False, True):
+        group = [cell for cell in due if cell.fault.network is cables]
+        if not group:
+            continue
+        where = " with a network of its own" if cables else ""
+        print(f"{len(group)} cells on a cluster{where}; first a job that nothing happens to", file=sys.stderr)
+        with bed(folder / ("cables" if cables else "cluster"), cables=cables) as made:
+            for cell in group:
+                result = try_cell(made, cell, folder / cell.name.replace("/", "-"))
+                results.append(result)
+                done += 1
+                print(f"{done:>3}/{len(due)}  {report.line(result)}", file=sys.stderr, flush=True)
+                for each in result.story:
+                    print(f"         {each}", file=sys.stderr, flush=True)

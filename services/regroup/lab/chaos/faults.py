@@ -1,51 +1,251 @@
-"""What is done to the processes, by the name of the fault.
+"""What is done to the processes and the files, by the name of the fault.
 
-Owns: the deed alone. Refuses to know: phases, and what must come of it.
+Owns: the deed, and what ends it. Refuses to know: phases, and what must come of it. What the user's code does, it is
+told by a word (`held`), so there is no deed here for that.
 """
 
 import os
 import signal
+import subprocess
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
+from regroup.lab.chaos import network
 from regroup.lab.chaos.bed import Bed, ChaosFailed
+from regroup.lab.chaos.cells import Cell
+from regroup.lab.chaos.network import Network
+from regroup.lab.trainers import trainer_of
+
+CUT_OFF = 8.0  # seconds: longer than it takes the others to go on without the worker
+
+Undo = Callable[[], None]  # called once, after the held trainer was told to go on
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Where a fault is done. `pid` is the victim's trainer."""
+    """Where a fault is done. `pid` is the victim's trainer; `other` is a worker whose trainer is held with it."""
 
     bed: Bed
     job: str
     victim: str
     pid: int
+    other: str
+
+    def trainer(self, worker: str) -> int:
+        return self.bed.until(lambda: trainer_of(self.bed.cluster.data_dir, worker), f"{worker} has a trainer")
+
+    @property
+    def coordinator(self) -> int:
+        process = self.bed.cluster.coordinator
+        if process is None:
+            raise ChaosFailed("there is no coordinator to disturb")
+        return process.process.pid
+
+    @property
+    def agent(self) -> int:
+        return self.bed.cluster.agents[self.victim].process.pid
+
+    @property
+    def network(self) -> Network:
+        if self.bed.network is None:
+            raise ChaosFailed("this cluster has no cables to pull")
+        return self.bed.network
+
+    def checkpoints(self) -> Path:
+        return self.bed.cluster.data_dir / "checkpoints" / self.job
+
+    def await_event(self, *kinds: str) -> None:
+        what = f"the timeline tells of {' or '.join(kinds)}"
+        self.bed.until(lambda: any(each.kind in kinds for each in self.bed.events(self.job) if each.job), what)
 
 
-Undo = Callable[[], None]
-Deed = Callable[[Scene], Undo | None]  # what it gives is called once the held trainer was told to go on
+def nothing() -> None:
+    pass
 
 
-def kill_trainer(scene: Scene) -> None:
+def leave(scene: Scene) -> Undo:
+    """The word alone does it."""
+    return nothing
+
+
+def kill_trainer(scene: Scene) -> Undo:
     os.kill(scene.pid, signal.SIGKILL)
+    return nothing
 
 
-def kill_agent(scene: Scene) -> None:
-    os.kill(scene.bed.cluster.agents[scene.victim].process.pid, signal.SIGKILL)
+def kill_agent(scene: Scene) -> Undo:
+    os.kill(scene.agent, signal.SIGKILL)
+    return nothing
 
 
-def kill_coordinator(scene: Scene) -> None:
-    os.kill(coordinator(scene), signal.SIGKILL)
+def kill_coordinator(scene: Scene) -> Undo:
+    os.kill(scene.coordinator, signal.SIGKILL)
+    return nothing
 
 
-def coordinator(scene: Scene) -> int:
-    process = scene.bed.cluster.coordinator
-    if process is None:
-        raise ChaosFailed("there is no coordinator to disturb")
-    return process.process.pid
+def kill_store(scene: Scene) -> Undo:
+    """It works in its own folder, and writes its title over its environment."""
+    home = scene.bed.cluster.data_dir / "redis"
+    for process in Path("/proc").iterdir():
+        with suppress(OSError):
+            if process.name.isdigit() and (process / "cwd").readlink() == home:
+                os.kill(int(process.name), signal.SIGKILL)
+                return nothing
+    raise ChaosFailed(f"no process works in {home}: the store was not found")
 
 
-DEEDS: Mapping[str, Deed] = {
+def kill_all(scene: Scene) -> Undo:
+    for pid in {scene.pid, *(scene.trainer(worker) for worker in scene.bed.cluster.agents)}:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return nothing
+
+
+def kill_second(scene: Scene) -> Undo:
+    """The other one dies while the job is halted for the first; an earlier halt does not count."""
+
+    def halts() -> int:
+        return sum(each.kind == "halt" for each in scene.bed.events(scene.job))
+
+    before, other = halts(), scene.trainer(scene.other)
+    os.kill(scene.pid, signal.SIGKILL)
+    scene.bed.until(lambda: halts() > before, "the job is halted")
+    os.kill(other, signal.SIGKILL)
+    return nothing
+
+
+def stop_trainer(scene: Scene) -> Undo:
+    os.kill(scene.pid, signal.SIGSTOP)
+    return nothing
+
+
+def stop_other(scene: Scene) -> Undo:
+    os.kill(scene.trainer(scene.other), signal.SIGSTOP)
+    return nothing
+
+
+def pause_trainer(scene: Scene) -> Undo:
+    return _pause(scene.pid, 1.0)
+
+
+def pause_agent(scene: Scene) -> Undo:
+    return _pause(scene.agent, 2.0)
+
+
+def pause_coordinator(scene: Scene) -> Undo:
+    return _pause(scene.coordinator, 2.0)
+
+
+def cut_off(scene: Scene) -> Undo:
+    cables, victim, plugged = scene.network, scene.victim, time.monotonic() + CUT_OFF
+    cables.pull(victim)
+
+    def plug() -> None:
+        time.sleep(max(0.0, plugged - time.monotonic()))
+        cables.plug(victim)
+
+    return plug
+
+
+def leave_half_open(scene: Scene) -> Undo:
+    plug = cut_off(scene)
+    os.kill(scene.agent, signal.SIGKILL)
+    return plug
+
+
+def block_folder(scene: Scene) -> Undo:
+    folder = scene.checkpoints()
+    folder.parent.mkdir(exist_ok=True)
+    folder.write_text("in the way")
+
+    def clear() -> None:
+        if folder.is_file():
+            scene.await_event("save_failed")
+            folder.unlink()
+
+    return clear
+
+
+def fill_disk(scene: Scene) -> Undo:
+    """A small file system of its own, full to the last byte."""
+    folder = scene.checkpoints()
+    folder.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)], check=True)
+    with suppress(OSError), (folder / "ballast").open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+
+    def clear() -> None:
+        if folder.is_mount():
+            try:
+                scene.await_event("save_failed")
+            finally:
+                subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+    return clear
+
+
+def truncate(scene: Scene) -> Undo:
+    return _damage(scene, lambda whole: whole[: len(whole) // 2])
+
+
+def flip(scene: Scene) -> Undo:
+    return _damage(scene, lambda whole: whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
+
+
+def _damage(scene: Scene, change: Callable[[bytes], bytes]) -> Undo:
+    (path,) = scene.checkpoints().glob("*.safetensors")
+    whole = path.read_bytes()
+    path.write_bytes(change(whole))
+
+    def restore() -> None:
+        scene.await_event("unreadable")
+        path.write_bytes(whole)
+
+    return restore
+
+
+def _pause(pid: int, seconds: float) -> Undo:
+    """The process stands still for so long, also while the others are let go."""
+    os.kill(pid, signal.SIGSTOP)
+    until = time.monotonic() + seconds
+
+    def go_on() -> None:
+        time.sleep(max(0.0, until - time.monotonic()))
+        os.kill(pid, signal.SIGCONT)
+
+    return go_on
+
+
+DEEDS: Mapping[str, Callable[[Scene], Undo]] = {
     "trainer-killed": kill_trainer,
     "agent-killed": kill_agent,
     "coordinator-killed": kill_coordinator,
+    "store-killed": kill_store,
+    "all-killed": kill_all,
+    "second-killed": kill_second,
+    "last-step-killed": kill_trainer,
+    "trainer-stopped": stop_trainer,
+    "collective-hung": stop_other,
+    "trainer-paused": pause_trainer,
+    "agent-paused": pause_agent,
+    "coordinator-paused": pause_coordinator,
+    "cut-off": cut_off,
+    "half-open": leave_half_open,
+    "folder-unwritable": block_folder,
+    "disk-full": fill_disk,
+    "checkpoint-truncated": truncate,
+    "checkpoint-flipped": flip,
 }
+
+
+def not_allowed(cell: Cell) -> str | None:
+    """Why this machine does not allow the fault; None: it does."""
+    if cell.fault.network:
+        return network.not_allowed()
+    if cell.fault.name == "disk-full" and os.geteuid() != 0:
+        return "needs root, to mount a small file system"
+    return None

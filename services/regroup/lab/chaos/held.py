@@ -187,10 +187,10 @@ def _run_out_of_memory() -> None:
 
 
 def _jump(seconds: float) -> None:
-    """Every clock that Python code of this process reads by its name in `time` is so much later from now on."""
-    wall, monotonic, clock = time.time, time.monotonic, time.clock_gettime
+    """The wall clock that Python code of this process reads is so much later from now on."""
+    wall, clock = time.time, time.clock_gettime
+    realtime = time.CLOCK_REALTIME
     vars(time).update(
         time=lambda: wall() + seconds,
-        monotonic=lambda: monotonic() + seconds,
-        clock_gettime=lambda which: clock(which) + seconds,
+        clock_gettime=lambda which: clock(which) + (seconds if which == realtime else 0.0),
     )

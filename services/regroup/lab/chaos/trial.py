@@ -16,7 +16,7 @@ from regroup.lab.audit import audit_job
 from regroup.lab.bench.following import Applied, Following, newest
 from regroup.lab.chaos.bed import STEPS, Bed, ChaosFailed, difference, weights
 from regroup.lab.chaos.cells import Aftermath, Cell, Phase
-from regroup.lab.chaos.faults import DEEDS, Scene
+from regroup.lab.chaos.faults import DEEDS, Scene, leave, nothing
 from regroup.lab.chaos.hold import HeldTrainer, Hold
 from regroup.lab.chaos.verdict import Observed, Outcome, Result, judge
 from regroup.lab.trainers import trainer_of
@@ -43,8 +43,8 @@ def try_cell(bed: Bed, cell: Cell, folder: Path) -> Result:
     try:
         observed = trial.run()
         complaints = judge(cell, observed)
-    except ChaosFailed as error:
-        observed, complaints = None, (str(error),)
+    except Exception as error:  # whatever it is, this cell did not pass, and the others are still to be tried
+        observed, complaints = None, (f"{type(error).__name__}: {error}",)
     story = tuple(trial.story()) if complaints else ()
     trial.close()
     outcome = Outcome.FAILED if complaints else Outcome.PASSED
@@ -66,14 +66,21 @@ class Trial:
     def run(self) -> Observed:
         """Raises ChaosFailed."""
         self._train_together()
-        scene = self._hold()
+        fault, scene, rested = self.cell.fault, self._hold(), None
+        if fault.rested:
+            self.hold.say(fault.word)
+            self._rest()
         instant = self._now()
-        undo = DEEDS[self.cell.fault.name](scene)
-        self.hold.say(self.cell.fault.word)
-        if undo is not None:
-            undo()
-        rested = self._rest() if self.cell.phase is Phase.CHECKPOINT and not self.cell.fault.last else None
+        undo = DEEDS.get(fault.name, leave)(scene)
+        self.hold.say(fault.word)
+        if self.cell.phase is Phase.CHECKPOINT and not fault.last:
+            if not fault.rested:
+                undo()
+                undo, rested = nothing, self._rest()
+            self.bed.ask(lambda client: client.resume(self.id))
+        undo()
         recovered = rested or self._recover(instant)
+        self._await_notice(instant)
         self.hold.finish()
         self.bed.until(lambda: self._job().ended, "the job ends")
         return self._observe(instant, recovered)
@@ -127,19 +134,24 @@ class Trial:
         if self.cell.fault.last:
             self.hold.finish()
         held = self.bed.until(lambda: self._held(victim), f"{victim} is held ({self.cell.phase})")
-        return Scene(self.bed, self.id, held.worker, held.pid)
+        return Scene(self.bed, self.id, held.worker, held.pid, other)
 
     def _rest(self) -> float:
-        """The pause comes to its end in spite of the fault. When that was; then the job is resumed."""
+        """The pause comes to its end. When that was."""
         self._until(lambda job: job.phase is JobPhase.PAUSED, "the state is on disk, and the job rests")
-        at = next(each.at for each in reversed(self._events()) if each.kind == "paused")
-        self.bed.ask(lambda client: client.resume(self.id))
-        return at
+        return next(each.at for each in reversed(self._events()) if each.kind == "paused")
 
     def _recover(self, instant: Instant) -> float | None:
         """When the next step was committed, by the wall clock; None: the job ended without another one."""
         found = self.bed.until(lambda: self._committed(instant) or self._job().ended, "the next step is committed")
         return instant.wall + (found.at - instant.monotonic) / 1e9 if isinstance(found, Applied) else None
+
+    def _await_notice(self, instant: Instant) -> None:
+        """What the job need not wait for is noticed later: a newcomer that hangs."""
+        if self.cell.fault.noticed:
+            self.bed.until(
+                lambda: self._named(self._events(), instant) or self._job().ended, "the timeline names the fault"
+            )
 
     def _observe(self, instant: Instant, recovered: float | None) -> Observed:
         job, events = self._job(), self._events()
