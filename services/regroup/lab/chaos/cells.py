@@ -96,6 +96,7 @@ FAULTS = (
         what="SIGKILL to the trainer, and to another one as soon as the job is halted for that",
         noticed=frozenset({"exited"}),
         impossible={
+            Phase.CHECKPOINT: "the next member has saved before another one could be killed",
             Phase.FORMING: "trainer-killed is the second fault there already",
             Phase.JOINING: "nobody regroups for a newcomer that is lost",
         },

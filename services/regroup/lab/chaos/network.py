@@ -25,7 +25,7 @@ class Network:
 
     def launch(self, worker: str) -> tuple[list[str], Mapping[str, str]]:
         """What starts an agent behind the worker's cable, and where it is reached there."""
-        enter = ["nsenter", f"--net=/run/netns/{self._space(worker)}"]
+        enter = [shutil.which("nsenter") or "nsenter", f"--net=/run/netns/{self._space(worker)}"]
         return enter, {"REGROUP_DATA_HOST": self._address(worker)}
 
     def pull(self, worker: str) -> None:

@@ -54,10 +54,10 @@ def listing(cells: Sequence[Cell]) -> Table:
 
 
 def table(results: Sequence[Result]) -> Table:
-    """Faults by phases: the time until it was noticed, and until the next step."""
-    out = Table(title="until noticed / until the next committed step", title_justify="left", box=None, pad_edge=False)
+    """Faults by phases: the time until it was noticed / until the next committed step."""
+    out = Table(box=None, pad_edge=False)
     phases = [phase for phase in Phase if any(result.cell.phase is phase for result in results)]
-    out.add_column("fault")
+    out.add_column("noticed / next step after")
     for phase in phases:
         out.add_column(phase)
     for name in dict.fromkeys(result.cell.fault.name for result in results):

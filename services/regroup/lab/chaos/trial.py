@@ -210,7 +210,10 @@ class Trial:
     def _committed(self, instant: Instant) -> Applied | None:
         """The first step after the fault that is certain to be due to a recovery, where somebody was lost."""
         self._following.look()
-        lost = self.cell.fault.aftermath is not Aftermath.GOES_ON and self.cell.phase is not Phase.JOINING
+        aftermath = self.cell.fault.aftermath
+        lost = aftermath is Aftermath.RESTARTS or (
+            aftermath is Aftermath.REGROUPS and self.cell.phase is not Phase.JOINING
+        )
         later = [
             one
             for one in self._following.seen
