@@ -57,6 +57,14 @@ def test_a_file_comes_back_under_the_name_of_its_content(
     assert files(tmp_path / "scratch") == []
 
 
+def test_a_truncated_file_under_its_name_is_written_anew(kept: Any) -> None:
+    stored = kept.storage.put("job", name, fill)
+    kept.replace(stored.path, CONTENT[:100])
+    assert kept.storage.put("job", name, fill) == stored
+    assert got(kept.storage, stored.path) == CONTENT
+    assert len(kept.names) == 1
+
+
 def test_a_writer_that_fails_half_way_leaves_nothing(kept: Any, tmp_path: Path) -> None:
     def fails(path: Path) -> None:
         path.write_bytes(CONTENT)

@@ -179,19 +179,21 @@ def _send(file: IO[bytes], url: str, size: int) -> bool:
         if url.partition("://")[0] in OBJECT_STORES:
             system.put_file(source, path)
         else:
-            _send_and_move(system, source, path)
+            _send_and_move(system, source, path, size)
         found = system.info(path)["size"]
     if found != size:
         raise StorageFailed(f"{url} holds {found} bytes of the {size} that were written: {_NETWORK}")
     return True
 
 
-def _send_and_move(system: Any, source: str, path: str) -> None:
+def _send_and_move(system: Any, source: str, path: str, size: int) -> None:
     folder, _, name = path.rpartition("/")
     half = f"{folder}/.{name}.{secrets.token_hex(8)}"
     system.makedirs(folder, exist_ok=True)
     try:
         system.put_file(source, half)
+        if system.exists(path) and system.info(path)["size"] != size:
+            system.rm_file(path)
         if not system.exists(path):  # else it is there already, for the name says what is in it
             system.mv(half, path)
     finally:
