@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from regroup.core.jobs import Checkpoint, Version
+from regroup.core.jobs import Version
 from regroup.worker.checkpoint import read
 from regroup.worker.storage import Storage
 
@@ -32,9 +32,7 @@ def test_every_so_many_steps_the_state_is_durable_and_the_training_goes_on(trial
     job = trial.finish()
     assert counted(trial) == [20, 40, 60]
     assert job.generation == 2  # no round but the first and the last one: nobody halted for a checkpoint
-    storage = Storage(str(tmp_path), tmp_path / "scratch")  # what is read may lie anywhere
-    kept = Checkpoint(job.checkpoint.version, job.checkpoint.path, job.checkpoint.checksum, job.checkpoint.bytes)
-    tree, meta = read(storage, kept)
+    tree, meta = read(Storage(str(tmp_path), tmp_path), job.checkpoint)
     assert (job.checkpoint.version, tree["step"], meta["task"]) == (Version(1, 80), 80, "disturbed:Curve")
 
 

@@ -311,8 +311,9 @@ async def serve(settings: AgentSettings) -> None:
     except BlockingIOError:
         message = f"an agent named {settings.worker} runs already: stop it, or set REGROUP_WORKER to another name"
         raise WorkerTaken(message) from None
-    where = (settings.data_host, settings.data_dir)
-    nursery = Nursery(settings.worker, *where, settings.threads, TRAINER, settings.checkpoints)
+    nursery = Nursery(
+        settings.worker, settings.data_host, settings.data_dir, settings.threads, TRAINER, settings.checkpoints
+    )
     await outlive(trainer_lock(settings.data_dir, settings.worker))
     nursery.position.unlink(missing_ok=True)  # that one's; who would have read it is dead, too
     keys = worker_keys(places.keys)

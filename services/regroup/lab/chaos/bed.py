@@ -20,6 +20,7 @@ from regroup.lab.chaos.network import Network, network
 from regroup.lab.local import LocalCluster
 from regroup.wire.rest import EventView, JobView
 from regroup.worker.checkpoint import read
+from regroup.worker.storage import Storage
 
 WORKERS = 3
 LIMIT = 60.0  # seconds until what is awaited counts as never happening
@@ -168,7 +169,8 @@ def weights(job: JobView) -> dict[str, Tensor]:
     """Of the job's final state. Raises what reading it raises."""
     if job.checkpoint is None:
         return {}
-    tree, _ = read(job.checkpoint.path, job.checkpoint.checksum)
+    folder = Path(job.checkpoint.path).parent
+    tree, _ = read(Storage(str(folder), folder), job.checkpoint)
     return dict(tree["model"])
 
 
