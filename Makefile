@@ -19,7 +19,7 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo up test sim check lint format lock clean
+.PHONY: help demo up test sim chaos check lint format lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ test: $(READY) ## Run all tests that need no GPU; about twelve minutes
 
 sim: $(READY) ## Live through 10 000 simulated clusters under faults; under five minutes
 	@$(BIN)/regroup sim $(ARGS)
+
+chaos: $(READY) ## Do real faults to real processes in every phase of a job, and judge; about ten minutes
+	@$(BIN)/regroup chaos $(ARGS)
 
 check: lint ## Lint, types, import rules, unit and property tests; about a minute
 	@$(BIN)/pytest -m "not cluster" $(ARGS)

@@ -51,6 +51,13 @@ class Cell:
         return f"{self.fault.name}/{self.phase}"
 
     @property
+    def noticed(self) -> frozenset[str]:
+        """One of these kinds names the fault. A member that does not save is passed over by a halt, and need not be
+        evicted for that."""
+        passed_over = self.phase is Phase.CHECKPOINT and "evicted" in self.fault.noticed
+        return self.fault.noticed | ({"halt"} if passed_over else set())
+
+    @property
     def impossible(self) -> str | None:
         """Why there is no such cell; None: there is."""
         return self.fault.impossible.get(self.phase)
@@ -164,7 +171,7 @@ FAULTS = (
     ),
     Fault(
         name="slow-worker",
-        what="a pass takes a second, three times in a row",
+        what="a pass takes half a second, four times in a row",
         aftermath=Aftermath.GOES_ON,
         word="slow",
         impossible=_NO_USER_CODE,

@@ -28,6 +28,7 @@ from torch.utils.data import TensorDataset
 from regroup.tasks.contract import SizedDataset, Task
 
 LOOK = 0.002  # seconds between two looks for a file
+SLOW = 0.5  # seconds that a slow pass takes
 HOUR = 3600.0
 
 
@@ -42,7 +43,7 @@ class Held(Task):
         self._here = os.environ["REGROUP_WORKER"]
         self._slow = 0  # passes that will take longer still
         self.step = 0  # committed, of the state that this trainer holds; travels with it
-        threading.Thread(target=self._watch, name="exchange-watch", daemon=True).start()
+        self._watched = False
 
     def model(self) -> nn.Module:
         return nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Dropout(0.1), nn.Linear(16, 1)).double()
@@ -55,10 +56,13 @@ class Held(Task):
 
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, float]:
         inputs, targets = batch
-        time.sleep(self._pace + (1.0 if self._slow else 0.0))
+        time.sleep(self._pace + (SLOW if self._slow else 0.0))
         self._slow = max(0, self._slow - 1)
         if self._due("forming"):
             sys.setprofile(self._profile)
+        if self._due("exchange") and not self._watched:
+            self._watched = True
+            threading.Thread(target=self._watch, name="exchange-watch", daemon=True).start()
         self.meet("forward")
         return F.mse_loss(model(inputs), targets, reduction="sum"), float(len(inputs))
 
@@ -132,7 +136,7 @@ class Held(Task):
             time.sleep(24 * HOUR)
         if word == "slow":
             self._slow = 3
-            time.sleep(1.0)
+            time.sleep(SLOW)
         if word == "clock":
             _jump(HOUR)
 
@@ -146,8 +150,6 @@ class Held(Task):
     def _watch(self) -> None:
         """Say when the main thread waits in an exchange that cannot end, because somebody else is held before it."""
         main = threading.main_thread().ident
-        while not self._due("exchange"):
-            time.sleep(5 * LOOK)
         while not list(self._folder.glob("held-*")):
             time.sleep(LOOK)
         while not _within(sys._current_frames().get(main or 0), "finish", "worker/reduce.py"):

@@ -49,7 +49,7 @@ def listing(cells: Sequence[Cell]) -> Table:
         if cell.impossible:
             table.add_row(cell.name, f"not there: {cell.impossible}", "", "")
         else:
-            table.add_row(cell.name, fault.what, ", ".join(sorted(fault.noticed)) or "–", fault.aftermath)
+            table.add_row(cell.name, fault.what, ", ".join(sorted(cell.noticed)) or "–", fault.aftermath)
     return table
 
 

@@ -148,7 +148,7 @@ class Trial:
 
     def _await_notice(self, instant: Instant) -> None:
         """What the job need not wait for is noticed later: a newcomer that hangs."""
-        if self.cell.fault.noticed:
+        if self.cell.noticed:
             self.bed.until(
                 lambda: self._named(self._events(), instant) or self._job().ended, "the timeline names the fault"
             )
@@ -222,5 +222,5 @@ class Trial:
         return min(later, key=lambda one: one.at, default=None)
 
     def _named(self, events: list[EventView], instant: Instant) -> EventView | None:
-        kinds = self.cell.fault.noticed
+        kinds = self.cell.noticed
         return next((each for each in events if each.kind in kinds and each.at >= instant.wall), None)

@@ -61,8 +61,8 @@ def judge(cell: Cell, seen: Observed) -> tuple[str, ...]:
         found.append(f"the audit is not exact, {seen.lost} samples lost, {seen.doubled} doubled{first}")
     if seen.restarts > (fault.aftermath is Aftermath.RESTARTS):
         found.append(f"the job began again {seen.restarts} times, though its state was not lost")
-    if fault.noticed and seen.noticed is None:
-        found.append(f"nothing in the timeline names it: none of {', '.join(sorted(fault.noticed))}")
+    if cell.noticed and seen.noticed is None:
+        found.append(f"nothing in the timeline names it: none of {', '.join(sorted(cell.noticed))}")
     if seen.recovered is None:
         found.append("no step was committed after it")
     quiet = cell.phase in (Phase.FORWARD, Phase.EXCHANGE, Phase.OPTIMIZER)
