@@ -8,6 +8,7 @@ import os
 import signal
 import time
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +17,8 @@ from regroup.lab.audit import audit_job
 from regroup.lab.bench.following import Applied, Following, newest
 from regroup.lab.chaos.bed import STEPS, Bed, ChaosFailed, difference, weights
 from regroup.lab.chaos.cells import Aftermath, Cell, Phase
-from regroup.lab.chaos.faults import DEEDS, Scene, leave, nothing
-from regroup.lab.chaos.hold import HeldTrainer, Hold
+from regroup.lab.chaos.faults import DEEDS, Scene, Undo, leave, nothing
+from regroup.lab.chaos.hold import Hold
 from regroup.lab.chaos.verdict import Observed, Outcome, Result, judge
 from regroup.lab.trainers import trainer_of
 from regroup.wire.rest import EventView, JobView
@@ -39,14 +40,16 @@ class Instant:
 def try_cell(bed: Bed, cell: Cell, folder: Path) -> Result:
     """Run it. Whatever goes wrong is the cell's failure; the cluster is left at rest for the next one."""
     began = time.monotonic()
-    trial = Trial(bed, cell, folder)
+    trial, observed, story = Trial(bed, cell, folder), None, tuple[str, ...]()
     try:
         observed = trial.run()
         complaints = judge(cell, observed)
+        story = tuple(trial.story()) if complaints else ()
     except Exception as error:  # whatever it is, this cell did not pass, and the others are still to be tried
-        observed, complaints = None, (f"{type(error).__name__}: {error}",)
-    story = tuple(trial.story()) if complaints else ()
-    trial.close()
+        complaints = (f"{type(error).__name__}: {error}",)
+        story = tuple(trial.story())
+    finally:
+        trial.close()
     outcome = Outcome.FAILED if complaints else Outcome.PASSED
     return Result(
         cell=cell,
@@ -62,6 +65,7 @@ class Trial:
     def __init__(self, bed: Bed, cell: Cell, folder: Path) -> None:
         self.bed, self.cell, self.hold = bed, cell, Hold(folder)
         self.id = ""
+        self._undo: Undo = nothing
 
     def run(self) -> Observed:
         """Raises ChaosFailed."""
@@ -71,14 +75,14 @@ class Trial:
             self.hold.say(fault.word)
             self._rest()
         instant = self._now()
-        undo = DEEDS.get(fault.name, leave)(scene)
+        self._undo = DEEDS.get(fault.name, leave)(scene)
         self.hold.say(fault.word)
         if self.cell.phase is Phase.CHECKPOINT and not fault.last:
             if not fault.rested:
-                undo()
-                undo, rested = nothing, self._rest()
+                self._repair()
+                rested = self._rest()
             self.bed.ask(lambda client: client.resume(self.id))
-        undo()
+        self._repair()
         recovered = rested or self._recover(instant)
         self._await_notice(instant)
         self.hold.finish()
@@ -86,12 +90,18 @@ class Trial:
         return self._observe(instant, recovered)
 
     def close(self) -> None:
+        """Leave nothing broken, held or running, wherever it ended. Raises ChaosFailed."""
         self.hold.release()
+        self._repair()
         if self.id:
             self.bed.stop(self.id)
 
     def story(self) -> list[str]:
         return [f"{each.at:.3f} {each.kind} {each.reason}" for each in self._events()] if self.id else []
+
+    def _repair(self) -> None:
+        undo, self._undo = self._undo, nothing
+        undo()
 
     # ----- the acts
 
@@ -133,7 +143,7 @@ class Trial:
                 self.hold.arm({victim: place}, step)
         if self.cell.fault.last:
             self.hold.finish()
-        held = self.bed.until(lambda: self._held(victim), f"{victim} is held ({self.cell.phase})")
+        held = self.bed.until(lambda: self.hold.held(victim), f"{victim} is held ({self.cell.phase})")
         return Scene(self.bed, self.id, held.worker, held.pid, other)
 
     def _rest(self) -> float:
@@ -182,7 +192,9 @@ class Trial:
     def _events(self) -> list[EventView]:
         return [each for each in self.bed.events(self.id) if each.at >= self._began]
 
-    def _until(self, met, what: str) -> JobView:  # type: ignore[no-untyped-def]
+    def _until(self, met: Callable[[JobView], bool], what: str) -> JobView:
+        """Raises ChaosFailed when it takes too long, and at once when the job ends before."""
+
         def look() -> JobView | None:
             job = self._job()
             if met(job):
@@ -192,9 +204,6 @@ class Trial:
             return None
 
         return self.bed.until(look, what)
-
-    def _held(self, victim: str) -> HeldTrainer | None:
-        return self.hold.held(victim)
 
     def _kill(self, worker: str) -> None:
         pid = trainer_of(self.bed.cluster.data_dir, worker)
