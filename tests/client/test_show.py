@@ -34,13 +34,17 @@ def test_in_a_terminal_a_job_is_one_line_of_the_table_and_in_a_pipe_its_reason_i
     assert wide[1].rstrip().endswith(job.reason)
 
 
-def sheet(job, width=80):
-    """What `regroup job` shows in a terminal."""
+def written(shown, width=80):
+    """What a command shows in a terminal."""
     out = PlainConsole(width=width, record=True, file=io.StringIO(), force_terminal=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(terminal, "console", lambda: out)
-        terminal.write(show.job_sheet(job, now=job.submitted))
+        terminal.write(shown)
     return out.export_text()
+
+
+def sheet(job):
+    return written(show.job_sheet(job, now=job.submitted))
 
 
 def test_the_path_of_a_checkpoint_is_on_one_line_to_be_copied(client):
@@ -48,6 +52,15 @@ def test_the_path_of_a_checkpoint_is_on_one_line_to_be_copied(client):
     job = replace(client.submit(task="digits", steps=5), checkpoint=Checkpoint(Version(1, 39), path, "ab" * 32, 900))
     (line,) = [line for line in sheet(job).splitlines() if "a long name" in line]
     assert line == f"  file        {path}"
+
+
+def test_the_checkpoints_that_are_kept_are_listed_with_their_files_to_be_copied():
+    kept = [Checkpoint(Version(1, step), f"/c/{'long' * 40}/s{step}", "ab" * 32, 900, "w0") for step in (8, 4)]
+    lines = written(show.checkpoints_table(kept)).splitlines()
+    rows = [line.split() for line in lines if "abab" in line]
+    assert rows == [[step, "1", "0.9", "kB", "w0", "abababababababab..."] for step in ("8", "4")]
+    assert [line.rstrip() for line in lines[-2:]] == [one.path for one in kept]
+    assert show.checkpoints_table([]) == "no checkpoints"
 
 
 def failed(client, reason, error):

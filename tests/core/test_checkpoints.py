@@ -1,18 +1,21 @@
 """Checkpoints beside the training: when one counts, and what a total loss then costs."""
 
+from dataclasses import replace
+
 from regroup.core import messages as m
 from regroup.core.jobs import Checkpoint, JobPhase, Version
 from regroup.core.workers import TrainerPhase
 
 
 def file(generation, step):
-    return Checkpoint(Version(generation, step), f"/c/j/g{generation}-s{step}", "sum", 1)
+    """Of a checkpoint that counts, and that a wrote."""
+    return Checkpoint(Version(generation, step), f"/c/j/g{generation}-s{step}", "sum", 1, "a")
 
 
 def writes(scene, name, generation, step, at):
     """Its next heartbeat, at this step, says that it wrote the state of another one."""
     n = scene.job.formation.generation
-    written = file(generation, step)
+    written = replace(file(generation, step), worker="")  # the coordinator knows who tells it
     scene.beat(name, TrainerPhase.TRAINING, promised=n, generation=n, version=Version(n, at), written=written)
 
 

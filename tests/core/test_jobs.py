@@ -52,6 +52,8 @@ def test_a_sound_spec_has_no_problems():
         ({"micro_batch": 0}, "micro_batch"),
         ({"evaluate_every": 0}, "evaluate_every"),
         ({"checkpoint_every": 0}, "checkpoint_every"),
+        ({"keep_last": 0}, "keep_last"),
+        ({"keep_last": 1001}, "keep_last"),
         ({"global_batch": 0}, "global_batch"),
         ({"global_batch": -8}, "global_batch"),
         ({"seed": -1}, "seed"),

@@ -69,3 +69,16 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_stops_nothing(trial: An
     told = trial.events("checkpoint_failed")[0]
     assert "could not write the checkpoint of step 40, and trains on" in told.reason
     assert job.restarts == 0
+
+
+def test_only_the_newest_files_are_kept(trial: Any) -> None:
+    trial.submit(**CURVE, checkpoint_every=20, keep_last=2, gates=(30, 50, 70), min_workers=3)
+    for gate in (30, 50, 70):
+        until_counted(trial, *range(20, gate, 20))
+        trial.open(gate)
+    job = trial.finish()
+    kept = [job.checkpoint, *job.older]
+    assert [one.version.step for one in kept] == [80, 60]
+    folder = Path(job.checkpoint.path).parent
+    named = {one.path for one in kept}
+    trial.bed.until(lambda: {str(path) for path in folder.iterdir()} == named, "the others are deleted")

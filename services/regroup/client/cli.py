@@ -116,6 +116,7 @@ app.command(cls=submit.Submit)(submit.submit)
 for command in (
     commands.jobs,
     commands.job,
+    commands.checkpoints,
     commands.events,
     commands.pause,
     commands.resume,

@@ -36,6 +36,14 @@ def job(context: typer.Context, job: JobArgument, as_json: AsJson = False) -> No
     terminal.write_json(found) if as_json else terminal.write(show.job_sheet(found, time.time()))
 
 
+def checkpoints(context: typer.Context, job: JobArgument, as_json: AsJson = False) -> None:
+    """List the kept checkpoints of a job, the newest first."""
+    with terminal.connected(context) as client:
+        found = client.job(terminal.job_id(client, job))
+    kept = [one for one in (found.checkpoint, *found.older) if one is not None]
+    terminal.write_json(kept) if as_json else terminal.write(show.checkpoints_table(kept))
+
+
 def events(
     context: typer.Context,
     job: Annotated[str | None, typer.Argument(metavar="JOB", help="Only this job's.", show_default=False)] = None,

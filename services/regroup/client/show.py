@@ -14,7 +14,7 @@ from rich.text import Text
 
 from regroup.client.printable import one_line
 from regroup.client.tracebacks import helps
-from regroup.core.jobs import JobPhase
+from regroup.core.jobs import Checkpoint, JobPhase
 from regroup.wire.rest import GONE, ClusterView, EventView, JobView, TelemetryView, WorkerView
 
 _STYLES = {
@@ -105,6 +105,20 @@ def _members(job: JobView) -> Table:
     for worker, what in doing.items():
         table.add_row("-", worker, what, "-", "-")
     return table
+
+
+def checkpoints_table(kept: Sequence[Checkpoint]) -> RenderableType:
+    """The files one to a line, however long they are: they are there to be copied."""
+    if not kept:
+        return "no checkpoints"
+    table = _table("step", "generation", "size", "written by", "sha256")
+    for one in kept:
+        version = one.version
+        table.add_row(
+            str(version.step), str(version.generation), size(one.bytes), one.worker or "-", f"{one.checksum[:16]}..."
+        )
+    files = [Text(one_line(one.path), no_wrap=True, overflow="ignore") for one in kept]
+    return Group(table, Text(), *files)
 
 
 def workers_table(workers: Sequence[WorkerView]) -> RenderableType:

@@ -65,6 +65,7 @@ def submit(
     max_workers: Annotated[int | None, _field("max_workers")] = None,
     evaluate_every: Annotated[int | None, _field("evaluate_every")] = None,
     checkpoint_every: Annotated[int | None, _field("checkpoint_every")] = None,
+    keep_last: Annotated[int | None, _field("keep_last")] = None,
     step_timeout: Annotated[float | None, _field("step_timeout")] = None,
     max_restarts: Annotated[int | None, _field("max_restarts")] = None,
     wait: Annotated[bool, typer.Option("--wait", "--follow", "-w", help="Watch the job until it ends.")] = False,
@@ -86,6 +87,7 @@ def submit(
         "max_workers": max_workers,
         "evaluate_every": evaluate_every,
         "checkpoint_every": checkpoint_every,
+        "keep_last": keep_last,
         "step_timeout": step_timeout,
         "max_restarts": max_restarts,
     }

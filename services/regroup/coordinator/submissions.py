@@ -14,7 +14,15 @@ from fastapi import Request
 from pydantic import TypeAdapter, ValidationError
 
 from regroup.coordinator.problems import MALFORMED, TOO_LARGE, Refused, field_problems, invalid
-from regroup.core.jobs import MAX_SHARDS, MAX_STEP_TIMEOUT, MAX_WORKERS, MIN_STEP_TIMEOUT, JobSpec, Problem
+from regroup.core.jobs import (
+    MAX_KEPT,
+    MAX_SHARDS,
+    MAX_STEP_TIMEOUT,
+    MAX_WORKERS,
+    MIN_STEP_TIMEOUT,
+    JobSpec,
+    Problem,
+)
 from regroup.wire.rest import SPEC_WORDS
 
 BODY_LIMIT = 2**20  # bytes
@@ -35,6 +43,7 @@ _BOUNDS: dict[str, dict[str, Any]] = {
     "max_workers": {"minimum": 1, "maximum": MAX_WORKERS},
     "evaluate_every": {"minimum": 1},
     "checkpoint_every": {"minimum": 1},
+    "keep_last": {"minimum": 1, "maximum": MAX_KEPT},
     "step_timeout": {"minimum": MIN_STEP_TIMEOUT, "maximum": MAX_STEP_TIMEOUT},
     "max_restarts": {"minimum": 0},
 }

@@ -65,6 +65,7 @@ def job_view(cluster: Cluster, job: Job, points: Sequence[StepPoint] = ()) -> Jo
         failures=job.failures,
         history=job.history,
         checkpoint=job.checkpoint,
+        older=job.older,
         result=None if job.result is None else plain(job.result),
         error=job.error,
         spec=job.spec,

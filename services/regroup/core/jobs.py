@@ -43,6 +43,7 @@ class JobSpec:
     max_workers: int = 1
     evaluate_every: int | None = None  # steps; None: never
     checkpoint_every: int | None = None  # steps, beside the training; None: only when the job ends or rests
+    keep_last: int = 3  # checkpoints, the newest; the files of older ones are deleted
     step_timeout: float = 60.0  # seconds without a committed step until somebody is suspected
     max_restarts: int = 3  # how often a total loss may restart the job
 
@@ -61,9 +62,10 @@ class JobSpec:
         expect(len(self.name) <= 200, "name", "must have at most 200 characters")
         given = (self.steps is not None) + (self.epochs is not None)
         expect(given == 1, "steps", "give exactly one of steps and epochs")
-        for name in ("steps", "epochs", "shards", "micro_batch", "evaluate_every", "checkpoint_every"):
+        for name in ("steps", "epochs", "shards", "micro_batch", "evaluate_every", "checkpoint_every", "keep_last"):
             value = getattr(self, name)
             expect(value is None or value >= 1, name, "must be at least 1")
+        expect(self.keep_last <= MAX_KEPT, "keep_last", f"must be at most {MAX_KEPT}")
         expect(self.global_batch >= 1, "global_batch", "must be at least 1")
         expect((self.shards or 0) <= MAX_SHARDS, "shards", f"must be at most {MAX_SHARDS}")
         if self.shards is not None and self.shards >= 1 and self.global_batch >= 1:
@@ -88,6 +90,7 @@ class JobSpec:
 MAX_WORKERS = 256  # every worker has slots on the reduction's tail; beyond this they would no longer be a few floats
 MIN_STEP_TIMEOUT = 1.0  # less would suspect workers before a heartbeat could tell of their step
 MAX_STEP_TIMEOUT = 30 * 86400.0  # a month; whoever wants no limit at all is better told when nothing moves any more
+MAX_KEPT = 1000  # checkpoints; beyond this a job's record would no longer be a short one
 MAX_SHARDS = 4096  # every formation says who owns each; beyond this they would no longer be a short message
 
 
@@ -150,6 +153,7 @@ class Checkpoint:
     path: str
     checksum: str  # sha256 of the file of tensors
     bytes: int
+    worker: str = ""  # who wrote it, as the coordinator knows it: on its machine the file can be deleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +254,8 @@ class Job:
     history: tuple[Link, ...] = ()
     fingerprint: Fingerprint | None = None
     checkpoint: Checkpoint | None = None  # the newest durable state; where no formation is, the next begins from it
+    older: tuple[Checkpoint, ...] = ()  # durable states before that one that are kept, the newest of them first
+    doomed: tuple[Checkpoint, ...] = ()  # no longer kept; their files are to be deleted
     result: Mapping[str, Any] | None = None  # what the task said of the final state
     step: int = 0  # the minimum committed step over the members when last persisted
     restarts: int = 0

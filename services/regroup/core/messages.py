@@ -229,6 +229,15 @@ class AgentLeft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Discarded:
+    """These files of checkpoints are gone, or cannot be deleted; `error` says why not. Answers Discard."""
+
+    job: str
+    paths: tuple[str, ...]
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsListed:
     """The files of the trainers' own records of a job on this machine, whoever wrote them. Answers ListRecords."""
 
@@ -333,6 +342,14 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
+class Discard:
+    """Delete these files of a job's checkpoints, and say so."""
+
+    job: str
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ListRecords:
     """Name the files of the trainers' own records of a job, as RecordsListed."""
 
@@ -394,8 +411,8 @@ TrainerReport = (
     | CheckpointUnreadable
 )
 RecordsAnswer = RecordsListed | RecordsRead | RecordsFailed
-Report = AgentRegistered | AgentLeft | Heartbeat | TrainerExited | RecordsAnswer | TrainerReport
+Report = AgentRegistered | AgentLeft | Heartbeat | TrainerExited | Discarded | RecordsAnswer | TrainerReport
 TrainerOrder = Halt | Form | Save | RenewLease
 RecordsOrder = ListRecords | ReadRecords
-Order = Welcome | Heard | Prepare | Release | Kill | RecordsOrder | TrainerOrder
+Order = Welcome | Heard | Prepare | Release | Kill | Discard | RecordsOrder | TrainerOrder
 Event = Command | Reported | Disconnected | Tick | KeepSteps

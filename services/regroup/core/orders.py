@@ -6,8 +6,9 @@ Refuses to know: what was sent before; nothing is edge-triggered.
 
 from regroup.core.cluster import Cluster
 from regroup.core.jobs import Job, Member, Wanted
-from regroup.core.messages import Form, Halt, Kill, Order, Prepare, Release, Save
-from regroup.core.workers import TrainerPhase, TrainerStatus
+from regroup.core.keeping import doomed_files
+from regroup.core.messages import Discard, Form, Halt, Kill, Order, Prepare, Release, Save
+from regroup.core.workers import TrainerPhase, TrainerStatus, Worker
 
 
 def due(cluster: Cluster, name: str) -> tuple[Order, ...]:
@@ -15,7 +16,11 @@ def due(cluster: Cluster, name: str) -> tuple[Order, ...]:
     worker, sighting = cluster.workers.get(name), cluster.present(name)
     if worker is None or sighting is None:
         return ()
-    trainer = sighting.trainer
+    discards = tuple(Discard(job, paths) for job, paths in doomed_files(cluster, name).items())
+    return (*discards, *_due_to_worker(cluster, name, worker, sighting.trainer))
+
+
+def _due_to_worker(cluster: Cluster, name: str, worker: Worker, trainer: TrainerStatus | None) -> tuple[Order, ...]:
     if trainer is not None and trainer.job != worker.job:
         return (Release(trainer.job),)
     if worker.job is None:

@@ -13,6 +13,7 @@ from regroup.core.blame import agrees, blame_task, count_odd_replicas, prepare_f
 from regroup.core.cluster import ASKED, Answer, reached
 from regroup.core.history import survives
 from regroup.core.jobs import Checkpoint, Job, JobPhase, Member, StepFailure, StepPoint, Version, Wanted
+from regroup.core.keeping import taken_in
 from regroup.core.regroup import RESTED
 from regroup.core.rounds import Stage, begin_round, stage
 from regroup.core.turn import Turn
@@ -60,6 +61,8 @@ def take_in(turn: Turn, name: str, report: m.Report) -> tuple[m.Order, ...]:
             turn.workers[name] = replace(turn.workers[name], boot=LEFT)
         case m.TrainerExited():
             _trainer_exited(turn, name, report)
+        case m.Discarded():
+            _discarded(turn, name, report)
         case m.RecordsListed() | m.RecordsRead() | m.RecordsFailed():
             pass  # the shell hands it to whoever asked
         case _:
@@ -277,7 +280,7 @@ def _saved(turn: Turn, job: Job, member: Member, report: m.StateSaved) -> None:
     # A slow saver that was given up may still be the first: a state is what its version says, whoever wrote it.
     if job.saver is None or not (asked or version == wanted):
         return  # an evicted or superseded saver moves nothing
-    saved = {"checkpoint": report.checkpoint, "result": report.result}
+    saved = {**taken_in(job, replace(report.checkpoint, worker=member.worker)), "result": report.result}
     where = f"at step {version.step}; its state is in {report.checkpoint.path}"
     where += f"; {report.remark}" if report.remark else ""
     if job.complete_at(version.step):
@@ -294,9 +297,19 @@ def _count_checkpoint(turn: Turn, job: Job, name: str, written: Checkpoint) -> N
     """What was written beside the training counts once all members committed it; it is told until then, and after."""
     state, committed = written.version, reached(job, turn.watch(job.id))
     if state > job.saved and survives(job.history, state, committed):
-        turn.change_job(job, checkpoint=written)
+        turn.change_job(job, **taken_in(job, replace(written, worker=name)))
         reason = f"the state of step {state.step} is durable: {written.path}"
         turn.note("checkpoint", reason, job=job.id, worker=name, step=state.step, generation=state.generation)
+
+
+def _discarded(turn: Turn, name: str, report: m.Discarded) -> None:
+    job = turn.jobs.get(report.job)
+    if job is None or not (gone := [one for one in job.doomed if one.path in report.paths]):
+        return  # told twice
+    turn.change_job(job, doomed=tuple(one for one in job.doomed if one not in gone))
+    if report.error is not None:
+        reason = f"{name} could not delete a checkpoint that is not kept any more: {report.error}"
+        turn.note("not_deleted", reason, job=job.id, worker=name, paths=list(report.paths))
 
 
 def _save_failed(turn: Turn, job: Job, member: Member, report: m.SaveFailed) -> None:

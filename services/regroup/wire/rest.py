@@ -32,6 +32,7 @@ SPEC_WORDS: Mapping[str, str] = {
     "max_workers": "the job grows to so many workers",
     "evaluate_every": "steps between two evaluations; default: never",
     "checkpoint_every": "steps between two checkpoints beside the training; default: only when it ends or rests",
+    "keep_last": "checkpoints that are kept, the newest; the files of older ones are deleted",
     "step_timeout": "seconds without a committed step until a worker is suspected",
     "max_restarts": "how often the job may start again after all its workers were lost",
 }
@@ -91,6 +92,7 @@ class JobView:
     failures: tuple[StepFailure, ...]
     history: Annotated[tuple[Link, ...], Field(description="steps of a parent beyond base_step are void")]
     checkpoint: Checkpoint | None
+    older: Annotated[tuple[Checkpoint, ...], Field(description="kept checkpoints before that one, the newest first")]
     result: Annotated[Mapping[str, Any] | None, Field(description="what the task said of the final state")]
     error: Annotated[str | None, Field(description="the traceback of a failed job")]
     spec: JobSpec

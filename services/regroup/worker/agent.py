@@ -15,15 +15,17 @@ import signal
 import socket
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from importlib.metadata import version
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 from regroup.core.messages import (
     AgentLeft,
     AgentRegistered,
+    Discard,
     Form,
     Halt,
     Heard,
@@ -50,6 +52,7 @@ from regroup.wire.link import Line
 from regroup.wire.places import Places
 from regroup.worker import archive
 from regroup.worker.control import REPORT, STATUS
+from regroup.worker.discarding import discard
 from regroup.worker.inbox import Inbox
 from regroup.worker.lease_clock import lease_clock
 from regroup.worker.locks import hold, outlive, trainer_lock
@@ -85,7 +88,8 @@ class Agent:
         self._status: TrainerStatus | None = None
         self._asked = False  # the trainer's end was asked for
         self._births: set[asyncio.Task[None]] = set()  # one at most, while the fork server gives birth
-        self._readings: set[asyncio.Task[None]] = set()  # of records
+        self._asides: set[asyncio.Task[None]] = set()  # what waits for the disk
+        self._discarding: set[Discard] = set()
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
@@ -96,7 +100,7 @@ class Agent:
         beats = asyncio.create_task(self._beat())
         ends: set[asyncio.Future[None]] = {orders, beats, self._end}
         done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        for task in (orders, beats, *self._readings):
+        for task in (orders, beats, *self._asides):
             task.cancel()
         self._end_trainer()
         await asyncio.gather(warming, *self._births, return_exceptions=True)
@@ -197,12 +201,24 @@ class Agent:
                     log.warning("killing the trainer of job %s: %s", job, reason)
                     self._end_trainer()
             case ListRecords() | ReadRecords():
-                reading = asyncio.create_task(self._answer(order))
-                self._readings.add(reading)
-                reading.add_done_callback(self._readings.discard)
+                self._aside(self._answer(order))
+            case Discard() if order not in self._discarding:  # it is due again at each heartbeat until it is done
+                self._discarding.add(order)
+                self._aside(self._discard(order))
+
+    def _aside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Beside all else, so that no order waits for the disk."""
+        task = asyncio.create_task(work)
+        self._asides.add(task)
+        task.add_done_callback(self._asides.discard)
+
+    async def _discard(self, order: Discard) -> None:
+        try:
+            self._report(await asyncio.to_thread(discard, self._nursery.checkpoints, self._nursery.scratch, order))
+        finally:
+            self._discarding.discard(order)
 
     async def _answer(self, order: RecordsOrder) -> None:
-        """Beside all else, so that no order waits for the disk."""
         self._line.send(await asyncio.to_thread(archive.answer, self._settings.data_dir / "records", order))
 
     # --- The trainer's side

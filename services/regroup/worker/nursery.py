@@ -84,7 +84,7 @@ class Nursery:
     def __init__(
         self, worker: str, host: str, data: Path, threads: int, target: str, checkpoints: str | None = None
     ) -> None:
-        self._checkpoints = checkpoints or str(data / "checkpoints")
+        self.checkpoints = checkpoints or str(data / "checkpoints")
         self._worker, self._host, self._data, self._threads = worker, host, data, threads
         self._target = target
         # numpy's BLAS would start its threads in the fork server, at its import; only a single thread forks safely.
@@ -101,6 +101,10 @@ class Nursery:
     def position(self) -> Path:
         """Of whichever trainer holds the lock."""
         return self._data / "run" / f"{self._worker}.position"
+
+    @property
+    def scratch(self) -> Path:
+        return self._data / "run" / f"{self._worker}.scratch"
 
     def keep_spare(self) -> None:
         """Have a trainer ready. Takes milliseconds once the fork server has imported, and waits for that.
@@ -136,8 +140,8 @@ class Nursery:
             incarnation=secrets.token_hex(6),
             host=self._host,
             records=self._data / "records",
-            checkpoints=self._checkpoints,
-            scratch=self._data / "run" / f"{self._worker}.scratch",
+            checkpoints=self.checkpoints,
+            scratch=self.scratch,
             logs=self._data / "logs",
             position=self.position,
             lock=trainer_lock(self._data, self._worker),

@@ -69,6 +69,16 @@ class Storage:
         with file:
             yield file
 
+    def delete(self, path: str) -> None:
+        """A file that is not there is as good as deleted. Raises StorageFailed."""
+        if is_url(path):
+            self._in_time(path, "deleted", lambda: _remove(path))
+            return
+        try:
+            Path(path).unlink(missing_ok=True)
+        except OSError as error:
+            raise StorageFailed(f"{path} cannot be deleted ({_why(error)}): mend its permissions") from error
+
     # --- A folder of this machine
 
     def _keep(self, folder: str, name: Callable[[str], str], fill: Callable[[Path], None]) -> Stored:
@@ -183,6 +193,13 @@ def _send(file: IO[bytes], url: str, size: int) -> bool:
         found = system.info(path)["size"]
     if found != size:
         raise StorageFailed(f"{url} holds {found} bytes of the {size} that were written: {_NETWORK}")
+    return True
+
+
+def _remove(url: str) -> bool:
+    system, path = _system(url)
+    with suppress(FileNotFoundError):
+        system.rm_file(path)
     return True
 
 

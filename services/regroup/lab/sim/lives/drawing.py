@@ -30,7 +30,9 @@ def draw(seed: int) -> Plan:
     spares = choice(theme.spares)
     pace = choice(theme.paces)
     jobs = tuple(_spec(random, theme, workers, max(1, workers - spares)) for _ in range(choice(theme.jobs)))
-    jobs = tuple(replace(spec, checkpoint_every=beside.choice(BESIDE)) for spec in jobs)
+    jobs = tuple(
+        replace(spec, checkpoint_every=beside.choice(BESIDE), keep_last=beside.choice((1, 2, 3))) for spec in jobs
+    )
     faults: list[Fault] = []
     for some in theme.faults:
         faults += _some(random, some, workers, faults[0] if faults else None)

@@ -94,6 +94,9 @@ class Agents(StepLoops, Generic[AnAgent]):
                 self.tell(agent, order)
             case m.Release(job=job) if agent.status and agent.status.job == job:
                 self.end_trainer(agent, asked=True)
+            case m.Discard(job=job, paths=paths):
+                self.ghosts.deleted.update(paths)
+                self.report(agent, m.Discarded(job=job, paths=paths))
             case m.Kill(incarnation=incarnation) if trainer and trainer.member.incarnation == incarnation:
                 self.end_trainer(agent, asked=True)
 

@@ -4,6 +4,8 @@ Owns: the rules for what is known, asked and formed; it calls those for loans, s
 Refuses to know: how the world got there, and what trainers do (`trainer_rules`).
 """
 
+from dataclasses import replace
+
 from regroup.core import messages as m
 from regroup.core.cluster import Cluster, Watch, reached
 from regroup.core.decide import Decision
@@ -39,6 +41,8 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
         if isinstance(order, m.Form):
             assert order.formation == decision.cluster.jobs[order.job].formation, "a Form is not what was saved"
             assert name in {member.worker for member in order.formation.members}, "a Form goes to no member"
+        if isinstance(order, m.Discard):
+            saving_rules.discards(decision.cluster, order)
         if isinstance(order, m.Release):
             lending_rules.released(world, decision.cluster, name, order.job)
 
@@ -78,7 +82,9 @@ def _answered(world: World, job: Job, watch: Watch, before: Watch | None) -> Non
 
 
 def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
-    assert old.phase not in ENDED, "an ended state absorbs"
+    if old.phase in ENDED:  # its files may still be deleted
+        assert replace(old, doomed=job.doomed) == job, "an ended state absorbs"
+        return
     assert job.phase is old.phase or job.phase in JOB_ARROWS[old.phase], f"{old.phase} -> {job.phase}"
     assert job.generation >= old.generation, "the generation only grows"
     assert job.history[: len(old.history)] == old.history, "history only grows"

@@ -19,6 +19,7 @@ class Ghosts:
     written: set[tuple[str, Version]] = field(default_factory=set)
     writers: set[tuple[Member, Version]] = field(default_factory=set)
     closed: set[tuple[str, Version]] = field(default_factory=set)  # what a pause left; all else is void
+    deleted: set[str] = field(default_factory=set)  # files of checkpoints
     unpreparable: set[str] = field(default_factory=set)  # jobs of which a trainer said that they are wrong
 
     def copy(self) -> "Ghosts":
@@ -32,6 +33,7 @@ class Ghosts:
             set(self.written),
             set(self.writers),
             set(self.closed),
+            set(self.deleted),
             set(self.unpreparable),
         )
 

@@ -10,6 +10,7 @@ from math import isnan
 from regroup.core.cluster import Cluster, reached
 from regroup.core.decide import Decision
 from regroup.core.jobs import Job, JobPhase, Member, StepPoint, Version
+from regroup.core.messages import Discard
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further
 from regroup.lab.sim.model.trainer import PRINT, consumed
@@ -37,6 +38,8 @@ def saved(ghosts: Ghosts, world: World, old: Job, job: Job) -> None:
     """What is called durable is, is what was asked for, and is the state that history tells of."""
     assert job.checkpoint is not None, "a checkpoint is forgotten"
     version = job.checkpoint.version
+    assert job.checkpoint.path not in ghosts.deleted, f"{version} counts, and its file was deleted"
+    assert len(job.older) < job.spec.keep_last, f"{len(job.older) + 1} checkpoints are kept of {job.spec.keep_last}"
     assert old.checkpoint is None or version > old.checkpoint.version, f"the checkpoint goes back to {version}"
     assert (job.id, version) in ghosts.written, "called saved before its state was durable"
     if old.saver is not None and job.saver is None:
@@ -46,6 +49,13 @@ def saved(ghosts: Ghosts, world: World, old: Job, job: Job) -> None:
     else:
         _beside(world, old, version)
     assert ghosts.states[job.id, version] == surviving(job.history, version), "the checkpoint is not as history tells"
+
+
+def discards(cluster: Cluster, order: Discard) -> None:
+    """No file that is kept is deleted, whoever wrote it too."""
+    job = cluster.jobs[order.job]
+    kept = {one.path for one in (job.checkpoint, *job.older) if one is not None}
+    assert kept.isdisjoint(order.paths), f"{kept & set(order.paths)} are kept, and to be deleted"
 
 
 def _beside(world: World, job: Job, version: Version) -> None:

@@ -325,12 +325,18 @@ class StepLoops(ABC):
         if due and trainer.rank == group.leader and trainer.beside is None:
             trainer.beside = Version(group.generation, step)
 
+    def file(self, trainer: Trainer, version: Version) -> Checkpoint:
+        """On storage that all share: the same state has the same name, whoever wrote it."""
+        path = f"{trainer.job}-g{version.generation}-s{version.step}"
+        self.ghosts.deleted.discard(path)
+        return Checkpoint(version, path, "c", 1)
+
     def write_beside(self, trainer: Trainer) -> None:
         """What it copied is durable, wherever its step loop is by now."""
         version, trainer.beside = trainer.beside, None
         assert version is not None
         trainer_rules.wrote_beside(self.ghosts, trainer, version)
-        self.take(trainer, s.WroteBeside(Checkpoint(version, "p", "c", 1)))
+        self.take(trainer, s.WroteBeside(self.file(trainer, version)))
 
     def fail_beside(self, trainer: Trainer) -> None:
         version, trainer.beside = trainer.beside, None
@@ -359,7 +365,7 @@ class StepLoops(ABC):
         task = trainer.loop.write
         assert task is not None
         trainer_rules.wrote(self.ghosts, trainer, task.version)
-        checkpoint = Checkpoint(task.version, "p", "c", 1)
+        checkpoint = self.file(trainer, task.version)
         self._end_writing(trainer, m.StateSaved(**trainer.who, generation=task.generation, checkpoint=checkpoint))
 
     def fail_to_write(self, trainer: Trainer) -> None:

@@ -58,6 +58,8 @@ def read(ghosts: Ghosts, trainer: Trainer, formation: Formation) -> None:
     version = formation.checkpoint.version
     assert version == formation.base, f"{version} is read, and the generation begins from {formation.base}"
     assert (trainer.job, version) in ghosts.written, f"{version} is read, and was never written"
+    path = formation.checkpoint.path
+    assert path not in ghosts.deleted, f"{path} is read, and was deleted"
 
 
 def replaced(ghosts: Ghosts, trainer: Trainer, formation: Formation) -> None:

@@ -135,7 +135,8 @@ def _status(status: TrainerStatus) -> Hashable:
 def job_identity(job: Job) -> Hashable:
     asked = None if job.round is None else (job.round.generation, job.round.boundary, job.round.participants)
     durable = (job.phase, job.generation, asked, _formation(job.formation), job.saver, job.wanted, job.history)
-    return (*durable, job.fingerprint is None, job.checkpoint is None, job.saved, job.step)
+    files = (job.saved, tuple(one.version for one in job.older), frozenset(one.path for one in job.doomed))
+    return (*durable, job.fingerprint is None, job.checkpoint is None, *files, job.step)
 
 
 @_remembered
@@ -156,5 +157,5 @@ def _ghosts(ghosts: Ghosts) -> Hashable:
     )
     late = frozenset((which, frozenset(steps)) for which, steps in ghosts.late.items())
     states = frozenset(one for one in ghosts.states.items() if one[0][1].step)
-    saved = (frozenset(ghosts.written), frozenset(ghosts.writers), frozenset(ghosts.closed))
+    saved = (frozenset(ghosts.written), frozenset(ghosts.writers), frozenset(ghosts.closed), frozenset(ghosts.deleted))
     return commits, late, states, *saved, frozenset(ghosts.rolled_back)

@@ -1,0 +1,37 @@
+"""Which checkpoints of a job are kept: the newest ones, as many as its spec says; the files of others are deleted.
+
+Owns: taking a new one in, what it pushes out, and whom the deleting of a file is due to.
+Refuses to know: when a checkpoint counts (`reports`), and how a file is deleted.
+Does not guarantee: that a file goes away: its worker may never come back. It is named as long as it is not told gone.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from regroup.core.cluster import Cluster
+from regroup.core.jobs import Checkpoint, Job
+
+
+def taken_in(job: Job, newest: Checkpoint) -> Mapping[str, Any]:
+    """What changes of a job that has a new checkpoint."""
+    before = (job.checkpoint, *job.older) if job.checkpoint is not None else ()
+    others = [one for one in before if one.path != newest.path]  # a state may be written twice, to one file
+    kept, dropped = others[: job.spec.keep_last - 1], others[job.spec.keep_last - 1 :]
+    doomed = [one for one in (*job.doomed, *dropped) if one.path != newest.path]
+    return {"checkpoint": newest, "older": tuple(kept), "doomed": tuple(doomed)}
+
+
+def doomed_files(cluster: Cluster, name: str) -> Mapping[str, tuple[str, ...]]:
+    """Job -> the files that worker `name` is to delete: what it wrote itself, and URLs of those that are forgotten."""
+    found: dict[str, tuple[str, ...]] = {}
+    for job in cluster.jobs.values():
+        mine = tuple(one.path for one in job.doomed if _is_due_to(cluster, name, one)) if job.doomed else ()
+        if mine:
+            found[job.id] = mine
+    return found
+
+
+def _is_due_to(cluster: Cluster, name: str, file: Checkpoint) -> bool:
+    if file.worker in cluster.workers:
+        return file.worker == name
+    return "://" in file.path and name == min((one for one in cluster.workers if cluster.present(one)), default="")

@@ -1,0 +1,99 @@
+"""Which checkpoints are kept, and whom it is due to to delete the others' files."""
+
+from dataclasses import replace
+
+import pytest
+
+from regroup.core import messages as m
+from regroup.core.jobs import Checkpoint, JobPhase, Version
+from regroup.core.workers import TrainerPhase
+
+
+def file(step, worker="a", place="/c/j"):
+    return Checkpoint(Version(1, step), f"{place}/s{step}", "sum", 1, worker)
+
+
+@pytest.fixture
+def kept(scene):
+    """a and b train a job of which two checkpoints are kept; a writes one after each of these steps."""
+
+    def write(*steps, place="/c/j"):
+        scene.running("a", "b", keep_last=2, steps=100)
+        for step in steps:
+            scene.train("b", step)
+            written = replace(file(step, "", place), worker="")
+            scene.beat("a", TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, step), written=written)
+        return scene
+
+    return write
+
+
+def test_the_newest_are_kept_and_who_wrote_an_older_one_is_to_delete_it(kept):
+    scene = kept(4, 8, 12)
+    assert (scene.job.checkpoint, scene.job.older, scene.job.doomed) == (file(12), (file(8),), (file(4),))
+    assert scene.told("a", m.Discard) == [m.Discard("j", ("/c/j/s4",))]
+    scene.train("b", 12)
+    assert scene.told("b", m.Discard) == []
+
+
+def test_what_is_to_be_deleted_is_said_again_until_it_is_told_gone(kept):
+    scene = kept(4, 8, 12)
+    scene.train("a", 12)
+    assert scene.told("a", m.Discard) == [m.Discard("j", ("/c/j/s4",))]
+    for _ in range(2):
+        scene.says("a", m.Discarded(job="j", paths=("/c/j/s4",)))
+    assert scene.job.doomed == ()
+    scene.train("a", 12)
+    assert scene.told("a", m.Discard) == []
+    assert scene.noted("not_deleted") == []
+
+
+def test_a_file_that_cannot_be_deleted_is_told_once_and_not_tried_for_ever(kept):
+    scene = kept(4, 8, 12)
+    scene.says("a", m.Discarded(job="j", paths=("/c/j/s4",), error="/c/j/s4 cannot be deleted (Read-only)"))
+    (note,) = scene.noted("not_deleted")
+    told = "a could not delete a checkpoint that is not kept any more: /c/j/s4 cannot be deleted (Read-only)"
+    assert note.reason == told
+    assert scene.job.doomed == ()
+
+
+def test_what_a_worker_wrote_waits_until_that_worker_is_back(kept):
+    scene = kept(4, 8, 12)
+    scene.does(m.Disconnected("a"))
+    scene.train("b", 12)
+    assert scene.told("b", m.Discard) == []
+    scene.register("a")
+    assert scene.told("a", m.Discard) == [m.Discard("j", ("/c/j/s4",))]
+
+
+@pytest.mark.parametrize(("place", "told"), [("s3://c/j", ["b"]), ("/c/j", [])], ids=["url", "disk"])
+def test_of_a_worker_that_is_forgotten_anybody_can_delete_what_has_a_url(kept, place, told):
+    scene = kept(4, 8, 12, place=place)
+    workers = {name: worker for name, worker in scene.cluster.workers.items() if name != "a"}
+    sightings = {name: seen for name, seen in scene.cluster.sightings.items() if name != "a"}
+    scene.cluster = replace(scene.cluster, workers=workers, sightings=sightings)
+    scene.train("b", 12)
+    assert [name for name, order in scene.orders if isinstance(order, m.Discard)] == told
+
+
+def test_when_a_job_has_ended_its_last_checkpoints_are_kept_and_the_others_deleted(scene):
+    scene.finished("a", "b")
+    saver = scene.job.saver.worker
+    settled = replace(scene.job, checkpoint=file(8), older=(file(4),), spec=replace(scene.job.spec, keep_last=2))
+    scene.cluster = replace(scene.cluster, jobs={"j": settled})
+    scene.saved(saver, (1, 10))
+    assert scene.job.phase is JobPhase.COMPLETED
+    assert [one.version.step for one in (scene.job.checkpoint, *scene.job.older)] == [10, 8]
+    assert scene.job.doomed == (file(4),)
+    assert m.Discard("j", ("/c/j/s4",)) in scene.told("a", m.Discard)
+
+
+def test_a_state_that_is_written_twice_to_one_file_is_one_and_the_file_stays(scene):
+    scene.finished("a", "b")
+    saver = scene.job.saver.worker
+    again = replace(file(10), path="/c/j")
+    settled = replace(scene.job, checkpoint=again, older=(file(4),), spec=replace(scene.job.spec, keep_last=1))
+    scene.cluster = replace(scene.cluster, jobs={"j": settled})
+    scene.saved(saver, (1, 10))
+    assert scene.job.checkpoint.path == "/c/j"
+    assert scene.job.doomed == (file(4),)
