@@ -58,7 +58,7 @@ JOBS, SHARDS, SESSION = "regroup.core.jobs", "regroup.core.shards", "regroup.wor
 SHELL, TAIL = "regroup.coordinator.shell", "regroup.worker.tail"
 ORDERS, BLAME, TURN = "regroup.core.orders", "regroup.core.blame", "regroup.core.turn"
 SUSPICION, SCHEDULE, SETTLING = "regroup.core.suspicion", "regroup.core.schedule", "regroup.core.settling"
-COMMANDS, HISTORY = "regroup.core.commands", "regroup.core.history"
+COMMANDS, HISTORY, KEEPING = "regroup.core.commands", "regroup.core.history", "regroup.core.keeping"
 
 BUGS = (
     # rule 1: a Halt is a promise, under a fresh number
@@ -200,6 +200,7 @@ BUGS = (
         "return generation == state.generation",
     ),
     Bug("an older checkpoint takes the place of a newer one", REPORTS, "if state > job.saved and", "if"),
+    Bug("a checkpoint that is kept is deleted", KEEPING, "others[job.spec.keep_last - 1 :]", "others"),
     # who may take part, and whose state is nobody's
     Bug("whoever has other code takes part", BLAME, "if theirs == job.fingerprint:", "if True:"),
     Bug(
