@@ -392,3 +392,11 @@ def test_an_agent_whose_trainer_just_died_has_as_long_to_start_another(scene):
     scene.after(0.2, heard="a")
     assert scene.cluster.workers["a"].errors == 1, "its death"
     assert scene.cluster.workers["a"].job == "j"
+
+
+def test_when_all_workers_are_killed_at_once_in_the_same_place_it_is_not_the_tasks_doing(scene):
+    scene.running("a", "b", "c")
+    for name in "abc":
+        scene.exits(name, step=3, shard=-1)
+    assert not scene.job.ended
+    assert {failure.generation for failure in scene.job.failures} == {1}

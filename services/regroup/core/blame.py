@@ -45,15 +45,17 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure, chance: bool = False)
     """The same step and shard failing on two workers, or again where there is no other worker, is the task's error.
 
     `chance`: it was killed by SIGKILL, by whoever it was, as also the kernel does when memory is short. Only the third
-    time in the same step and shard, and not all on one worker, is taken for the task's doing.
+    time in the same step and shard, and not all on one worker, is taken for the task's doing. Once a job trains, those
+    of one generation are one time: somebody may have killed all its workers at once.
     """
     if failure.generation and failure in job.failures:
         return  # told twice
     same = [f for f in job.failures if (f.step, f.shard) == (failure.step, failure.shard)]
     job = turn.change_job(job, failures=(*job.failures[-19:], failure))
     others = {f.worker for f in same} - {failure.worker}
+    times = len(same) + 1 if failure.step < 0 else len({f.generation for f in (*same, failure)})
     alone = job.formation is None or len(job.formation.seats) == 1
-    if (others and len(same) >= 2) if chance else (others or (same and alone) or len(same) >= MANY):
+    if (others and times >= 3) if chance else (others or (same and alone) or len(same) >= MANY):
         place = f"shard {failure.shard}" if failure.shard >= 0 else "outside of a pass"
         where = "while preparing" if failure.step < 0 else f"in step {failure.step}, {place}"
         workers = ", ".join(sorted({f.worker for f in (*same, failure)}))

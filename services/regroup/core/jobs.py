@@ -220,7 +220,7 @@ class StepFailure:
     worker: str
     error: str
     died: bool = False  # its process ended, which was counted against the worker
-    generation: int = 0  # in which it raised; 0: its process ended
+    generation: int = 0  # the last that was formed; 0: none was
 
 
 @dataclass(frozen=True, slots=True)

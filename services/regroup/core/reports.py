@@ -130,7 +130,9 @@ def _trainer_exited(turn: Turn, name: str, report: m.TrainerExited) -> None:
     killed = report.cause == "killed by SIGKILL"
     if report.step is not None and report.shard is not None:
         cause = "it hung, and was evicted" if evicted else report.cause
-        blame_task(turn, job, StepFailure(report.step, report.shard, name, cause, died=True), killed and not evicted)
+        generation = job.formation.generation if job.formation is not None else 0
+        failure = StepFailure(report.step, report.shard, name, cause, died=True, generation=generation)
+        blame_task(turn, job, failure, killed and not evicted)
     elif preparing and not job.history:  # later it is the worker's, which was counted
         error = "it hung while preparing" if evicted else f"its process ended while preparing: {report.cause}"
         blame_task(turn, job, StepFailure(-1, -1, name, error, died=True), killed and not evicted)
