@@ -9,7 +9,7 @@ from regroup.core.jobs import Link, Version
 
 
 def survives(history: Sequence[Link], state: Version, committed: int) -> bool:
-    """Whether what goes on descends from this state, or may yet do so no other way.
+    """Whether this state is part of the line that ends in the last generation.
 
     `committed`: the steps that all members of the last generation have committed. Of an older generation, what lies
     beyond the base of the next one in the line is void.

@@ -21,11 +21,11 @@ from regroup.lab.chaos import report
 from regroup.lab.chaos.bed import ChaosFailed, bed
 from regroup.lab.chaos.cells import CI, FAULTS, Cell, Phase, cells, subset
 from regroup.lab.chaos.faults import not_allowed
-from regroup.lab.chaos.page import page, result_page
+from regroup.lab.chaos.page import page
 from regroup.lab.chaos.trial import try_cell
 from regroup.lab.chaos.verdict import Outcome, Result
 from regroup.lab.local import ClusterFailed
-from regroup.lab.result_file import JsonFile, result_file
+from regroup.lab.result_file import JsonFile, result_file, text_file
 
 SUBSETS = {"ci": CI}
 
@@ -54,7 +54,7 @@ def chaos(
         terminal.write(report.listing(chosen))
         return
     machine, results, code = this_machine(), list[Result](), terminal.OK
-    with result_file(json_file) as save, result_page(html) as draw:
+    with result_file(json_file) as save, text_file(html) as draw:
         folder = _folder(data_dir)
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started is stopped
         try:

@@ -3,12 +3,9 @@
 Owns: how it looks. Refuses to know: what the results mean beyond `report`'s words.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from html import escape
-from pathlib import Path
 
-from regroup.client.terminal import FAILED, give_up
 from regroup.lab.chaos.cells import Phase
 from regroup.lab.chaos.report import MARKS, milliseconds, summary, told
 from regroup.lab.chaos.verdict import Outcome, Result
@@ -88,17 +85,3 @@ def _reasons(results: Sequence[Result]) -> str:
         return ""
     items = "".join(f"<li>{escape(', '.join(names))}: {escape(reason)}</li>" for reason, names in reasons.items())
     return f"<h2>What was not run</h2><ul class=soft>{items}</ul>\n"
-
-
-@contextmanager
-def result_page(path: Path | None) -> Iterator[Callable[[str], None]]:
-    """What writes the page, opened before the work, which takes minutes. Without a path it does nothing."""
-    if path is None:
-        yield lambda page: None
-        return
-    try:
-        file = path.open("w", encoding="utf-8")
-    except OSError as error:
-        give_up(f"cannot write {path}: {error.strerror}", FAILED)
-    with file:
-        yield lambda page: print(page, end="", file=file)
