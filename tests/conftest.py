@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from uuid import uuid4
 
@@ -69,8 +70,14 @@ def make_bucket(s3_server: str) -> Callable[[], str]:
 
 
 @pytest.fixture
-def bucket(s3_environ: dict[str, str], make_bucket: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> str:
+def bucket(
+    s3_environ: dict[str, str], make_bucket: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
     """The URL of an empty bucket; this process may use it."""
     for name, value in s3_environ.items():
         monkeypatch.setenv(name, value)
-    return make_bucket()
+    yield make_bucket()
+    for thread in threading.enumerate():  # a call that was given up tries again, and draws from `random` to do so
+        if thread.name.startswith("storage "):
+            thread.join(60)
+            assert not thread.is_alive(), thread.name
