@@ -35,7 +35,7 @@ def forget_gone(turn: Turn) -> None:
     """A worker that is gone for very long leaves no record, unless something rests on it."""
     listed = {member.worker for _, member in turn.listed()}
     for name, worker in list(turn.workers.items()):
-        kept = worker.job is not None or worker.quarantined or name in listed
+        kept = worker.job is not None or worker.quarantined or worker.drained or name in listed
         if not kept and (absent := _absent(turn, name)) > turn.policy.forget_limit:
             del turn.workers[name]
             turn.sightings.pop(name, None)

@@ -1,8 +1,8 @@
 """decide(cluster, event, now, policy) -> (cluster, orders, notes): every decision of the coordinator, as a value.
 
 Owns: the order of things, always the same: do what is asked (`commands`), take in the facts (`reports`), lend free
-workers (`schedule`), advance the jobs (`rounds`), derive the orders that became due (`orders`). The caller persists
-what is durable before it sends any of them.
+workers (`schedule`), advance the jobs (`rounds`), let go who is to (`leaving`), derive the orders that became due
+(`orders`). The caller persists what is durable before it sends any of them.
 Refuses to know: clocks (`now` is passed in), sockets, stores, randomness.
 Does not guarantee: that anybody hears the orders; they are due again at the next heartbeat.
 """
@@ -14,6 +14,7 @@ from regroup.core import messages as m
 from regroup.core.absence import expected, forget_gone, lacks_for, unlend_absent
 from regroup.core.cluster import Cluster, Policy, reached
 from regroup.core.jobs import Job, JobPhase, StepPoint, Wanted
+from regroup.core.leaving import admit, drain, let_go
 from regroup.core.notes import Note
 from regroup.core.orders import due
 from regroup.core.reports import take_in
@@ -55,6 +56,10 @@ def decide(cluster: Cluster, event: m.Event, now: float, policy: Policy) -> Deci
             turn.workers[name] = replace(worker, errors=0, quarantined=False, reason="cleared by its operator")
             turn.readmit(name)
             turn.note("cleared", f"{name} was cleared by its operator", worker=name)
+        case m.DrainWorker(worker=name):
+            drain(turn, name)
+        case m.AdmitWorker(worker=name):
+            admit(turn, name)
         case m.Disconnected(worker=name):
             if name in turn.sightings:
                 _disconnected(turn, name)
@@ -71,6 +76,7 @@ def decide(cluster: Cluster, event: m.Event, now: float, policy: Policy) -> Deci
     _lend(turn)
     for id in [id for id, job in turn.jobs.items() if not job.ended]:
         advance(turn, id)
+    let_go(turn)
     return _decided(cluster, turn, event, answers)
 
 

@@ -53,6 +53,20 @@ class ClearWorker:
     worker: str
 
 
+@dataclass(frozen=True, slots=True)
+class DrainWorker:
+    """Let others take over what a worker has, and lend it to nobody until AdmitWorker."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class AdmitWorker:
+    """Lend a drained worker again."""
+
+    worker: str
+
+
 # --- Reports: what workers say. The link adds the worker's name.
 
 
@@ -75,6 +89,7 @@ class Heartbeat:
     sequence: int
     trainer: TrainerStatus | None = None  # None: no trainer runs
     telemetry: Telemetry = field(default_factory=Telemetry)
+    leaving: bool = False  # the agent was asked to end, and waits for Go
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,6 +357,13 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
+class Go:
+    """Nothing rests on this worker any more: the agent of this boot, which was asked to end, may."""
+
+    boot: str
+
+
+@dataclass(frozen=True, slots=True)
 class Discard:
     """Delete these files of a job's checkpoints, and say so."""
 
@@ -395,7 +417,7 @@ class KeepSteps:
     """Take into the record of each job the steps that it is known to have committed."""
 
 
-Command = SubmitJob | StopJob | PauseJob | ResumeJob | ClearWorker
+Command = SubmitJob | StopJob | PauseJob | ResumeJob | ClearWorker | DrainWorker | AdmitWorker
 TrainerReport = (
     Prepared
     | PrepareFailed
@@ -414,5 +436,5 @@ RecordsAnswer = RecordsListed | RecordsRead | RecordsFailed
 Report = AgentRegistered | AgentLeft | Heartbeat | TrainerExited | Discarded | RecordsAnswer | TrainerReport
 TrainerOrder = Halt | Form | Save | RenewLease
 RecordsOrder = ListRecords | ReadRecords
-Order = Welcome | Heard | Prepare | Release | Kill | Discard | RecordsOrder | TrainerOrder
+Order = Welcome | Heard | Prepare | Release | Kill | Go | Discard | RecordsOrder | TrainerOrder
 Event = Command | Reported | Disconnected | Tick | KeepSteps

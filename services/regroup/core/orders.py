@@ -7,7 +7,7 @@ Refuses to know: what was sent before; nothing is edge-triggered.
 from regroup.core.cluster import Cluster
 from regroup.core.jobs import Job, Member, Wanted
 from regroup.core.keeping import doomed_files
-from regroup.core.messages import Discard, Form, Halt, Kill, Order, Prepare, Release, Save
+from regroup.core.messages import Discard, Form, Go, Halt, Kill, Order, Prepare, Release, Save
 from regroup.core.workers import TrainerPhase, TrainerStatus, Worker
 
 
@@ -21,6 +21,8 @@ def due(cluster: Cluster, name: str) -> tuple[Order, ...]:
 
 
 def _due_to_worker(cluster: Cluster, name: str, worker: Worker, trainer: TrainerStatus | None) -> tuple[Order, ...]:
+    if worker.leaving and worker.job is None and cluster.sightings[name].sequence:
+        return (Go(worker.boot),)
     if trainer is not None and trainer.job != worker.job:
         return (Release(trainer.job),)
     if worker.job is None:

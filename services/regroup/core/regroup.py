@@ -26,7 +26,9 @@ class Train:
 
 @dataclass(frozen=True, slots=True)
 class SaveState:
-    """Ask this member to write its state, the job's most advanced: it ends, or pauses. `rolled_back`: as in Train."""
+    """Ask this member to write its state, the job's most advanced: it ends, pauses, or all that hold it leave.
+
+    `rolled_back`: as in Train."""
 
     saver: Member
     version: Version
@@ -36,7 +38,7 @@ class SaveState:
 
 @dataclass(frozen=True, slots=True)
 class NothingToSave:
-    """A job that is to stop or to pause, and what is durable of it is all there is. `rolled_back`: as in Train."""
+    """A job that is to stop or to rest, and what is durable of it is all there is. `rolled_back`: as in Train."""
 
     rolled_back: bool
     reason: str
@@ -78,6 +80,7 @@ def conclude(
     tried: Sequence[Member] = (),
     unheard: Mapping[Member, Version] = MappingProxyType({}),
     unable: Mapping[Member, str] = MappingProxyType({}),
+    departing: Set[str] = frozenset(),
 ) -> Verdict:
     """Decide from the answers to the Halt of `generation`: nothing is formed or saved but what they hold.
 
@@ -86,6 +89,7 @@ def conclude(
     whoever failed last is asked again only after all others. `unheard` are there and have not answered, or were not
     asked yet, and this is what they last said they hold: no roll-back goes below it while they may still answer.
     `unable` could not read the checkpoint, each with its reason: where nobody holds the state, they do not lead.
+    `departing` workers are to go: they take no part in what is formed, and what they alone hold is saved.
     """
     base = _base(job, answers, passed, unheard)
     if isinstance(base, Wait):
@@ -105,16 +109,23 @@ def conclude(
         kept = f"at step {base.version.step}, in the memory of {_named(holders)}" if holders else durable(job)
         lost = ": no newer state is left" if base.rolled_back else ""
         return Hold(base.version, base.rolled_back, f"held {kept}{lost}")
-    if len(answers) < job.spec.min_workers:
+    staying = {member: answer for member, answer in answers.items() if member.worker not in departing}
+    if holders and staying.keys().isdisjoint(holders):
+        if base.version == job.saved:
+            return NothingToSave(base.rolled_back, f"rests {durable(job)}: all that hold it leave")
+        return _save(job, base, holders, finished, tried)
+    if len(staying) < job.spec.min_workers:
         kept = f"; step {base.version.step} is kept in memory" if holders else ""
-        return Wait(f"waits for workers: {len(answers)} of {job.spec.min_workers} are ready{kept}")
+        return Wait(f"waits for workers: {len(staying)} of {job.spec.min_workers} are ready{kept}")
     tried_to_read = {member.worker for member in unable}
-    readers = [member for member in sorted(answers) if member not in unable]
-    leaders = holders or sorted(readers, key=lambda member: member.worker in tried_to_read)
+    readers = [member for member in sorted(staying) if member not in unable]
+    leaders = [one for one in holders if one in staying] or sorted(
+        readers, key=lambda member: member.worker in tried_to_read
+    )
     if not leaders:
         why = "; ".join(f"{member.worker}: {error}" for member, error in sorted(unable.items()))
         return Wait(f"no worker can read the checkpoint of step {base.version.step}: {why}")
-    return _train(job, generation, answers, base, leaders[0])
+    return _train(job, generation, staying, base, leaders[0])
 
 
 def durable(job: Job) -> str:
@@ -127,7 +138,8 @@ def durable(job: Job) -> str:
 def _save(job: Job, base: _Base, holders: list[Member], finished: bool, tried: Sequence[Member]) -> SaveState:
     last_try = {member: number for number, member in enumerate(tried)}
     saver = min(holders, key=lambda member: (last_try.get(member, -1), member))
-    what = "the final state" if finished else f"the state of step {base.version.step}, to {ASKED_TO[job.wanted]}"
+    why = f"to {ASKED_TO[job.wanted]}" if job.wanted in RESTED else "because all that hold it leave"
+    what = "the final state" if finished else f"the state of step {base.version.step}, {why}"
     back = "the last generation is lost: " if base.rolled_back else ""
     return SaveState(saver, base.version, base.rolled_back, f"{back}{saver.worker} saves {what}")
 

@@ -8,6 +8,7 @@ Refuses to know: what follows from the facts (`rounds`, `regroup`), and whose er
 from dataclasses import replace
 from math import isfinite
 
+from regroup.core import leaving
 from regroup.core import messages as m
 from regroup.core.blame import agrees, blame_task, count_odd_replicas, prepare_failed
 from regroup.core.cluster import ASKED, Answer, reached
@@ -46,6 +47,8 @@ def take_in(turn: Turn, name: str, report: m.Report) -> tuple[m.Order, ...]:
         case m.Heartbeat():
             if report.boot != worker.boot:
                 return ()
+            if report.leaving:
+                leaving.ask(turn, name)
             if newest is report:
                 _observe(turn, name, report.trainer)
             job = turn.jobs.get(worker.job) if worker.job else None
@@ -58,7 +61,7 @@ def take_in(turn: Turn, name: str, report: m.Report) -> tuple[m.Order, ...]:
             turn.sightings[name] = replace(turn.sightings[name], connected=False)
             turn.note("left", f"{name} said goodbye: its agent was asked to end", worker.job, name)
             turn.unlend(name, "its agent left")
-            turn.workers[name] = replace(turn.workers[name], boot=LEFT)
+            turn.workers[name] = replace(turn.workers[name], boot=LEFT, leaving=False)
         case m.TrainerExited():
             _trainer_exited(turn, name, report)
         case m.Discarded():
@@ -77,11 +80,12 @@ def _register(turn: Turn, name: str, report: m.AgentRegistered) -> None:
     if known is not None and known.boot != report.boot:
         # The same worker began anew: whatever ran under its old agent is known dead.
         busy = any(member.worker == name for _, member in turn.listed())
-        _exited(turn, name, ASKED if known.boot == LEFT else "its agent died")
-        if busy and known.boot != LEFT:
+        meant = known.boot == LEFT or known.leaving
+        _exited(turn, name, ASKED if meant else "its agent died")
+        if busy and not meant:
             turn.count_error(name, "its agent died")
         turn.readmit(name)
-        known = turn.workers[name]
+        known = replace(turn.workers[name], leaving=False)
     told = {key: getattr(report, key) for key in ("boot", "device", "host", "pid", "version")}
     turn.workers[name] = replace(known, **told) if known is not None else Worker(name=name, **told)
     again = turn.sightings.get(name) if known is not None and known.boot == report.boot else None
@@ -291,6 +295,8 @@ def _saved(turn: Turn, job: Job, member: Member, report: m.StateSaved) -> None:
         turn.end(job, JobPhase.STOPPED, f"stopped {where}", **saved, step=version.step)
     elif job.wanted in RESTED:
         turn.pause(job, job.wanted, f"{RESTED[job.wanted]} {where}", **saved)
+    elif job.wanted is Wanted.RUN and leaving.is_left_by(turn, job, version):
+        turn.pause(job, Wanted.YIELD, f"rests {where}; all that held it leave", **saved)
     else:  # it was asked to go on meanwhile
         turn.change_job(job, saver=None, **saved)
 

@@ -12,6 +12,7 @@ Refuses to know: what the answers mean (`regroup.conclude`), what is done about 
 from enum import Enum, auto
 
 from regroup.core.jobs import ORIGIN, Job, JobPhase, Member, Round, Wanted
+from regroup.core.leaving import departs, is_held_by_goers
 from regroup.core.regroup import ASKED_TO, NothingToSave, Wait, durable
 from regroup.core.schedule import is_free, known_to_hold
 from regroup.core.settling import candidates, give_up, rest, settle, verdict_on, wait
@@ -77,7 +78,13 @@ def begin_round(turn: Turn, job: Job, reason: str, *, boundary: bool = False) ->
 
 
 def _rest(turn: Turn, job: Job) -> None:
-    """Say so when those that held the state of a held job are gone."""
+    """What is held is saved if all that have it go; and it is said when they are gone."""
+    if is_held_by_goers(turn, job):
+        reason = "what it holds is saved: all that have it are to go"
+        turn.note("pausing", reason, job=job.id)
+        turn.change_job(job, wanted=Wanted.PAUSE, phase=JobPhase.WAITING, reason=reason)
+        advance(turn, job.id)
+        return
     if job.phase is not JobPhase.PAUSED or job.formation is None or job.step <= job.saved.step:
         return
     watch = turn.watch(job.id)
@@ -223,9 +230,12 @@ def _train(turn: Turn, job: Job) -> None:
         begin_round(turn, job, f"no step was committed for {job.spec.step_timeout:g} s")
     elif job.wanted is not Wanted.RUN:
         begin_round(turn, job, f"asked to {ASKED_TO[job.wanted]}", boundary=True)
+    elif goers := [one.worker for one in formation.members if departs(turn, one)]:
+        begin_round(turn, job, f"after this step {', '.join(goers)} may go", boundary=True)
     elif len(formation.seats) < job.spec.max_workers:
         ready = set(candidates(turn.cluster, job))
-        newcomers = sorted(one for one in ready - set(formation.members) if heard_lately(turn, one.worker))
+        fit = (one for one in ready - set(formation.members) if heard_lately(turn, one.worker))
+        newcomers = sorted(one for one in fit if not departs(turn, one))
         if newcomers and ready >= set(formation.members):
             names = ", ".join(member.worker for member in newcomers)
             begin_round(turn, job, f"prepared to join: {names}", boundary=True)

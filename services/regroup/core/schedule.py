@@ -7,22 +7,22 @@ on make room, the youngest first.
 Refuses to know: what a worker does once it is lent. Does not guarantee: that a lent worker ever gets prepared.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from enum import Enum, auto
 
 from regroup.core.cluster import Cluster, Watch
-from regroup.core.jobs import Job, JobPhase, Member, Wanted
+from regroup.core.jobs import Job, JobPhase, Member, Version, Wanted
 
 
 def is_free(cluster: Cluster, name: str) -> bool:
     """Whether nobody has it, and a heartbeat said that it has no trainer, which could hold another job's state."""
     sighting, worker = cluster.present(name), cluster.workers[name]
     told = sighting is not None and sighting.sequence > 0 and sighting.trainer is None
-    return told and worker.job is None and not worker.quarantined
+    return told and worker.job is None and _may_be_lent(cluster, name)
 
 
 def lent(cluster: Cluster, job: Job, expected: Set[str]) -> list[str]:
-    """The workers lent to a job that are connected; and those that are still expected.
+    """The workers lent to a job that are connected and stay; and those that are still expected.
 
     While it prepares its first, that is whoever is away for a moment; later, whoever its last formation lists, unless
     it waits: then others must be able to take the place of those that are gone.
@@ -32,7 +32,7 @@ def lent(cluster: Cluster, job: Job, expected: Set[str]) -> list[str]:
     return [
         name
         for name, worker in cluster.workers.items()
-        if worker.job == job.id and (name in others or cluster.present(name))
+        if worker.job == job.id and not worker.departs and (name in others or cluster.present(name))
     ]
 
 
@@ -52,7 +52,7 @@ def why_queued(cluster: Cluster, job: Job, expected: Set[str]) -> str:
 def _usable(cluster: Cluster, job: Job, expected: Set[str]) -> list[str]:
     """The workers that a job could have, now or once others end: a job that is held, or that cannot go on itself, may
     not end for long."""
-    fit = [name for name, worker in cluster.workers.items() if name in expected and not worker.quarantined]
+    fit = [name for name in cluster.workers if name in expected and _may_be_lent(cluster, name)]
     own = [name for name in fit if name not in job.refused]
 
     def kept(other: Job) -> bool:
@@ -62,6 +62,10 @@ def _usable(cluster: Cluster, job: Job, expected: Set[str]) -> list[str]:
     holders = {cluster.workers[name].job for name in own} - {None, job.id}
     keepers = {id for id in holders if id is not None and kept(cluster.jobs[id])}
     return [name for name in own if cluster.workers[name].job not in keepers]
+
+
+def _may_be_lent(cluster: Cluster, name: str) -> bool:
+    return not (cluster.workers[name].quarantined or cluster.workers[name].departs)
 
 
 def _hopeless(cluster: Cluster, job: Job, expected: Set[str]) -> bool:
@@ -81,6 +85,15 @@ def comes_back_to(cluster: Cluster, name: str) -> str | None:
     job = cluster.jobs.get(trainer.job)
     if job is None or job.ended or job.formation is None or name in job.refused:
         return None
+    for other, version in other_holders(cluster, job, name):
+        listed_holder = other in job.formation.members and version >= job.formation.base
+        if listed_holder or version >= trainer.version:
+            return None
+    return job.id
+
+
+def other_holders(cluster: Cluster, job: Job, name: str) -> Iterator[tuple[Member, Version]]:
+    """The trainers of a job, but that of worker `name`, that are there with a state."""
     watch = cluster.watches.get(job.id)
     for other, known in cluster.workers.items():
         seen = cluster.present(other)
@@ -90,10 +103,7 @@ def comes_back_to(cluster: Cluster, name: str) -> str | None:
         member = Member(other, there.incarnation)
         if watch is not None and (member in watch.evicted or member in watch.dead or _owes(job, watch, member)):
             continue  # it says that it holds a state, and may never give it
-        listed_holder = member in job.formation.members and there.version >= job.formation.base
-        if listed_holder or there.version >= trainer.version:
-            return None
-    return job.id
+        yield member, there.version
 
 
 def _owes(job: Job, watch: Watch, member: Member) -> bool:
@@ -140,7 +150,8 @@ def makes_room(cluster: Cluster, stuck: Mapping[str, Cost | None], expected: Set
 
 
 def _here(cluster: Cluster, job: Job) -> list[str]:
-    return [name for name, worker in cluster.workers.items() if worker.job == job.id and cluster.present(name)]
+    lent = [name for name, worker in cluster.workers.items() if worker.job == job.id and cluster.present(name)]
+    return [name for name in lent if not cluster.workers[name].departs]
 
 
 def _eligible(cluster: Cluster, job: Job, free: list[str]) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from regroup.core.cluster import ASKED, Answer, Cluster, reached
 from regroup.core.jobs import Job, JobPhase, Link, Member, Version, Wanted
-from regroup.core.regroup import ASKED_TO, Hold, NothingToSave, SaveState, Train, Verdict, Wait, conclude
+from regroup.core.regroup import ASKED_TO, RESTED, Hold, NothingToSave, SaveState, Train, Verdict, Wait, conclude
 from regroup.core.schedule import Cost
 from regroup.core.suspicion import evict, had_its_chance, hangs, is_stuck
 from regroup.core.turn import Turn
@@ -67,7 +67,9 @@ def verdict_on(
     whoever was cut off a moment ago may come back with what it held."""
     watch = turn.watch(job.id)
     unheard = {**_away(turn, job), **unheard}
-    verdict = conclude(job, job.generation, answers, passed(turn, job), watch.failed_savers, unheard, watch.unable)
+    goers = frozenset(name for name, worker in turn.workers.items() if worker.departs)
+    tried, unable = watch.failed_savers, watch.unable
+    verdict = conclude(job, job.generation, answers, passed(turn, job), tried, unheard, unable, goers)
     untold = _untold(turn) if not isinstance(verdict, Wait) and verdict.rolled_back else []
     if untold:
         return Wait(f"the last generation is lost, and {', '.join(untold)} has yet to tell what it holds")
@@ -201,7 +203,7 @@ def rest(turn: Turn, job: Job, verdict: NothingToSave) -> None:
     if job.wanted is Wanted.STOP:
         turn.end(job, JobPhase.STOPPED, verdict.reason, step=job.saved.step)
     else:
-        turn.pause(job, job.wanted, verdict.reason)
+        turn.pause(job, job.wanted if job.wanted in RESTED else Wanted.YIELD, verdict.reason)
 
 
 def _shown(turn: Turn, job: Job, verdict: SaveState | NothingToSave | Hold, state: Version) -> int:

@@ -64,7 +64,14 @@ class Worker:
     job: str | None = None  # the job it is lent to
     errors: int = 0  # trainers that died unasked; more than the policy's limit quarantine it
     quarantined: bool = False
+    drained: bool = False  # by its operator, until it is admitted again
+    leaving: bool = False  # the agent of this boot was asked to end
     reason: str = "registered"
+
+    @property
+    def departs(self) -> bool:
+        """Whether its shards go to others, and it gets no new ones."""
+        return self.drained or self.leaving
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -260,6 +260,9 @@ def _is_done(command: m.Command, kept: Saved) -> bool:
     """Whether what was asked is durable: it may be acknowledged only then."""
     if isinstance(command, m.ClearWorker):
         return command.worker not in kept.workers or not kept.workers[command.worker].quarantined
+    if isinstance(command, m.DrainWorker | m.AdmitWorker):
+        drains = isinstance(command, m.DrainWorker)
+        return command.worker not in kept.workers or kept.workers[command.worker].drained is drains
     job = kept.jobs.get(command.job)
     if job is None or job.ended or isinstance(command, m.SubmitJob):
         return job is not None

@@ -1,0 +1,93 @@
+"""Workers that are to go: their agents were asked to end, or their operator drained them. Others take over first.
+
+Owns: who goes, what of a job still rests on it, and that it is taken off the job once nothing does. What all that hold
+it would take along is saved first (`regroup.conclude`), also where it was only held.
+Refuses to know: how a boundary is reached (`rounds`), and how an agent ends.
+Does not guarantee: that whoever goes waits for it. An agent ends in any case after a while; that is then a goodbye.
+"""
+
+from dataclasses import replace
+
+from regroup.core.jobs import Job, JobPhase, Member, Version, Wanted
+from regroup.core.schedule import other_holders
+from regroup.core.settling import candidates
+from regroup.core.turn import Turn
+
+DRAINED, ASKED_TO_END = "drained by its operator", "its agent was asked to end"
+
+
+def drain(turn: Turn, name: str) -> None:
+    worker = turn.worker(name)
+    if not worker.drained:
+        turn.workers[name] = replace(worker, drained=True, reason=DRAINED)
+        turn.note("drained", f"{name} is {DRAINED}: its shards go to others", worker.job, name)
+
+
+def admit(turn: Turn, name: str) -> None:
+    worker = turn.worker(name)
+    if worker.drained:
+        turn.workers[name] = replace(worker, drained=False, reason="admitted by its operator")
+        turn.note("admitted", f"{name} was admitted again by its operator", worker.job, name)
+
+
+def ask(turn: Turn, name: str) -> None:
+    """Its agent says that it was asked to end, and waits until it may."""
+    worker = turn.workers[name]
+    if not worker.leaving:
+        turn.workers[name] = replace(worker, leaving=True, reason=ASKED_TO_END)
+        turn.note("leaving", f"{name} is to leave: {ASKED_TO_END}", worker.job, name)
+
+
+def departs(turn: Turn, member: Member) -> bool:
+    return member.worker in turn.workers and turn.workers[member.worker].departs
+
+
+def let_go(turn: Turn) -> None:
+    """Take whoever goes off its job, once nothing rests on it."""
+    for name, worker in list(turn.workers.items()):
+        if worker.departs and worker.job is not None and not _is_needed(turn, turn.jobs[worker.job], name):
+            turn.unlend(name, ASKED_TO_END if worker.leaving else DRAINED)
+
+
+def _is_needed(turn: Turn, job: Job, name: str) -> bool:
+    """Whether it is in a step or a round under way, or holds what nobody who stays is known to hold."""
+    sighting = turn.cluster.present(name)
+    if sighting is None or not sighting.sequence:
+        return True  # who knows
+    trainer = sighting.trainer
+    if trainer is None:
+        return False
+    member = Member(name, trainer.incarnation)
+    if job.saver == member or (job.round is not None and member in job.round.participants):
+        return True
+    formation = job.formation
+    if formation is None or trainer.job != job.id:
+        return False
+    listed = member in formation.members
+    if listed and formation.generation == job.generation:
+        return True
+    if trainer.version is None:
+        return False
+    for other, version in other_holders(turn.cluster, job, name):
+        stays, anchors = not turn.workers[other.worker].departs, other in formation.members
+        enough = version >= trainer.version or (anchors and not listed)
+        if stays and enough and version >= formation.base and (anchors or not listed):
+            return False
+    return True
+
+
+def is_held_by_goers(turn: Turn, job: Job) -> bool:
+    """Whether a job that its user holds would lose what it holds, because all that have it go."""
+    if job.phase is not JobPhase.PAUSED or job.wanted is not Wanted.HOLD or job.formation is None:
+        return False
+    versions = {member: answer.version for member, answer in candidates(turn.cluster, job).items()}
+    best = max((version for version in versions.values() if version is not None), default=None)
+    holders = [member for member, version in versions.items() if version is not None and version == best]
+    return bool(holders) and all(departs(turn, member) for member in holders)
+
+
+def is_left_by(turn: Turn, job: Job, version: Version) -> bool:
+    """Whether all that hold this state are to go."""
+    told = candidates(turn.cluster, job).items()
+    holders = [member for member, answer in told if answer.version == version]
+    return bool(holders) and all(departs(turn, member) for member in holders)

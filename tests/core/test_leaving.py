@@ -1,0 +1,288 @@
+"""Workers that are to go: others take over what they have, or it is saved first; then they go, and nobody is blamed."""
+
+from dataclasses import replace
+
+import pytest
+
+from regroup.core import messages as m
+from regroup.core.cluster import NoSuchWorker
+from regroup.core.jobs import Checkpoint, JobPhase, Version, Wanted
+from regroup.core.workers import TrainerPhase
+
+
+def leave(scene, name, phase=None, **facts):
+    """A heartbeat of an agent that was asked to end; its trainer stands where it stood unless a phase is given."""
+    scene.sequence += 1
+    seen = scene.cluster.sightings[name].trainer
+    trainer = replace(seen, phase=phase, **facts) if seen is not None and phase is not None else seen
+    boot = scene.cluster.workers[name].boot
+    return scene.says(name, m.Heartbeat(boot=boot, sequence=scene.sequence, trainer=trainer, leaving=True))
+
+
+def goodbye(scene, name):
+    boot = scene.cluster.workers[name].boot
+    scene.exits(name, asked=True)
+    scene.says(name, m.AgentLeft(boot=boot))
+
+
+def test_a_free_worker_may_go_at_once(scene):
+    scene.register("a")
+    leave(scene, "a")
+    assert scene.told("a", m.Go) == [m.Go("b1")]
+    assert [note.worker for note in scene.noted("leaving")] == ["a"]
+    scene.submit()
+    assert scene.job.phase is JobPhase.QUEUED
+
+
+def test_a_member_hands_over_at_the_next_boundary_and_then_may_go(scene):
+    scene.running("a", "b", min_workers=1)
+    for name in "ab":
+        scene.train(name, 3)
+    leave(scene, "b")
+    assert scene.job.round is not None
+    assert scene.job.round.boundary
+    assert scene.job.reason == "after this step b may go"
+    assert scene.told("b", m.Go) == []
+    scene.halt("b", (1, 4))
+    assert scene.told("b", m.Go) == []
+    scene.halt("a", (1, 4))
+    assert scene.members == ["a"]
+    assert scene.job.formation.base == Version(1, 4)
+    assert scene.job.formation.receivers == ()
+    assert scene.told("b", m.Go) == [m.Go("b1")]
+    goodbye(scene, "b")
+    scene.train("a")
+    assert (scene.job.phase, scene.cluster.workers["b"].errors) == (JobPhase.RUNNING, 0)
+
+
+def test_whoever_leaves_is_replaced_by_a_free_worker_from_the_start(scene):
+    scene.running("a", "b", min_workers=1)
+    scene.register("c")
+    assert scene.cluster.workers["c"].job is None
+    leave(scene, "b")
+    assert scene.cluster.workers["c"].job == "j"
+
+
+def test_what_all_that_hold_it_leave_with_is_saved_and_the_job_is_queued_again(scene):
+    scene.running("a", "b", min_workers=1)
+    for name in "ab":
+        scene.train(name, 3)
+    leave(scene, "a")
+    leave(scene, "b")
+    for name in "ab":
+        scene.halt(name, (1, 4))
+    assert scene.job.saver is not None
+    assert scene.job.reason == "a saves the state of step 4, because all that hold it leave"
+    assert scene.told("b", m.Go) == []
+    scene.saved("a", (1, 4))
+    assert {name for name in "ab" if scene.told(name, m.Go)} == {"a", "b"}
+    assert (scene.job.phase, scene.job.saved) == (JobPhase.PAUSED, Version(1, 4))
+    for name in "ab":
+        goodbye(scene, name)
+    scene.after(1.0)
+    assert (scene.job.phase, scene.job.wanted) == (JobPhase.QUEUED, Wanted.RUN)
+
+    scene.register("a", "b", boot="b2")
+    scene.prepare("a", "b", incarnation="i2")
+    for name in "ab":
+        scene.halt(name, None, "i2")
+    assert scene.job.formation.base == Version(1, 4)
+    assert scene.job.restarts == 0
+
+
+def test_newcomers_are_no_reason_to_take_the_only_state_along(scene):
+    """b stays and is prepared, but holds nothing: a saves first, and b reads."""
+    scene.running("a", max_workers=2)
+    scene.train("a", 3)
+    leave(scene, "a")
+    scene.register("b")
+    scene.prepare("b")
+    scene.halt("a", (1, 4))
+    assert scene.job.saver is not None
+    scene.saved("a", (1, 4))
+    goodbye(scene, "a")
+    scene.after(1.0, "b")
+    scene.exits("b", asked=True)
+    scene.beat("b")
+    assert (scene.cluster.workers["a"].job, scene.cluster.workers["b"].job) == (None, "j")
+    scene.prepare("b", incarnation="i2")
+    scene.halt("b", None, "i2")
+    assert (scene.members, scene.job.formation.base) == (["b"], Version(1, 4))
+
+
+def test_what_is_durable_is_not_saved_again(scene):
+    scene.running("a")
+    facts = {"promised": 1, "generation": 1, "version": Version(1, 4)}
+    scene.beat("a", TrainerPhase.TRAINING, **facts, written=Checkpoint(Version(1, 4), "/c/j", "sum", 1))
+    leave(scene, "a")
+    scene.halt("a", (1, 4))
+    assert scene.job.reason == "rests at step 4; its state is in /c/j: all that hold it leave"
+    assert (scene.job.phase, scene.job.wanted) == (JobPhase.PAUSED, Wanted.YIELD)
+    assert scene.told("a", m.Go) == [m.Go("b1")]
+
+
+def test_with_too_few_left_the_job_waits_with_its_state_and_the_other_may_go(scene):
+    scene.running("a", "b")
+    for name in "ab":
+        scene.train(name, 3)
+    leave(scene, "b")
+    for name in "ab":
+        scene.halt(name, (1, 4))
+    assert scene.job.phase is JobPhase.WAITING
+    assert "1 of 2 are ready; step 4 is kept in memory" in scene.job.reason
+    leave(scene, "b")
+    assert scene.told("b", m.Go) == [m.Go("b1")]
+    goodbye(scene, "b")
+    scene.register("c")
+    scene.prepare("c")
+    scene.halt("a", (1, 4))
+    scene.halt("c", None)
+    assert scene.members == ["a", "c"]
+    assert scene.job.formation.base == Version(1, 4)
+
+
+def test_a_drained_worker_hands_over_stays_connected_and_is_not_chosen_until_it_is_admitted(scene):
+    scene.running("a", "b", min_workers=1)
+    for name in "ab":
+        scene.train(name, 3)
+    scene.does(m.DrainWorker("b"))
+    for name in "ab":
+        scene.halt(name, (1, 4))
+    assert scene.members == ["a"]
+    assert scene.told("b", m.Go) == []
+    assert scene.told("b", m.Release) == [m.Release("j")]
+    scene.train("a")
+    scene.exits("b", asked=True)
+    scene.beat("b")
+    assert scene.cluster.workers["b"].job is None
+    assert scene.cluster.workers["b"].reason == "drained by its operator"
+    scene.restart()
+    scene.register("b", boot="b2")
+    assert scene.cluster.workers["b"].drained
+    assert scene.cluster.workers["b"].job is None
+    scene.does(m.AdmitWorker("b"))
+    assert scene.cluster.workers["b"].job == "j"
+    assert [note.worker for note in scene.noted("admitted")] == ["b"]
+
+
+def test_what_is_asked_twice_is_done_once_and_of_nobody_refused(scene):
+    scene.register("a")
+    for _ in range(2):
+        scene.does(m.DrainWorker("a"))
+    for _ in range(2):
+        scene.does(m.AdmitWorker("a"))
+    assert (len(scene.noted("drained")), len(scene.noted("admitted"))) == (1, 1)
+    for command in (m.DrainWorker("none"), m.AdmitWorker("none")):
+        with pytest.raises(NoSuchWorker):
+            scene.does(command)
+
+
+def test_what_is_held_is_saved_when_all_that_have_it_leave(scene):
+    scene.running("a")
+    scene.train("a", 3)
+    scene.does(m.PauseJob("j", hold=True))
+    scene.halt("a", (1, 4))
+    assert scene.job.phase is JobPhase.PAUSED
+    leave(scene, "a")
+    assert scene.told("a", m.Go) == []
+    scene.halt("a", (1, 4))
+    assert scene.job.saver is not None
+    scene.saved("a", (1, 4))
+    assert (scene.job.phase, scene.job.wanted, scene.job.saved) == (JobPhase.PAUSED, Wanted.PAUSE, Version(1, 4))
+    assert scene.told("a", m.Go) == [m.Go("b1")]
+
+
+def test_one_that_holds_a_held_state_may_go_while_another_stays_with_it(scene):
+    scene.running("a", "b", min_workers=1)
+    for name in "ab":
+        scene.train(name, 3)
+    scene.does(m.PauseJob("j", hold=True))
+    for name in "ab":
+        scene.halt(name, (1, 4))
+    leave(scene, "b")
+    assert scene.told("b", m.Go) == [m.Go("b1")]
+    assert scene.job.wanted is Wanted.HOLD
+
+
+def test_a_leave_that_was_told_is_remembered_by_the_next_coordinator(scene):
+    scene.running("a", "b", min_workers=1)
+    for name in "ab":
+        scene.train(name, 3)
+    leave(scene, "b")
+    scene.restart()
+    assert scene.cluster.workers["b"].leaving
+    scene.register("a", "b")
+    for name in "ab":
+        scene.halt(name, (1, 4))
+    assert scene.members == ["a"]
+    assert scene.told("b", m.Go) == [m.Go("b1")]
+
+
+def test_a_new_agent_is_not_leaving_and_that_the_old_one_died_was_meant(scene):
+    scene.running("a", "b", min_workers=1)
+    leave(scene, "b")
+    scene.register("b", boot="b2")
+    worker = scene.cluster.workers["b"]
+    assert (worker.leaving, worker.errors) == (False, 0)
+
+
+def test_who_was_admitted_again_before_the_state_is_saved_goes_on(scene):
+    scene.running("a")
+    scene.train("a", 3)
+    scene.does(m.DrainWorker("a"))
+    scene.halt("a", (1, 4))
+    scene.does(m.AdmitWorker("a"))
+    scene.saved("a", (1, 4))
+    scene.halt("a", (1, 4))
+    assert scene.members == ["a"]
+    assert scene.job.formation.base == Version(1, 4)
+
+
+def test_a_newcomer_that_leaves_is_not_taken_in(scene):
+    scene.running("a", max_workers=2)
+    scene.register("b")
+    assert scene.cluster.workers["b"].job == "j"
+    leave(scene, "b")
+    assert scene.cluster.workers["b"].job is None
+    assert scene.job.round is None
+    assert scene.told("b", m.Go) == [m.Go("b1")]
+
+
+def test_a_trainer_that_fails_to_save_for_those_that_leave_is_followed_by_the_other(scene):
+    scene.running("a", "b", min_workers=1)
+    for name in "ab":
+        scene.train(name, 3)
+        leave(scene, name)
+    for name in "ab":
+        scene.halt(name, (1, 4))
+    first = scene.job.saver.worker
+    scene.says(first, m.SaveFailed(job="j", incarnation="i1", generation=scene.job.generation, error="disk full"))
+    scene.after(2.0, "ab")
+    for name in "ab":
+        scene.halt(name, (1, 4))
+    assert scene.job.saver is not None
+    assert scene.job.saver.worker != first
+
+
+def test_a_drained_worker_that_is_gone_is_remembered(make_scene):
+    scene = make_scene(forget_limit=5.0)
+    scene.register("a", "b")
+    scene.does(m.DrainWorker("a"))
+    for name in "ab":
+        scene.does(m.Disconnected(name))
+    scene.after(100.0)
+    assert list(scene.cluster.workers) == ["a"]
+
+
+def test_a_member_that_has_to_go_is_waited_for_until_its_formation_trains(scene):
+    scene.submit(min_workers=2)
+    scene.register("a", "b")
+    scene.prepare("a", "b")
+    for name in "ab":
+        scene.halt(name, None)
+    leave(scene, "b")
+    assert scene.told("b", m.Go) == []
+    scene.train("a")
+    leave(scene, "b", TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, 0))
+    leave(scene, "b")
+    assert scene.job.round is not None
