@@ -125,6 +125,8 @@ for command in (
     commands.workers,
     commands.worker,
     commands.clear,
+    commands.drain,
+    commands.admit,
 ):
     app.command()(command)
 

@@ -19,6 +19,7 @@ from regroup.core.jobs import JobPhase, Wanted
 from regroup.wire.rest import EventView, JobView
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A job's id, or enough of its beginning.")]
+INTERVAL = 0.2  # seconds between two looks at a worker that is waited for
 WorkerArgument = Annotated[str, typer.Argument(metavar="WORKER", help="A worker's name.")]
 
 
@@ -137,6 +138,32 @@ def worker(context: typer.Context, name: WorkerArgument, as_json: AsJson = False
     with terminal.connected(context) as client:
         found = client.worker(name)
     terminal.write_json(found) if as_json else terminal.write(show.worker_sheet(found))
+
+
+def drain(
+    context: typer.Context,
+    name: WorkerArgument,
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Until others have what it had.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let others take over what a worker has, at the next step, and give it nothing to do until it is admitted.
+
+    Its agent stays connected. A job that only it trains is saved first, and goes on once another worker is free.
+    """
+    with terminal.connected(context) as client:
+        found = client.drain(name)
+        while wait and found.drained and found.job is not None:
+            time.sleep(INTERVAL)
+            found = client.worker(name)
+    busy = f"job {found.job} goes on without it after this step" if found.job else "it has nothing to do any more"
+    terminal.write_json(found) if as_json else terminal.write(f"{found.name} is drained: {busy}")
+
+
+def admit(context: typer.Context, name: WorkerArgument, as_json: AsJson = False) -> None:
+    """Give a drained worker something to do again."""
+    with terminal.connected(context) as client:
+        found = client.admit(name)
+    terminal.write_json(found) if as_json else terminal.write(f"{found.name} is admitted: {found.reason}")
 
 
 def clear(context: typer.Context, name: WorkerArgument, as_json: AsJson = False) -> None:

@@ -266,6 +266,14 @@ class Client:
         """Forgive a worker's errors and lift its quarantine."""
         return self._transport.post(_WORKER, f"/v1/workers/{_part(name)}/clear")
 
+    def drain(self, name: str) -> WorkerView:
+        """Let others take over what a worker has, and give it nothing to do until it is admitted."""
+        return self._transport.post(_WORKER, f"/v1/workers/{_part(name)}/drain")
+
+    def admit(self, name: str) -> WorkerView:
+        """Give a drained worker something to do again."""
+        return self._transport.post(_WORKER, f"/v1/workers/{_part(name)}/admit")
+
     def cluster(self) -> ClusterView:
         """The whole in a few numbers."""
         return self._transport.get(_CLUSTER, "/v1/cluster")

@@ -205,6 +205,8 @@ def health_text(worker: WorkerView) -> Text:
         return Text("quarantined", style="bold red")
     if worker.doing == GONE:
         return Text(GONE, style="dim")
+    if worker.healthy and (worker.leaving or worker.drained):
+        return Text("leaving" if worker.leaving else "draining" if worker.job else "drained", style="yellow")
     return Text("healthy", style="green") if worker.healthy else Text("unhealthy", style="red")
 
 

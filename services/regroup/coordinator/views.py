@@ -113,6 +113,8 @@ def worker_view(cluster: Cluster, name: str, policy: Policy, now: float) -> Work
         trainer=sighting.trainer.pid if sighting and sighting.trainer and sighting.trainer.pid else None,
         errors=worker.errors,
         quarantined=worker.quarantined,
+        drained=worker.drained,
+        leaving=worker.leaving,
         reason=worker.reason,
         telemetry=None if sighting is None else _telemetry(sighting.telemetry),
     )
@@ -140,7 +142,7 @@ def cluster_view(
     standbys: Sequence[Standby] = (),
 ) -> ClusterView:
     workers = [worker_view(cluster, name, policy, now) for name in cluster.workers]
-    fit = [worker for worker in workers if worker.healthy and not worker.quarantined]
+    fit = [one for one in workers if one.healthy and not (one.quarantined or one.drained or one.leaving)]
     phases = Counter(job.phase for job in cluster.jobs.values())
     steps = {job.id: committed_step(cluster, job) for job in cluster.jobs.values()}
     return ClusterView(

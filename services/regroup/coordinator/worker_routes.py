@@ -1,7 +1,7 @@
 """Workers and the cluster as a whole over REST.
 
 Owns: the routes below /v1/workers, and /v1/cluster.
-Refuses to know: how a worker is reached; clearing one is a command like any other.
+Refuses to know: how a worker is reached; to clear or to drain one is a command like any other.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from regroup.coordinator.desk import ApiContext, InContext
 from regroup.coordinator.persistence import Standby, StoreUnavailable
 from regroup.coordinator.problems import NO_SUCH_WORKER, documented
 from regroup.core.cluster import NoSuchWorker
-from regroup.core.messages import ClearWorker
+from regroup.core.messages import AdmitWorker, ClearWorker, DrainWorker
 from regroup.wire.rest import ClusterView, WorkerList, WorkerView
 
 router = APIRouter(prefix="/v1", tags=["workers"])
@@ -43,6 +43,26 @@ async def worker(context: InContext, name: WorkerName) -> WorkerView:
 )
 async def clear(context: InContext, name: WorkerName) -> WorkerView:
     await context.desk.command(ClearWorker(name))
+    return _view(context, name)
+
+
+@router.post(
+    "/workers/{name}/drain",
+    summary="Let others take over what a worker has, and give it nothing to do until it is admitted",
+    responses=documented(NO_SUCH_WORKER),
+)
+async def drain(context: InContext, name: WorkerName) -> WorkerView:
+    await context.desk.command(DrainWorker(name))
+    return _view(context, name)
+
+
+@router.post(
+    "/workers/{name}/admit",
+    summary="Give a drained worker something to do again",
+    responses=documented(NO_SUCH_WORKER),
+)
+async def admit(context: InContext, name: WorkerName) -> WorkerView:
+    await context.desk.command(AdmitWorker(name))
     return _view(context, name)
 
 

@@ -27,6 +27,7 @@ from regroup.client.sdk import Client
 from regroup.coordinator import embedded
 from regroup.wire.entry import not_installed
 from regroup.wire.places import Endpoint, Places
+from regroup.worker.settings import LEAVE_LIMIT
 
 START_LIMIT = 60.0  # seconds until the coordinator must answer
 STOP_LIMIT = 10.0  # seconds that a process has to leave before it is killed
@@ -77,18 +78,23 @@ class Supervised:
         """SIGKILL to the process and all that it started, together."""
         os.killpg(self.process.pid, signal.SIGKILL)
 
-    def stop(self) -> None:
-        """Ask it to leave, kill it if it does not, and wait."""
+    def stop(self, patience: float = STOP_LIMIT) -> None:
+        """Ask it to leave, kill it if it does not in `patience` seconds, and wait."""
         with self._births:
             self._stopping.set()
             process = self.process
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_LIMIT)
+            process.wait(patience)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # whatever it left behind
         process.wait()
         self._watching.join()
+
+    def hurry(self) -> None:
+        """Ask it twice, which ends an agent at once: by two signals, since two of one kind may be taken for one."""
+        self.process.send_signal(signal.SIGTERM)
+        self.process.send_signal(signal.SIGINT)
 
     def last_words(self) -> str:
         lines = self._log.read_text(errors="replace").strip().splitlines()
@@ -228,6 +234,18 @@ class LocalCluster:
         self.agents[name] = self._supervised(name, [*before, sys.executable, "-m", "regroup.worker.agent"], environ)
         self._on_started(name)
 
+    def stop_workers(self, hand_over: bool) -> None:
+        """All of them. `hand_over`: what they would take along is saved first."""
+        limit = float(self._environ.get("REGROUP_LEAVE_LIMIT", LEAVE_LIMIT))
+        stopping = [threading.Thread(target=agent.stop, args=(limit + STOP_LIMIT,)) for agent in self.agents.values()]
+        for thread in stopping:
+            thread.start()
+        if not hand_over:
+            self.hurry()
+        for thread in stopping:
+            thread.join()
+        self.agents.clear()
+
     @property
     def given_token(self) -> str | None:
         """The token that the coordinator was given; None: it keeps its own in the data directory."""
@@ -241,14 +259,14 @@ class LocalCluster:
             urls = ",".join(f"{urls.rpartition(':')[0]}:{port}" for port in self._ports)
         return Client(urls, (self.given_token or places.token.read_text()).strip())
 
+    def hurry(self) -> None:
+        """No agent hands over any more."""
+        for agent in list(self.agents.values()):
+            agent.hurry()
+
     def stop(self) -> None:
-        """Agents first, so that they can say goodbye."""
-        stopping = [threading.Thread(target=agent.stop) for agent in self.agents.values()]
-        for thread in stopping:
-            thread.start()
-        for thread in stopping:
-            thread.join()
-        self.agents.clear()
+        """At once, but agents first, so that they can say goodbye."""
+        self.stop_workers(hand_over=False)
         for coordinator in reversed(self.coordinators.values()):  # else a standby takes over from the first
             coordinator.stop()
         self.coordinators.clear()

@@ -10,6 +10,8 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -44,13 +46,16 @@ def up(
     """
     tell = partial(PlainConsole(stderr=True).print, soft_wrap=True)
     folder = (data_dir or default_data_dir(os.environ)).expanduser().absolute()
-    stopping, started = threading.Event(), threading.Event()
+    stopping, started, hurried = threading.Event(), threading.Event(), threading.Event()
 
     def leave(*_: object) -> None:
         first = not stopping.is_set()
         stopping.set()
         if first and not started.is_set():
             raise KeyboardInterrupt  # out of whatever is waited for; what runs already is stopped
+        if not first and started.is_set():
+            hurried.set()
+            cluster.hurry()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, leave)
@@ -81,15 +86,25 @@ def up(
             tell(f"token     {'that of REGROUP_TOKEN; set it wherever you ask' if given else Places(folder).token}")
             tell(f"workers   {', '.join(cluster.agents)}; logs in {folder / 'logs'}")
             tell(f"try       {_leading_to(folder)}{_regroup()} submit digits --steps 200 --wait")
-            again = "jobs under way go on at the next start, from their last pause, or from step 0"
-            tell(f"Ctrl-C stops everything; {again}.")
+            tell("Ctrl-C stops everything; jobs under way are saved, and go on at the next start.")
             stopping.wait()
-            tell("stopping ...")
+            tell("stopping: jobs under way are saved first; Ctrl-C again stops at once ...")
+            cluster.stop_workers(hand_over=True)
+            if not hurried.is_set():
+                _tell_of_jobs(cluster, tell)
     except KeyboardInterrupt:
         tell("stopped before it was up")
     except (ClusterFailed, OSError, RegroupError) as error:
         tell(f"regroup up: {str(error).removeprefix('regroup-coordinator: ')}")
         sys.exit(1)
+
+
+def _tell_of_jobs(cluster: LocalCluster, tell: Callable[[str], None]) -> None:
+    """From which step each will go on."""
+    with suppress(RegroupError), cluster.client() as client:
+        for job in [job for job in client.jobs() if not job.ended]:
+            saved = job.checkpoint.version.step if job.checkpoint is not None else 0
+            tell(f"job {job.id} is {job.phase}; from step {saved} on it goes on at the next start")
 
 
 def _regroup() -> str:

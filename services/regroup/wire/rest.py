@@ -123,6 +123,8 @@ class WorkerView:
     trainer: Annotated[int | None, Field(description="the process id of its trainer")]
     errors: Annotated[int, Field(description="trainers that died unasked since the last clear")]
     quarantined: bool
+    drained: Annotated[bool, Field(description="by its operator: it gets nothing to do until it is admitted")]
+    leaving: Annotated[bool, Field(description="its agent was asked to end, and hands over what it has")]
     reason: str
     telemetry: TelemetryView | None
 
@@ -148,7 +150,7 @@ class ClusterView:
     healthy: int
     failed: Annotated[int, Field(description="quarantined, or unhealthy and did not leave in good order")]
     quarantined: int
-    idle: Annotated[int, Field(description="healthy, not quarantined, and lent to no job")]
+    idle: Annotated[int, Field(description="healthy, not quarantined, drained or leaving, and lent to no job")]
     jobs: Annotated[Mapping[JobPhase, int], Field(description="how many jobs are in each phase")]
     fallback: Annotated[tuple[str, ...], Field(description="jobs that could use several workers and run on one")]
     updates: Annotated[int, Field(description="steps committed, over all jobs")]

@@ -27,6 +27,7 @@ from regroup.core.messages import (
     AgentRegistered,
     Discard,
     Form,
+    Go,
     Halt,
     Heard,
     Heartbeat,
@@ -52,6 +53,7 @@ from regroup.wire.link import Line
 from regroup.wire.places import Places
 from regroup.worker import archive
 from regroup.worker.control import REPORT, STATUS
+from regroup.worker.departure import Departure
 from regroup.worker.discarding import discard
 from regroup.worker.inbox import Inbox
 from regroup.worker.lease_clock import lease_clock
@@ -64,6 +66,7 @@ log = logging.getLogger("regroup.agent")
 TRAINER = "regroup.worker.process:main"
 UNSENT = 10_000  # reports kept while there is no connection
 UNANSWERED = 10.0  # seconds, or three heartbeats, until a coordinator that answers nothing is no leader
+GLANCE = 0.1  # seconds between two looks whether it has waited long enough
 LATEST = 8  # reports of measurements, about two seconds, that a coordinator may have taken along when it died
 
 
@@ -87,13 +90,14 @@ class Agent:
         self._inbox: Inbox | None = None  # of this trainer
         self._status: TrainerStatus | None = None
         self._asked = False  # the trainer's end was asked for
+        self._departure: Departure | None = None  # once it was asked to end
         self._births: set[asyncio.Task[None]] = set()  # one at most, while the fork server gives birth
         self._asides: set[asyncio.Task[None]] = set()  # what waits for the disk
         self._discarding: set[Discard] = set()
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
-        """Serve until `leave` is called. Raises BirthFailed: who can start no trainer must not look healthy."""
+        """Serve until it leaves. Raises BirthFailed: who can start no trainer must not look healthy."""
         warming = asyncio.create_task(asyncio.to_thread(self._nursery.keep_spare))
         warming.add_done_callback(partial(self._born, ""))
         orders = asyncio.create_task(self._follow_orders())
@@ -113,7 +117,25 @@ class Agent:
             end.result()
 
     def leave(self) -> None:
+        """Asked once, it hands over what its trainer has, and ends; asked twice, it ends at once."""
+        if self._departure is not None:
+            self._go("it was asked twice")
+            return
+        log.info("asked to end: its shards go to others first")
+        self._departure = Departure(since=lease_clock(), limit=self._settings.leave_limit)
+        self._heartbeat()
+        self._wait_to_go(self._departure)
+
+    def _wait_to_go(self, departure: Departure) -> None:
+        why = departure.over(lease_clock(), self._answered, self._trainer is not None)
+        if why is not None:
+            self._go(why)
+        elif not self._end.done():
+            asyncio.get_running_loop().call_later(GLANCE, self._wait_to_go, departure)
+
+    def _go(self, why: str) -> None:
         if not self._end.done():
+            log.info("ends: %s", why)
             self._end.set_result(None)
 
     # --- The coordinator's side
@@ -152,8 +174,15 @@ class Agent:
         self._sent[self._sequence] = lease_clock()
         for old in [sequence for sequence in self._sent if sequence < self._sequence - 100]:
             del self._sent[old]
-        beat = Heartbeat(boot=self._boot, sequence=self._sequence, trainer=self._status, telemetry=self._telemetry())
-        self._line.send(beat)
+        self._line.send(
+            Heartbeat(
+                boot=self._boot,
+                sequence=self._sequence,
+                trainer=self._status,
+                telemetry=self._telemetry(),
+                leaving=self._departure is not None,
+            )
+        )
 
     def _telemetry(self) -> Telemetry:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -186,7 +215,7 @@ class Agent:
                 if sent is not None and generation:
                     self._tell(RenewLease(generation, sent))
             case Prepare():
-                if self._trainer is None and not self._births:
+                if self._trainer is None and not self._births and self._departure is None:
                     birth = asyncio.create_task(self._start(order))
                     self._births.add(birth)
                     birth.add_done_callback(partial(self._born, order.job))
@@ -200,6 +229,9 @@ class Agent:
                 if self._trainer is not None and self._trainer.incarnation == incarnation:
                     log.warning("killing the trainer of job %s: %s", job, reason)
                     self._end_trainer()
+            case Go(boot=boot):
+                if self._departure is not None and boot == self._boot:
+                    self._go("nothing rests on it any more")
             case ListRecords() | ReadRecords():
                 self._aside(self._answer(order))
             case Discard() if order not in self._discarding:  # it is due again at each heartbeat until it is done

@@ -14,6 +14,7 @@ from regroup.wire.link import WORKER_NAME
 from regroup.worker.place import place_of
 
 Name = Annotated[str, Field(pattern=f"^{WORKER_NAME.pattern}$")]
+LEAVE_LIMIT = 25.0  # seconds to hand over before it ends; below the 30 that Kubernetes gives before it kills
 _ADDRESS = r"tcp://[^\s/,]+:[0-9]{1,5}"
 LinkAddresses = Annotated[str, Field(pattern=rf"^{_ADDRESS}(,{_ADDRESS})*$")]
 
@@ -37,3 +38,4 @@ class AgentSettings(ProcessSettings):
     data_host: Host = "127.0.0.1"  # the address of this machine that other trainers connect to
     checkpoints: Place | None = None  # a folder or a URL; None: `checkpoints` in the data directory
     threads: int = Field(default=1, ge=1)  # of torch, within one operation
+    leave_limit: Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)] = LEAVE_LIMIT
