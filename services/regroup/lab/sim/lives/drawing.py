@@ -9,7 +9,7 @@ from itertools import accumulate
 from random import Random
 
 from regroup.core.jobs import JobSpec
-from regroup.lab.sim.lives.plan import LASTING, OF_ALL, Fault, Kind, Plan
+from regroup.lab.sim.lives.plan import GOING, LASTING, OF_ALL, Fault, Kind, Plan
 from regroup.lab.sim.lives.themes import THEMES
 from regroup.lab.sim.lives.themes.theme import SAME, Some, Theme
 from regroup.lab.sim.model.limits import POLICY, SPEC
@@ -19,6 +19,7 @@ WEATHER_LASTS = 8.0  # seconds
 BESIDE = (None, None, 1, 3, 8)  # steps between checkpoints
 DETACHED = (2.0, POLICY.detached_limit, 9.0)  # seconds, as an operator may set it between two coordinators
 WEIGHED_TO = list(accumulate(theme.weight for theme in THEMES))  # the sum of the weights up to each theme
+LEAVING = 0.3  # of the lives have somebody who is to go
 GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, lie evenly: even a few seeds in a row meet all themes
 
 
@@ -40,6 +41,7 @@ def draw(seed: int) -> Plan:
         faults.append(Fault(choice(WEATHER), (0,), at=random.uniform(0.1, 3.0), seconds=WEATHER_LASTS))
     if random.random() < 0.1:
         faults += _some(random, Some((Kind.STOP,), (1,)), workers)
+    faults += _goers(Random(f"{seed} leaving"), workers)
     return Plan(
         seed=seed,
         workers=workers,
@@ -55,6 +57,19 @@ def draw(seed: int) -> Plan:
         pace=pace,
         detached=tuple(random.choice(DETACHED) for _ in range(3)) if random.random() < 0.15 else (),
     )
+
+
+def _goers(random: Random, workers: int) -> list[Fault]:
+    """Agents that are asked to end, and workers that are drained: one after the other, or all at once."""
+    if random.random() >= LEAVING:
+        return []
+    crowds = (workers,) if random.random() < 0.3 else (1, 1, 2)
+    some = Some(GOING, (1, 2, 4), crowds=crowds, since=1.5, until=random.choice((5.0, 11.0)))
+    if random.random() < 0.8:
+        return _some(random, some, workers)
+    hold = Fault(Kind.HOLD, (0,), at=random.uniform(2.0, 4.0))  # what is held must not be lost with them
+    after = replace(some, crowds=(workers,), waits=0.0, after=(0.4, 2.0))
+    return [hold, *_some(random, after, workers, hold)]
 
 
 def _some(random: Random, some: Some, workers: int, first: Fault | None = None) -> list[Fault]:

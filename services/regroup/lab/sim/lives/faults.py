@@ -148,6 +148,8 @@ class Faults:
                 return trainer is not None
             case Kind.KILL_AGENT | Kind.LEAVE:
                 return agent.alive
+            case Kind.HAND_OVER:
+                return agent.alive and not agent.leaving
             case Kind.GONE:
                 return agent.alive and len(self._life.gone) + 1 < len(self._life.agents)
             case Kind.WEDGE:
@@ -180,13 +182,12 @@ class Faults:
             case Kind.KILL_AGENT:
                 life.lose_agent(agent, dice.uniform(0.2, 3.0))
             case Kind.LEAVE:
-                boot = agent.boot
-                if trainer is not None:
-                    life.end_trainer(agent, asked=True)
-                if agent.link:
-                    life.send(agent, m.AgentLeft(boot=boot))
-                life.draining.add(agent.name)
-                life.lose_agent(agent, dice.uniform(0.5, 4.0))
+                life.say_goodbye(agent, dice)
+            case Kind.HAND_OVER:
+                life.ask_to_leave(agent, life.leaves.choice((1.0, 6.0, 30.0)))
+            case Kind.DRAIN:
+                life.ask(m.DrainWorker(agent.name))
+                life.ask_later(life.leaves.choice((0.3, 2.0, 6.0)), m.AdmitWorker(agent.name))
             case Kind.GONE:
                 life.gone.add(agent.name)
                 life.lose_agent(agent, None)

@@ -129,7 +129,8 @@ class Justice:
             others = [one for one in formation.members if one.worker not in {each.worker for each in asked.unable}]
             assert not others, f"{leader} could not read, and leads again before {others} tried"
         base = [member for member, answer in asked.answers.items() if answer.version == formation.base]
-        seatless = [one for one in base if one not in now.dead and after.present(one.worker)]
+        fit = [one for one in base if one not in now.dead and after.present(one.worker)]
+        seatless = [one for one in fit if not after.workers[one.worker].departs]
         if set(seatless) - set(formation.members):
             lacking = [seat.member for seat in formation.seats if seat.version != formation.base]
             assert not lacking, f"{lacking} have a seat and no state, and {seatless} have the state"
@@ -168,7 +169,7 @@ class Justice:
             fit = [
                 name
                 for name, worker in after.workers.items()
-                if life.agents[name].alive and not worker.quarantined and name not in older.refused
+                if life.agents[name].alive and not (worker.quarantined or worker.departs) and name not in older.refused
                 if (seen := after.sightings.get(name)) and life.decided_at - seen.seen < life.policy.absent_limit
                 if worker.job not in others
             ]

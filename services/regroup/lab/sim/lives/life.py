@@ -8,6 +8,7 @@ It does not model: what travels between trainers, bit by bit; user code; files.
 import asyncio
 from dataclasses import replace
 from math import inf
+from random import Random
 from typing import Any
 
 from regroup.coordinator.memory_store import MemoryStore
@@ -32,6 +33,7 @@ from regroup.lab.sim.model.agents import LinkedAgent
 START = 1000.0  # of the virtual clock
 HEALING = 150.0  # seconds in which every job must end once all is well
 WATCH = 0.25  # seconds between two looks of the users
+UNHEARD = 2.0  # seconds without an answer after which an agent that is to end does
 RESTART = (0.3, 2.0)  # seconds until a supervisor starts again what ended
 
 
@@ -51,6 +53,8 @@ class Life(Paced):
         self.processes: list[Process] = []
         self.gone: set[str] = set()  # workers whose machines will not come back
         self.draining: set[str] = set()  # agents that left in good order, and are not back
+        self.leaves = Random(f"{plan.seed} leaves")  # of its own, so that the other dice fall as they would without
+        self.answered: dict[str, float] = {}  # when an agent's heartbeat was last answered
         self.reasons: set[str] = set()
         self.healed = False
         self._deadline = inf
@@ -134,6 +138,8 @@ class Life(Paced):
         for name, worker in self.workers.items():
             if worker.quarantined and (self.healed or self.dice.random() < 0.1):
                 self._command(leader, m.ClearWorker(name))
+            if worker.drained and self.healed:
+                self._command(leader, m.AdmitWorker(name))
         for job in self.jobs.values() if self.healed else ():
             if job.wanted in (Wanted.HOLD, Wanted.PAUSE):
                 self._command(leader, m.ResumeJob(job.id))
@@ -231,6 +237,11 @@ class Life(Paced):
     def send(self, agent: LinkedAgent, report: m.Report) -> None:
         self.network.carry(agent.name, agent.link, report, up=True)
 
+    def obey(self, agent: LinkedAgent, order: m.Order) -> None:
+        if isinstance(order, m.Heard):
+            self.answered[agent.name] = self.now
+        super().obey(agent, order)
+
     def begin_agent(self, agent: LinkedAgent) -> None:
         if not agent.alive and not self.over.done():
             self.start_agent(agent)
@@ -244,6 +255,33 @@ class Life(Paced):
         self.network.drop(number)
         if seconds is not None:
             self.later(seconds, self.begin_agent, agent)
+
+    def ask_to_leave(self, agent: LinkedAgent, patience: float) -> None:
+        """It hands over first, if there is anything; but not for longer than it has patience."""
+        agent.leaving = True
+        self.heartbeat(agent)
+        self._leave_in_time(agent, agent.boot, self.now + patience)
+
+    def _leave_in_time(self, agent: LinkedAgent, boot: str, until: float) -> None:
+        if agent.boot != boot or self.over.done():
+            return
+        unheard = self.now - self.answered.get(agent.name, 0.0) > UNHEARD
+        if agent.trainer is None or self.now >= until or unheard:
+            self.go(agent)
+        else:
+            self.later(WATCH, self._leave_in_time, agent, boot, until)
+
+    def go(self, agent: LinkedAgent) -> None:
+        self.say_goodbye(agent, self.leaves)
+
+    def say_goodbye(self, agent: LinkedAgent, dice: Random) -> None:
+        boot = agent.boot
+        if agent.trainer is not None:
+            self.end_trainer(agent, asked=True)
+        if agent.link:
+            self.send(agent, m.AgentLeft(boot=boot))
+        self.draining.add(agent.name)
+        self.lose_agent(agent, dice.uniform(0.5, 4.0))
 
     def _beat(self, agent: LinkedAgent, boot: str) -> None:
         if agent.boot != boot or self.over.done():

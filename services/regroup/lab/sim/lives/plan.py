@@ -22,6 +22,8 @@ class Kind(StrEnum):
     CRASH_TRAINER = "segfault in the trainer"
     KILL_AGENT = "kill the agent"
     LEAVE = "agent leaves in good order"
+    HAND_OVER = "agent is asked to end"
+    DRAIN = "worker is drained"
     GONE = "machine is gone for good"
     HANG = "trainer hangs"
     DEADLOCK = "trainer hangs for ever"
@@ -86,6 +88,7 @@ LASTING = frozenset(
         Kind.POISON,
     }
 )
+GOING = (Kind.HAND_OVER, Kind.DRAIN)  # drawn apart from all others
 OF_ALL = frozenset(  # these strike the cluster, not workers
     {
         Kind.CRASH,

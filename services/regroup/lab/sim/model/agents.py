@@ -28,6 +28,7 @@ class Agent:
     link: int = 0  # the number of its connection; 0: none
     trainer: Trainer | None = None
     status: TrainerStatus | None = None  # what the trainer told last
+    leaving: bool = False  # it was asked to end, and waits until it may
 
     @property
     def alive(self) -> bool:
@@ -60,6 +61,10 @@ class Agents(StepLoops, Generic[AnAgent]):
     def number(self, agent: AnAgent) -> int:
         """One that nothing else of this agent has."""
 
+    @abstractmethod
+    def go(self, agent: AnAgent) -> None:
+        """It was asked to end, and ends."""
+
     def born(self, trainer: Trainer) -> None:
         """A trainer begins to prepare."""
 
@@ -76,6 +81,7 @@ class Agents(StepLoops, Generic[AnAgent]):
 
     def start_agent(self, agent: AnAgent) -> None:
         agent.boot = f"boot{self.number(agent)}"
+        agent.leaving = False
 
     def kill_agent(self, agent: AnAgent) -> None:
         """Its trainer dies with it."""
@@ -84,7 +90,9 @@ class Agents(StepLoops, Generic[AnAgent]):
     def obey(self, agent: AnAgent, order: m.Order) -> None:
         trainer = agent.trainer
         match order:
-            case m.Prepare(job=job) if trainer is None:
+            case m.Go(boot=boot) if agent.leaving and boot == agent.boot:
+                self.go(agent)
+            case m.Prepare(job=job) if trainer is None and not agent.leaving:
                 member = Member(agent.name, f"i{self.number(agent)}")
                 agent.trainer = Trainer(job, s.Session(job=job, member=member, address=f"{agent.name}:1"))
                 agent.status = agent.trainer.session.status
@@ -188,7 +196,7 @@ class LinkedAgents(Agents[ALinkedAgent]):
     def heartbeat(self, agent: ALinkedAgent) -> None:
         agent.sequence += 1
         agent.sent[agent.sequence] = self.clock(agent.name)
-        self.report(agent, m.Heartbeat(boot=agent.boot, sequence=agent.sequence, trainer=agent.status))
+        self.report(agent, said_by(agent, agent.sequence, agent.status))
 
     def obey(self, agent: ALinkedAgent, order: m.Order) -> None:
         if not isinstance(order, m.Heard):
@@ -197,6 +205,10 @@ class LinkedAgents(Agents[ALinkedAgent]):
         sent = agent.sent.pop(order.sequence, None)
         if sent is not None and order.generation:
             self.tell(agent, m.RenewLease(order.generation, sent))
+
+
+def said_by(agent: Agent, sequence: int, trainer: TrainerStatus | None) -> m.Heartbeat:
+    return m.Heartbeat(boot=agent.boot, sequence=sequence, trainer=trainer, leaving=agent.leaving)
 
 
 def first_words(agent: Agent) -> m.AgentRegistered:

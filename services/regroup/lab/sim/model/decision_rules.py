@@ -12,7 +12,7 @@ from regroup.core.decide import Decision
 from regroup.core.jobs import ENDED, ORIGIN, Formation, Job, JobPhase, Link, Version, Wanted
 from regroup.core.phases import JOB_ARROWS
 from regroup.core.workers import TrainerPhase
-from regroup.lab.sim.model import lending_rules, saving_rules
+from regroup.lab.sim.model import leaving_rules, lending_rules, saving_rules
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further, may_roll_back
 from regroup.lab.sim.model.world import World, told_back
@@ -34,7 +34,17 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
         known = before.watches[id].evicted if id in before.watches else frozenset()
         for member in watch.evicted - known:
             lending_rules.evicted(world, before, decision, before.jobs[id], member)
-    lending_rules.lent(world, before, decision.cluster)
+    lending_rules.lent(world, before, decision.cluster, leaving_rules.handed_over)
+    for name, worker in decision.cluster.workers.items():
+        known_worker = before.workers.get(name)
+        if known_worker is not None and worker is not known_worker:
+            leaving_rules.changed(decision.cluster, known_worker, worker)
+    for note in decision.notes:
+        if note.kind == "lent" and note.worker is not None:
+            leaving_rules.lent(decision.cluster, note.worker)
+    if any(worker.departs for worker in decision.cluster.workers.values()):
+        for job in decision.cluster.jobs.values():
+            leaving_rules.held(decision.cluster, job)
     for name, order in decision.orders:
         if isinstance(order, m.Heard):
             continue  # most are
@@ -43,6 +53,8 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
             assert name in {member.worker for member in order.formation.members}, "a Form goes to no member"
         if isinstance(order, m.Discard):
             saving_rules.discards(decision.cluster, order)
+        if isinstance(order, m.Go):
+            leaving_rules.goes(world, decision.cluster, name, order)
         if isinstance(order, m.Release):
             lending_rules.released(world, decision.cluster, name, order.job)
 
@@ -90,12 +102,16 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     assert job.history[: len(old.history)] == old.history, "history only grows"
     if job.formation is not None and job.formation is not old.formation:
         _issued(ghosts, world, before, old, job, told_back(decision, job.id))
+        leaving_rules.issued(decision.cluster, job.formation)
         dead = decision.cluster.watches[job.id].dead if job.id in decision.cluster.watches else {}
         for member in job.formation.members:
             assert member not in dead, f"{member} is known dead, and is listed"
             assert decision.cluster.present(member.worker), f"{member} is not connected, and is listed"
     if job.saver is not None and job.saver != old.saver:
         saving_rules.to_save(world, before, decision, old, job, job.saver)
+    leaving_rules.asked(old, job)
+    leaving_rules.rests(decision.cluster, old, job)
+    leaving_rules.saved(decision.cluster, old, job)
     if job.checkpoint is not old.checkpoint:
         saving_rules.saved(ghosts, world, old, job)
     rests = job.phase is JobPhase.PAUSED and old.phase is not JobPhase.PAUSED and job.formation is not None

@@ -3,14 +3,18 @@
 Owns: the rules for loans, releases and evictions. Refuses to know: what the jobs do with them (`decision_rules`).
 """
 
+from collections.abc import Callable
+
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.jobs import ORIGIN, Job, Member, Version
 from regroup.core.workers import TrainerPhase, Worker
 from regroup.lab.sim.model.world import World, holders, told_back
 
+Excused = Callable[[Cluster, Job, Member, Version], bool]
 
-def lent(world: World, before: Cluster, after: Cluster) -> None:
+
+def lent(world: World, before: Cluster, after: Cluster, handed_over: Excused) -> None:
     for name in before.workers.keys() - after.workers.keys():
         assert not before.workers[name].quarantined, f"the quarantine of {name} is forgotten"
     for name, worker in after.workers.items():
@@ -19,10 +23,10 @@ def lent(world: World, before: Cluster, after: Cluster) -> None:
             assert not worker.quarantined, f"{name} is lent from its quarantine"
             assert name not in after.jobs[worker.job].refused, f"{name} is lent to a job that refused it"
         if old is not None and old.job is not None and worker.job is None:
-            _unlent(world, after, worker, after.jobs[old.job])
+            _unlent(world, after, worker, after.jobs[old.job], handed_over)
 
 
-def _unlent(world: World, after: Cluster, worker: Worker, job: Job) -> None:
+def _unlent(world: World, after: Cluster, worker: Worker, job: Job, handed_over: Excused) -> None:
     """Who may hold the state of a job that goes on leaves it only for its errors, or for what it is."""
     seen, watch = after.sightings.get(worker.name), after.watches.get(job.id)
     if seen is None or seen.trainer is None or job.ended or job.formation is None:
@@ -33,7 +37,7 @@ def _unlent(world: World, after: Cluster, worker: Worker, job: Job) -> None:
     mine = trainer.session.version if trainer is not None else None
     spare = mine is None or mine.step == 0 or len(holders(world, job.id)) > 1
     meant = (worker.quarantined and spare) or worker.name in job.refused or dead
-    nothing = mine is None or mine <= job.saved
+    nothing = mine is None or mine <= job.saved or handed_over(after, job, member, mine)
     assert meant or nothing or member not in job.formation.members, f"{member} is sent away with its state"
 
 

@@ -11,6 +11,7 @@ from regroup.core.cluster import Cluster, reached
 from regroup.core.decide import Decision
 from regroup.core.jobs import Job, JobPhase, Member, StepPoint, Version
 from regroup.core.messages import Discard
+from regroup.lab.sim.model import leaving_rules
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further
 from regroup.lab.sim.model.trainer import PRINT, consumed
@@ -28,6 +29,7 @@ def to_save(world: World, before: Cluster, decision: Decision, old: Job, job: Jo
     version = answers.get(saver)
     assert version is not None, f"{saver} is to save, and said that it holds nothing"
     assert version == max(held), f"{version} is to be saved, and {max(held)} was answered"
+    leaving_rules.to_save(cluster, job, version)
     if version < formation.base or all(answers.get(member) is None for member in formation.members):
         gave_up(world, before, cluster, old, job, version)
         shown = reached(old, before.watches.get(job.id))
@@ -40,7 +42,9 @@ def saved(ghosts: Ghosts, world: World, old: Job, job: Job) -> None:
     version = job.checkpoint.version
     assert job.checkpoint.path not in ghosts.deleted, f"{version} counts, and its file was deleted"
     assert len(job.older) < job.spec.keep_last, f"{len(job.older) + 1} checkpoints are kept of {job.spec.keep_last}"
-    assert old.checkpoint is None or version > old.checkpoint.version, f"the checkpoint goes back to {version}"
+    again = old.checkpoint is not None and version == old.checkpoint.version and old.saver is not None
+    newer = old.checkpoint is None or version > old.checkpoint.version
+    assert newer or again, f"the checkpoint goes back to {version}"  # again: it had just been written beside, too
     assert (job.id, version) in ghosts.written, "called saved before its state was durable"
     if old.saver is not None and job.saver is None:
         saver = world.living(old.saver)

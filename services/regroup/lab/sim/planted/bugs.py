@@ -59,6 +59,7 @@ SHELL, TAIL = "regroup.coordinator.shell", "regroup.worker.tail"
 ORDERS, BLAME, TURN = "regroup.core.orders", "regroup.core.blame", "regroup.core.turn"
 SUSPICION, SCHEDULE, SETTLING = "regroup.core.suspicion", "regroup.core.schedule", "regroup.core.settling"
 COMMANDS, HISTORY, KEEPING = "regroup.core.commands", "regroup.core.history", "regroup.core.keeping"
+LEAVING = "regroup.core.leaving"
 
 BUGS = (
     # rule 1: a Halt is a promise, under a fresh number
@@ -281,6 +282,52 @@ BUGS = (
         "                self._waiting.discard(done)\n            began",
         "                self._waiting.discard(done)\n                done.set_result(None)\n            began",
     ),
+    # who is to go
+    Bug(
+        "who is to go is in the next formation",
+        REGROUP,
+        "for member, answer in answers.items() if member.worker not in departing}",
+        "for member, answer in answers.items()}",
+    ),
+    Bug("who is to go is lent", SCHEDULE, " or cluster.workers[name].departs)", ")"),
+    Bug(
+        "the last holder goes before its state is saved",
+        LEAVING,
+        "            return False\n    return True\n",
+        "            return False\n    return False\n",
+    ),
+    Bug(
+        "who trains may go at once",
+        LEAVING,
+        "    if listed and formation.generation == job.generation:\n        return True\n",
+        "    if listed and formation.generation == job.generation:\n        return False\n",
+    ),
+    Bug(
+        "a job is saved although others stay with its state",
+        REGROUP,
+        "if holders and staying.keys().isdisjoint(holders):",
+        "if holders and not staying.keys() >= set(holders):",
+    ),
+    Bug(
+        "a job that was saved because all go goes on with them",
+        REPORTS,
+        "elif job.wanted is Wanted.RUN and leaving.is_left_by(turn, job, version):",
+        "elif False:",
+    ),
+    Bug("who saves is sent away because it is to go", LEAVING, "if job.saver == member or (", "if ("),
+    Bug(
+        "a new agent is taken for one that is to leave",
+        REPORTS,
+        "replace(turn.workers[name], leaving=False)\n",
+        "turn.workers[name]\n",
+    ),
+    Bug(
+        "who was asked to end is blamed for it",
+        REPORTS,
+        "meant = known.boot == LEFT or known.leaving",
+        "meant = known.boot == LEFT",
+    ),
+    Bug("what is held is lost with those that go", ROUNDS, "    if is_held_by_goers(turn, job):\n", "    if False:\n"),
     # the last copy
     Bug(
         "whoever brings the last copy back is sent away",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 FAULTS = (
-    *("deaths", "losses", "leaves", "crashes", "cuts", "breaks"),
+    *("deaths", "losses", "leaves", "departures", "crashes", "cuts", "breaks"),
     *("failed_saves", "unreadable", "stops", "pauses", "holds", "leaps"),
 )
 
@@ -26,6 +26,7 @@ class Bounds:
     deaths: int = 0  # of trainers
     losses: int = 0  # of agents, with their trainers
     leaves: int = 0  # of agents, in good order
+    departures: int = 0  # likewise, and they hand over before that
     crashes: int = 0  # of the coordinator
     cuts: int = 0  # of connections
     breaks: int = 0  # of collectives, with everybody alive
@@ -40,7 +41,7 @@ class Bounds:
     @property
     def starts(self) -> int:
         """How often one worker's agent and trainers may start, beyond which nothing is looked at."""
-        return 4 + self.deaths + self.pauses + 2 * (self.losses + self.leaves)
+        return 4 + self.deaths + self.pauses + 2 * (self.losses + self.leaves + self.departures)
 
     def __str__(self) -> str:
         shape = [f"{self.workers} workers" if self.workers > 1 else "1 worker"]
@@ -59,6 +60,8 @@ SMALL: Mapping[str, Bounds] = {
     "one worker is paused, and cannot read": Bounds(workers=1, generations=4, pauses=1, unreadable=1),
     "one worker is held, and dies": Bounds(workers=1, generations=3, holds=1, deaths=1),
     "one worker writes beside its training, and dies": Bounds(workers=1, steps=3, generations=2, beside=1, deaths=1),
+    "one worker hands over, and the coordinator dies": Bounds(workers=1, generations=3, departures=1, crashes=1),
+    "two workers form, and one hands over": Bounds(workers=2, generations=2, departures=1),
     "two workers form, and one dies": Bounds(workers=2, generations=2, deaths=1),
 }
 _GREAT: Mapping[str, Bounds] = {

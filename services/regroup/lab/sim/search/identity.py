@@ -56,7 +56,7 @@ def _remembered(what: Callable[[Any], Hashable]) -> Callable[[Any], int]:
 
 def _agent(agent: Near) -> tuple[Any, ...]:
     messages = tuple(map(_message, agent.reports)), tuple(map(_message, agent.orders)), agent.answered
-    return (agent.boot, agent.link, agent.heard, agent.numbers, *messages, *_trainer(agent.trainer))
+    return (agent.boot, agent.leaving, agent.link, agent.heard, agent.numbers, *messages, *_trainer(agent.trainer))
 
 
 def _trainer(trainer: Trainer | None) -> tuple[Any, ...]:
@@ -114,7 +114,7 @@ def _message(message: Any) -> Hashable:
 
 @_remembered
 def _worker(worker: Worker) -> Hashable:
-    return (worker.boot, worker.job, worker.quarantined)
+    return (worker.boot, worker.job, worker.quarantined, worker.departs)
 
 
 def _sighting(sighting: Sighting | None) -> Hashable:

@@ -82,7 +82,11 @@ def _of_agent(state: Small, agent: Near) -> Iterator[Move]:
     if agent.link and left["cuts"]:
         yield _fault(f"{name}: its connection is cut", "cuts", _on(name, Small.disconnect))
     if agent.link and left["leaves"]:
-        yield _fault(f"{name} leaves in good order", "leaves", _on(name, Small.leave_cluster))
+        yield _fault(f"{name} leaves in good order", "leaves", _on(name, Small.go))
+    if agent.link and not agent.leaving and left["departures"]:
+        yield _fault(f"{name} is asked to end", "departures", _on(name, Small.ask_to_leave))
+    if agent.leaving and agent.trainer is None:
+        yield Move(f"{name} has nothing to hand over", Kind.DUE, _on(name, Small.go))
     if agent.alive and left["losses"]:
         yield _fault(f"{name}: its agent dies", "losses", _on(name, Small.lose))
 

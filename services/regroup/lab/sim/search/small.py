@@ -17,7 +17,7 @@ from regroup.core.decide import decide
 from regroup.core.jobs import Job, JobSpec
 from regroup.core.workers import Worker
 from regroup.lab.sim.model import decision_rules
-from regroup.lab.sim.model.agents import Agents, first_words
+from regroup.lab.sim.model.agents import Agents, first_words, said_by
 from regroup.lab.sim.model.limits import NAMES
 from regroup.lab.sim.model.trainer import Trainer
 from regroup.lab.sim.search.bounds import FAULTS, Bounds
@@ -207,7 +207,7 @@ class Small(Agents[Near]):
     def beat(self, agent: Near) -> None:
         assert self.cluster is not None
         status = agent.trainer.session.status if agent.trainer is not None else None
-        self.decide(m.Reported(agent.name, m.Heartbeat(boot=agent.boot, sequence=2, trainer=status)))
+        self.decide(m.Reported(agent.name, said_by(agent, 2, status)))
         newest = replace(self.cluster.sightings[agent.name], sequence=1)  # the next one is newer again
         self.cluster = replace(self.cluster, sightings={**self.cluster.sightings, agent.name: newest})
 
@@ -229,7 +229,11 @@ class Small(Agents[Near]):
 
     # --- agents and trainers
 
-    def leave_cluster(self, agent: Near) -> None:
+    def ask_to_leave(self, agent: Near) -> None:
+        """Its next heartbeat says so."""
+        agent.leaving = True
+
+    def go(self, agent: Near) -> None:
         boot = agent.boot
         if agent.trainer is not None:
             self.end_trainer(agent, asked=True)

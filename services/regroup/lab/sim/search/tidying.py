@@ -19,7 +19,7 @@ from regroup.lab.sim.search.near import Near
 from regroup.lab.sim.search.small import Small
 
 EMPTY: deque[Any] = deque(maxlen=0)  # of all states at rest: millions of empty ones would be gigabytes
-ENDS = ("deaths", "losses", "leaves", "crashes", "cuts")  # of whoever hears, or of what is under way
+ENDS = ("deaths", "losses", "leaves", "departures", "crashes", "cuts")  # of whoever hears, or of what is under way
 
 
 def followed(state: Small, do: Callable[[Small], None]) -> Small:

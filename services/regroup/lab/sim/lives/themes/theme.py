@@ -7,7 +7,7 @@ Refuses to know: which themes there are (`failing`, `asking`), and how a plan is
 from dataclasses import dataclass
 from functools import partial
 
-from regroup.lab.sim.lives.plan import BEGUN, BORDERS, Kind
+from regroup.lab.sim.lives.plan import BEGUN, BORDERS, GOING, Kind
 
 SAME, OTHERS = "the same", "the others"
 DEATHS = (Kind.KILL_TRAINER, Kind.KILL_AGENT, Kind.LEAVE, Kind.CRASH_TRAINER)
@@ -19,7 +19,8 @@ RESTS = (Kind.PAUSE, Kind.HOLD)
 TASKS = (Kind.MISMATCH, Kind.UNPREPARED, Kind.BAD_SPEC, Kind.POISON, Kind.DIVERGE, Kind.FLIP)  # the users' own doing
 UNPREPARED = (Kind.CRASH_TRAINER, Kind.DEADLOCK)
 FOREVER = (Kind.DEADLOCK, Kind.WEDGE, Kind.GONE)  # what no healing mends
-ANYTHING = tuple(kind for kind in Kind if kind not in (Kind.STOP, *TASKS, *FOREVER))
+EVERYTHING = tuple(kind for kind in Kind if kind not in GOING)
+ANYTHING = tuple(kind for kind in EVERYTHING if kind not in (Kind.STOP, *TASKS, *FOREVER))
 FORMING = ("halt", "form", "connecting", "connected", "loaded", "started", "regrouped", "rolled_back")
 MEETING = ("form", "connecting", "connected")
 STEPPING = ("stepping", "contributed", "applying")

@@ -1,0 +1,121 @@
+"""What must hold of workers that are to go: nobody is sent away in mid-step or with the last copy, or chosen again.
+
+Owns: the rules for who departs, and for what is saved because of it. Refuses to know: all other loans and saves
+(`lending_rules`, `saving_rules`).
+"""
+
+from regroup.core import messages as m
+from regroup.core.cluster import Cluster
+from regroup.core.jobs import Formation, Job, JobPhase, Member, Version, Wanted
+from regroup.core.regroup import RESTED
+from regroup.core.workers import Worker
+from regroup.lab.sim.model import lending_rules
+from regroup.lab.sim.model.world import World
+
+
+def departs(cluster: Cluster, member: Member) -> bool:
+    return member.worker in cluster.workers and cluster.workers[member.worker].departs
+
+
+def changed(cluster: Cluster, before: Worker, after: Worker) -> None:
+    name = after.name
+    again = after.boot != before.boot
+    assert after.leaving or again or not before.leaving, f"{name} is to leave, which is forgotten"
+    assert after.errors <= before.errors or not (again and before.leaving), f"{name} was asked to end, and is blamed"
+    assert not (again and after.leaving), f"{name} began anew, and is taken for one that is to leave"
+    if after.departs and before.job is not None and after.job is None:
+        saver = cluster.jobs[before.job].saver
+        assert saver is None or saver.worker != name, f"{name} is sent away while it saves"
+
+
+def lent(cluster: Cluster, name: str) -> None:
+    seen = cluster.sightings.get(name)
+    brings = seen is not None and seen.trainer is not None and seen.trainer.version is not None
+    assert brings or not cluster.workers[name].departs, f"{name} is lent, brings nothing back, and is to go"
+
+
+def issued(cluster: Cluster, formation: Formation) -> None:
+    for member in formation.members:
+        assert not departs(cluster, member), f"{member} is to go, and is listed"
+
+
+def asked(before: Job, job: Job) -> None:
+    """Nobody's step is broken off because somebody is to go."""
+    if job.round is not None and job.round is not before.round and job.round.reason.endswith(" may go"):
+        assert job.round.boundary, f"a step is broken off, and {job.round.reason}"
+
+
+def to_save(cluster: Cluster, job: Job, version: Version) -> None:
+    """Only what rests or ends is saved by order, and what none of those that stay holds."""
+    if job.wanted in RESTED or job.complete_at(version.step):
+        return
+    watch = cluster.watches[job.id]
+    there = [one for one in watch.answers if cluster.present(one.worker) and one not in watch.dead]
+    stay = [one for one in there if watch.answers[one].version == version and not departs(cluster, one)]
+    assert not stay, f"{version} is to be saved, and {stay} stay with it"
+
+
+def rests(cluster: Cluster, old: Job, job: Job) -> None:
+    """A job that is to run rests only because nobody is left with its state."""
+    if old.wanted is not Wanted.RUN or job.phase is not JobPhase.PAUSED or job.wanted is not Wanted.YIELD:
+        return
+    if old.formation is None:
+        return
+    there = [(one, cluster.trainer(one)) for one in old.formation.members if not departs(cluster, one)]
+    stay = [one for one, status in there if status is not None and status.version == job.saved]
+    assert not stay, f"{job.id} rests, and {stay} stay with its state"
+
+
+def saved(cluster: Cluster, old: Job, job: Job) -> None:
+    """What was saved because all that hold it go, rests then."""
+    if old.saver is None or job.saver is not None or job.checkpoint is old.checkpoint or job.formation is None:
+        return
+    have = [member for member, version in _told(cluster, job).items() if version == job.saved]
+    assert job.ended or not have or not all(departs(cluster, one) for one in have), (
+        f"{job.id} goes on with who is to go"
+    )
+
+
+def held(cluster: Cluster, job: Job) -> None:
+    """A job is not held by those alone that are to go."""
+    if job.phase is JobPhase.PAUSED and job.formation is not None and (told := _told(cluster, job)):
+        have = [member for member, version in told.items() if version == max(told.values())]
+        assert not all(departs(cluster, one) for one in have), f"{job.id} is held by {have}, and all of them go"
+
+
+def _told(cluster: Cluster, job: Job) -> dict[Member, Version]:
+    """What the trainers of a job that are there said that they hold."""
+    watch = cluster.watches.get(job.id)
+    found: dict[Member, Version] = {}
+    for name, worker in cluster.workers.items():
+        seen = cluster.present(name)
+        status = seen.trainer if seen is not None else None
+        if worker.job != job.id or status is None or status.job != job.id or status.version is None:
+            continue
+        member = Member(name, status.incarnation)
+        if watch is None or not (member in watch.dead or member in watch.evicted):
+            found[member] = status.version
+    return found
+
+
+def goes(world: World, cluster: Cluster, name: str, order: m.Go) -> None:
+    worker, seen = cluster.workers[name], cluster.present(name)
+    assert worker.leaving, f"{name} is sent away, and did not ask for it"
+    assert worker.boot == order.boot, f"{name} is sent away, and began anew"
+    assert worker.job is None, f"{name} is sent away, and is lent"
+    trainer = seen.trainer if seen is not None else None
+    job = cluster.jobs.get(trainer.job) if trainer is not None else None
+    if trainer is None or job is None or job.ended or job.formation is None:
+        return
+    member = Member(name, trainer.incarnation)
+    trains = member in job.formation.members and job.formation.generation == job.generation
+    assert not trains, f"{member} is sent away before the boundary"
+    lending_rules.released(world, cluster, name, job.id)
+
+
+def handed_over(cluster: Cluster, job: Job, member: Member, version: Version) -> bool:
+    """Whether somebody who stays is known to hold what it holds."""
+    listed = job.formation.members if job.formation is not None else ()
+    others = [one for one in listed if one != member and not departs(cluster, one)]
+    told = [status.version for one in others if (status := cluster.trainer(one)) is not None]
+    return departs(cluster, member) and any(known is not None and known >= version for known in told)
