@@ -201,7 +201,16 @@ def test_what_a_job_writes_does_not_steer_the_terminal(run, served, submitted):
 
 
 @pytest.mark.parametrize(
-    "arguments", [("job", "x1"), ("stop", "x1"), ("events", "x1"), ("worker", "x1"), ("clear", "x1")]
+    "arguments",
+    [
+        ("job", "x1"),
+        ("stop", "x1"),
+        ("events", "x1"),
+        ("worker", "x1"),
+        ("clear", "x1"),
+        ("drain", "x1"),
+        ("admit", "x1"),
+    ],
 )
 def test_what_is_not_there_ends_with_3_and_one_line(run, served, arguments):
     code, out, err = run(*arguments)
@@ -376,11 +385,19 @@ def test_workers_are_listed_shown_and_cleared(run, served):
     assert run("clear", "w1")[:2] == (0, "w1 is cleared: cleared by its operator\n")
 
 
+def test_a_worker_is_drained_which_its_row_shows_and_admitted_again(run, served):
+    served.do(served.desk.register("w1"))
+    assert run("drain", "w1", "--wait")[:2] == (0, "w1 is drained: it has nothing to do any more\n")
+    assert run("workers")[1].splitlines()[1].split()[:3] == ["w1", "cpu", "drained"]
+    assert json.loads(run("admit", "w1", "--json")[1])["drained"] is False
+    assert run("workers")[1].splitlines()[1].split()[:3] == ["w1", "cpu", "healthy"]
+
+
 def test_help_names_the_exit_codes_and_all_commands(run):
     code, out, _ = run("--help")
     assert code == 0
     assert "130  interrupted" in out
-    for command in ("submit", "jobs", "job", "events", "stop", "workers", "worker", "clear"):
+    for command in ("submit", "jobs", "job", "events", "stop", "workers", "worker", "clear", "drain", "admit"):
         assert f"\n  {command} " in out
 
 

@@ -70,7 +70,7 @@ def test_what_json_has_no_word_for_is_refused_by_its_field(client, options, fiel
 
 
 def test_an_empty_id_is_refused_before_anything_is_asked(client):
-    for ask in (client.job, client.stop, client.worker, client.clear):
+    for ask in (client.job, client.stop, client.worker, client.clear, client.drain, client.admit):
         with pytest.raises(NotFound, match="an empty id or name"):
             ask("")
 
@@ -366,6 +366,8 @@ def test_workers_and_the_cluster_are_read(client, served):
     assert [worker.name for worker in client.workers()] == ["w1"]
     assert client.worker("w1").healthy
     assert client.clear("w1").errors == 0
+    assert client.drain("w1").drained
+    assert not client.admit("w1").drained
     assert client.cluster().workers == 1
 
 

@@ -79,7 +79,7 @@ def test_it_tells_where_everything_is(running: Up, port: int) -> None:
     logs = re.search(r"^workers +w0; logs in (.+)$", running.said, re.MULTILINE)
     assert logs
     assert (Path(logs[1]) / "w0.log").exists()
-    assert "jobs under way go on at the next start, from their last pause, or from step 0." in running.said
+    assert "jobs under way are saved, and go on at the next start." in running.said
 
 
 def test_the_command_line_next_to_it_finds_it_by_itself(running: Up) -> None:
@@ -178,15 +178,36 @@ def test_ctrl_c_ends_it_with_all_its_processes_and_the_job_under_way_goes_on_at_
     with start(tmp_path, "--workers", "1", "--port", "0") as up:
         up.cli("submit", "faulty:Slow", "--steps", "10000", "--global-batch", "8")
         until(lambda: "running" in up.cli("jobs").stdout, "the job runs")
+        [job] = json.loads(up.cli("jobs", "--json").stdout)
         assert len(processes_of(up.cli.data_dir)) >= 6, "itself, coordinator, store, agent, fork server, trainer"
         began = time.monotonic()
         assert up.leave(signal.SIGINT) == 0
         assert time.monotonic() - began < 10
         assert processes_of(up.cli.data_dir) == {}
-        assert up.said.endswith("stopping ...\n")
+        told = re.search(
+            rf"^job {job['id']} is (?:queued|paused); from step (\d+) on it goes on", up.said, re.MULTILINE
+        )
+        assert told
+        assert int(told[1]) > 0
+        assert "stopping: jobs under way are saved first; Ctrl-C again stops at once ...\n" in up.said
     with start(tmp_path, "--workers", "1", "--port", "0") as again:
         until(lambda: "regrouped in generation" in again.cli("jobs").stdout, "the job runs again")
-        assert "no state is left: from the seed, at step 0, on w0" in again.cli("events").stdout
+        assert f"from the checkpoint of step {told[1]} on w0" in again.cli("events").stdout
+
+
+def test_a_second_ctrl_c_ends_it_at_once_and_saves_nothing(
+    start: Any, processes_of: Any, until: Any, tmp_path: Path
+) -> None:
+    with start(tmp_path, "--workers", "1", "--port", "0", REGROUP_LEAVE_LIMIT="600") as up:
+        up.cli("submit", "faulty:Slow", "--steps", "10000", "--global-batch", "8")
+        until(lambda: "running" in up.cli("jobs").stdout, "the job runs")
+        trainers = [json.loads(up.cli("worker", "w0", "--json").stdout)["trainer"]]
+        os.kill(trainers[0], signal.SIGSTOP)  # so that nothing could be handed over for long
+        up.process.send_signal(signal.SIGINT)
+        until(lambda: "Ctrl-C again stops at once" in up.said, "it begins to stop")
+        assert up.leave(signal.SIGINT) == 0
+        assert processes_of(up.cli.data_dir) == {}
+        assert "goes on at the next start" not in up.said.rpartition("stopping:")[2]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["kill", "a closed terminal"])

@@ -146,9 +146,10 @@ def drain(
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Until others have what it had.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let others take over what a worker has, at the next step, and give it nothing to do until it is admitted.
+    """Let others take over what a worker has, and spare it.
 
-    Its agent stays connected. A job that only it trains is saved first, and goes on once another worker is free.
+    That is done at the next step, and it gets nothing to do until it is admitted again. Its agent stays
+    connected. A job that only it trains is saved first, and goes on once another worker is free.
     """
     with terminal.connected(context) as client:
         found = client.drain(name)

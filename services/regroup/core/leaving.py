@@ -12,6 +12,7 @@ from regroup.core.jobs import Job, JobPhase, Member, Version, Wanted
 from regroup.core.schedule import other_holders
 from regroup.core.settling import candidates
 from regroup.core.turn import Turn
+from regroup.core.workers import TrainerPhase
 
 DRAINED, ASKED_TO_END = "drained by its operator", "its agent was asked to end"
 
@@ -64,8 +65,9 @@ def _is_needed(turn: Turn, job: Job, name: str) -> bool:
     if formation is None or trainer.job != job.id:
         return False
     listed = member in formation.members
-    if listed and formation.generation == job.generation:
-        return True
+    halted = trainer.phase is TrainerPhase.HALTED and trainer.promised >= job.generation and not trainer.at_work
+    if listed and (formation.generation == job.generation or not halted):
+        return True  # it trains, or may hold more than it told
     if trainer.version is None:
         return False
     for other, version in other_holders(turn.cluster, job, name):

@@ -128,6 +128,18 @@ async def test_workers_are_listed_inspected_and_cleared(api, desk):
         assert answer.json()["type"] == "/problems/no-such-worker"
 
 
+async def test_a_worker_is_drained_and_admitted_again(api, desk):
+    await desk.register("w1")
+    drained = (await api.post("/v1/workers/w1/drain")).json()
+    assert (drained["drained"], drained["leaving"], drained["reason"]) == (True, False, "drained by its operator")
+    assert (await api.get("/v1/cluster")).json()["idle"] == 0
+    assert (await api.post("/v1/workers/w1/admit")).json()["drained"] is False
+    assert (await api.get("/v1/cluster")).json()["idle"] == 1
+    for verb in ("drain", "admit"):
+        answer = await api.post(f"/v1/workers/none/{verb}")
+        assert (answer.status_code, answer.json()["type"]) == (404, "/problems/no-such-worker")
+
+
 async def test_the_cluster_is_summed_up(api, desk):
     await desk.register("w1")
     await api.post("/v1/jobs", json={"task": "digits", "steps": 5})

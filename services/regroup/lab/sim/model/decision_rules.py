@@ -43,8 +43,9 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
         if note.kind == "lent" and note.worker is not None:
             leaving_rules.lent(decision.cluster, note.worker)
     if any(worker.departs for worker in decision.cluster.workers.values()):
-        for job in decision.cluster.jobs.values():
-            leaving_rules.held(decision.cluster, job)
+        for id, job in decision.cluster.jobs.items():
+            if id in before.jobs and before.jobs[id].phase is job.phase:  # else the next decision saves it
+                leaving_rules.held(decision.cluster, job)
     for name, order in decision.orders:
         if isinstance(order, m.Heard):
             continue  # most are

@@ -299,8 +299,8 @@ BUGS = (
     Bug(
         "who trains may go at once",
         LEAVING,
-        "    if listed and formation.generation == job.generation:\n        return True\n",
-        "    if listed and formation.generation == job.generation:\n        return False\n",
+        "if listed and (formation.generation == job.generation or not halted):\n        return True ",
+        "if listed and (formation.generation == job.generation or not halted):\n        return False ",
     ),
     Bug(
         "a job is saved although others stay with its state",

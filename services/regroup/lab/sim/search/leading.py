@@ -10,7 +10,7 @@ Does not guarantee: that other schedules end, too. It finds out whether one does
 from collections.abc import Iterator
 from itertools import islice
 
-from regroup.core.jobs import JobPhase
+from regroup.core.jobs import JobPhase, Wanted
 from regroup.lab.sim.search.identity import identity
 from regroup.lab.sim.search.moves import Do, Kind, moves
 from regroup.lab.sim.search.small import Small
@@ -64,7 +64,8 @@ class _Walk:
                 yield from islice(self._of(Kind.BEAT), agent, agent + 1)
                 yield from self._due()
             if self.number == before:
-                paused = any(job.phase is JobPhase.PAUSED for job in self.state.jobs.values())
+                resting = [job for job in self.state.jobs.values() if job.phase is JobPhase.PAUSED]
+                paused = any(job.wanted is not Wanted.YIELD for job in resting)  # else it goes on by itself
                 yield from islice(self._of(Kind.RESUME if paused else Kind.TIME), 1)
 
     def _due(self) -> Iterator[tuple[int, Do]]:
