@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import resource
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from regroup.worker.records import Records
+from regroup.worker.records import TAIL, Records
 
 
 def lines(records: Records) -> list[dict[str, Any]]:
@@ -47,6 +48,42 @@ def test_a_full_disk_is_said_with_the_files_name(tmp_path: Path) -> None:
         records.applied(1, 0, 0.5, 2.0)
     assert (raised.value.errno, raised.value.filename) == (errno.ENOSPC, str(records.path))
     records.close()
+
+
+def test_the_next_trainer_of_a_worker_goes_on_in_its_file(tmp_path: Path) -> None:
+    """Else a job that loses trainers for weeks would fill the folder, and the audit would open a file for each."""
+    for number, incarnation in enumerate(("one", "two", "three")):
+        records = Records(tmp_path, "j", "w0", incarnation)
+        records.applied(number + 1, number, 0.5, 2.0)
+        records.close()
+    assert [path.name for path in (tmp_path / "j").iterdir()] == ["w0-one.jsonl"]
+    assert [line["incarnation"] for line in lines(records)] == ["one", "two", "three"]
+
+
+def test_workers_whose_names_begin_alike_have_files_of_their_own(tmp_path: Path) -> None:
+    for worker in ("w0-a", "w0", "w0-a-b"):
+        Records(tmp_path, "j", worker, "one").close()
+    assert {path.name for path in (tmp_path / "j").iterdir()} == {"w0-one.jsonl", "w0-a-one.jsonl", "w0-a-b-one.jsonl"}
+
+
+@pytest.mark.parametrize("torn", [b'{"read":1,"gen', b'{"read":1,"indices":[' + b"1," * TAIL])
+def test_what_a_killed_trainer_wrote_half_is_gone_before_the_next_one_writes(tmp_path: Path, torn: bytes) -> None:
+    first = Records(tmp_path, "j", "w0", "one")
+    first.applied(1, 0, 0.5, 2.0)
+    os.write(first._file, torn)
+    first.close()
+    heir = Records(tmp_path, "j", "w0", "two")
+    heir.applied(2, 1, 0.5, 2.0)
+    assert [line["applied"] for line in lines(heir)] == [0, 1]
+    heir.close()
+
+
+def test_a_file_that_is_half_a_line_and_no_more_begins_anew(tmp_path: Path) -> None:
+    (tmp_path / "j").mkdir()
+    (tmp_path / "j" / "w0-one.jsonl").write_bytes(b'{"read":0')
+    heir = Records(tmp_path, "j", "w0", "two")
+    assert heir.path.read_bytes() == b""
+    heir.close()
 
 
 def filling(pipe: Any, folder: Path) -> None:

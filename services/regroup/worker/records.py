@@ -6,6 +6,9 @@ Owns: the file `<data>/records/<job>/<worker>-<incarnation>.jsonl`, one JSON obj
     {"applied": step, "generation", "incarnation", "loss", "weight", "monotonic_ns"}     after its optimizer step
 
 Steps count from 0: line {"applied": 7} says that 8 steps are committed.
+A worker has one trainer at a time, and one file of a job on a machine: each trainer goes on in the file that its
+predecessor left, which has the name of the first one's incarnation. So files are as many as workers, not as deaths, and
+no two machines have files of one name.
 Refuses to know: the order of the data and the ownership of shards; it writes down what it is handed.
 Does not guarantee: to survive the machine. A line is in the kernel before the call returns, so it survives the process.
 """
@@ -16,15 +19,23 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+TAIL = 1 << 16  # bytes that are read at once in search of the last end of line
+
+
+def file_of(place: Path, worker: str) -> Path | None:
+    """The file of a worker in the folder of a job; None: it has none. An incarnation has no dash, a name may have."""
+    return next((path for path in sorted(place.glob("*.jsonl")) if path.stem.rpartition("-")[0] == worker), None)
+
 
 class Records:
     def __init__(self, folder: Path, job: str, worker: str, incarnation: str) -> None:
         """Raises OSError if the folder cannot be written."""
         place = folder / job
         place.mkdir(parents=True, exist_ok=True)
-        self.path = place / f"{worker}-{incarnation}.jsonl"
+        self.path = file_of(place, worker) or place / f"{worker}-{incarnation}.jsonl"
         self._incarnation = incarnation
-        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        self._end_last_line()
 
     def read(self, generation: int, step: int, reads: Iterable[tuple[int, int, tuple[int, ...]]]) -> None:
         """Before the step's gradient is given away: (epoch, shard, indices as the dataset was asked for them).
@@ -44,6 +55,18 @@ class Records:
 
     def close(self) -> None:
         os.close(self._file)
+
+    def _end_last_line(self) -> None:
+        """Who was killed while it wrote left half a line, on which nothing depends: it would spoil the next one."""
+        end = size = os.fstat(self._file).st_size
+        while end:
+            start = max(0, end - TAIL)
+            if found := os.pread(self._file, end - start, start).rfind(b"\n") + 1:
+                end = start + found
+                break
+            end = start
+        if end < size:
+            os.ftruncate(self._file, end)
 
     def _who(self, generation: int) -> dict[str, object]:
         return {"generation": generation, "incarnation": self._incarnation}

@@ -37,7 +37,7 @@ def lines(pieces: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """(file, line) of each line that was ended.
 
     What follows a file's last end of line is left out: its worker was killed while it wrote, or writes at this moment,
-    so that nothing which depends on it has happened.
+    so that nothing which depends on it has happened. (The worker's next trainer removes it before it writes.)
     """
     rests: dict[str, str] = {}
     for file, text in pieces:

@@ -21,6 +21,7 @@ from regroup.lab.demo.facts import Facts, Joined, Killed
 from regroup.lab.demo.screen import Screen
 from regroup.lab.local import LocalCluster
 from regroup.wire.rest import EventView, JobView, MemberView
+from regroup.worker.records import file_of
 
 LOOK = 0.2  # seconds between two questions
 CLOSE_LOOK = 0.01  # the same while the survivors regroup
@@ -74,7 +75,8 @@ class Story:
         job = self._client.job(self._job)
         self._members = job.members
         member = next(member for member in job.members if member.worker == victim)
-        record = self._cluster.data_dir / "records" / job.id / f"{victim}-{member.incarnation}.jsonl"
+        record = file_of(self._cluster.data_dir / "records" / job.id, victim)
+        assert record is not None
         with record.open("rb") as lines:
             lines.seek(0, os.SEEK_END)
             self._until(lambda: b'{"read"' in lines.read() or None, f"{victim} reads the samples of a step", READ_LOOK)
