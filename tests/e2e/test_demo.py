@@ -66,7 +66,7 @@ def test_ctrl_c_stops_everything_that_the_demo_started(place: Path) -> None:
     with subprocess.Popen(COMMAND, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
         assert demo.stdout is not None
         assert any(" started " in line for line in demo.stdout)
-        assert any("regroup.worker.agent" in command for command in processes_of(place))
+        assert any("regroup.worker" in command for command in processes_of(place))
         demo.send_signal(signal.SIGINT)
         _, errors = demo.communicate(timeout=60)
     assert demo.returncode == 130

@@ -149,10 +149,10 @@ def test_a_second_one_on_the_same_port_names_the_port_and_what_to_set(running: U
 
 
 def test_a_killed_agent_is_started_again_and_serves(running: Up, processes_of: Any, until: Any) -> None:
-    agent = pid_of(running, processes_of, "regroup.worker.agent")
+    agent = pid_of(running, processes_of, "regroup.worker")
     assert agent
     os.kill(agent, signal.SIGKILL)
-    until(lambda: pid_of(running, processes_of, "regroup.worker.agent") not in (None, agent), "a new agent")
+    until(lambda: pid_of(running, processes_of, "regroup.worker") not in (None, agent), "a new agent")
     done = running.cli("submit", "faulty:Sound", "--steps", "3", "--global-batch", "8", "--wait")
     assert "completed   at step 3" in done.stdout
     assert re.search(r"^\d\d:\d\d:\d\d  w0 ended \(killed by SIGKILL\); starting it again$", running.said, re.MULTILINE)
@@ -229,7 +229,7 @@ def test_ctrl_c_before_it_is_up_ends_it_too(start: Any, processes_of: Any, until
 
 def test_nothing_outlives_it_when_it_is_killed(start: Any, processes_of: Any, until: Any, tmp_path: Path) -> None:
     with start(tmp_path, "--workers", "1", "--port", "0") as up:
-        until(lambda: pid_of(up, processes_of, "regroup.worker.agent"), "its agent")
+        until(lambda: pid_of(up, processes_of, "regroup.worker"), "its agent")
         assert up.leave(signal.SIGKILL) == -signal.SIGKILL
         until(lambda: not processes_of(up.cli.data_dir), "all leave")
 

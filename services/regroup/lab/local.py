@@ -231,7 +231,7 @@ class LocalCluster:
         """One more worker, or one that died."""
         before, more = self._launch(name)
         environ = {**self._environ, "REGROUP_WORKER": name, **more}
-        self.agents[name] = self._supervised(name, [*before, sys.executable, "-m", "regroup.worker.agent"], environ)
+        self.agents[name] = self._supervised(name, [*before, sys.executable, "-m", "regroup.worker"], environ)
         self._on_started(name)
 
     def stop_workers(self, hand_over: bool) -> None:

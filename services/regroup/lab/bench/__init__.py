@@ -1,9 +1,10 @@
-"""`regroup bench`: how fast the cluster recovers, and what it costs while nothing fails.
+"""`regroup bench`: how fast the cluster recovers, and what it costs: while nothing fails, under kills, to save.
 
 Owns: the commands, their progress, and that Ctrl-C leaves what was measured so far.
-Refuses to know: how it is measured (`recovery`, `overhead`) and told (`telling`).
+Refuses to know: how it is measured (`recovery`, `overhead`, `goodput`, `checkpointing`) and told (`telling`).
 """
 
+import re
 import shutil
 import signal
 import sys
@@ -19,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from regroup.client import terminal
 from regroup.client.errors import RegroupError
 from regroup.client.printable import PlainConsole
-from regroup.lab.bench import overhead, recovery, telling
+from regroup.lab.bench import checkpointing, goodput, overhead, recovery, telling, telling_costs
 from regroup.lab.bench.failing import BenchFailed
 from regroup.lab.bench.machine import this_machine
 from regroup.lab.bench.recovery import Outcome, Scenario, Whom
@@ -27,7 +28,7 @@ from regroup.lab.local import ClusterFailed
 from regroup.lab.result_file import JsonFile, result_file
 
 app = typer.Typer(
-    help="Measure recovery and overhead on this machine.\n\nEach in a cluster of its own.",
+    help="Measure recovery, overhead, goodput and checkpoints on this machine.\n\nEach in a cluster of its own.",
     rich_markup_mode=None,
     add_completion=False,
     no_args_is_help=True,
@@ -101,6 +102,76 @@ def measure_overhead(
                 overhead.measure(duel, rounds, steps, folder / f"model-{number}", on_round=progress.advance)
         _tell([telling.overhead_table(duels, steps)], machine, telling.OVERHEAD_NOTES)
         save(telling.overhead_json(duels, machine, steps, end.interrupted))
+    raise typer.Exit(end.code)
+
+
+@app.command("goodput")
+def measure_goodput(
+    every: Annotated[
+        list[float] | None,
+        typer.Option(min=1.0, max=3600.0, help="Seconds between kills; give it again for more. Default: 5, 60."),
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Of a calm and a disturbed stretch, for each period.")] = 5,
+    seconds: Annotated[
+        float, typer.Option(min=1.0, max=36_000.0, help="Of a stretch; a period that is longer is one.")
+    ] = 60.0,
+    seed: Annotated[int, typer.Option(help="Of the instants and the victims.")] = 0,
+    json_file: JsonFile = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Compare the speed under kills with the undisturbed one.
+
+    Of a job of three workers, of which one trainer drawn at random is killed in each period.
+    """
+    outcomes = [goodput.Outcome(each) for each in dict.fromkeys(every or [5.0, 60.0])]
+    ending, machine = goodput.Ending(), this_machine()
+    with result_file(json_file) as save:
+        with _bench(data_dir) as (folder, end), _progress(rounds * len(outcomes)) as progress:
+            progress.begin("rounds of a calm and a disturbed stretch")
+            try:
+                goodput.measure(
+                    outcomes, ending, rounds, seconds, folder / "cluster", seed=seed, on_round=progress.advance
+                )
+            finally:
+                for fault in ending.faults:
+                    terminal.complain(fault)
+                    end.code = terminal.FAILED
+        _tell([telling_costs.goodput_table(outcomes)], machine, telling_costs.GOODPUT_NOTES)
+        if ending.audit is not None:
+            terminal.write(f"\n{ending.audit.summary}; {ending.audit.lost} lost, {ending.audit.doubled} doubled")
+        save(telling_costs.goodput_json(outcomes, ending, seconds, machine, end.interrupted))
+    raise typer.Exit(end.code)
+
+
+def _count(text: str) -> int:
+    """A number that may end in K, M or G."""
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([KMG]?)", text.strip().upper())
+    if found is None or not 1_000 <= (count := float(found[1]) * 1000 ** " KMG".index(found[2] or " ")) <= 1e9:
+        raise typer.BadParameter(f"{text!r} must be a number from 1K to 1G, such as 25M")
+    return int(count)
+
+
+@app.command("checkpoint")
+def measure_checkpoint(
+    parameters: Annotated[
+        int, typer.Option(parser=_count, metavar="COUNT", help="Of the model, such as 25M.")
+    ] = 25_000_000,
+    every: Annotated[int, typer.Option(min=10, max=100_000, help="Steps between two checkpoints.")] = 50,
+    rounds: Annotated[int, typer.Option(min=1, help="Of each side, with a checkpoint each.")] = 15,
+    json_file: JsonFile = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Measure what saving the state costs the steps.
+
+    Of a job of two workers: how long the step loop waits, and the speed with and without.
+    """
+    outcome, machine = checkpointing.Outcome(parameters, every), this_machine()
+    with result_file(json_file) as save:
+        with _bench(data_dir) as (folder, end), _progress(rounds) as progress:
+            progress.begin("rounds with and without a checkpoint")
+            checkpointing.measure(outcome, rounds, folder, on_round=progress.advance)
+        _tell([telling_costs.checkpoint_table(outcome)], machine, telling_costs.CHECKPOINT_NOTES)
+        save(telling_costs.checkpoint_json(outcome, machine, end.interrupted))
     raise typer.Exit(end.code)
 
 

@@ -51,16 +51,16 @@ def recovery_figures(outcome: Outcome) -> dict[str, Any]:
         "lost_steps": outcome.lost_steps,
         "restarts": outcome.restarts,
         "audit": audit.summary if audit else None,
-        "step_ms": _rounded(outcome.step_ms),
-        "kill_to_commit_ms": _spread(outcome.times(lambda kill: kill.committed)),
-        "rejoin_ms": _spread(outcome.times(lambda kill: kill.rejoined)),
+        "step_ms": rounded(outcome.step_ms),
+        "kill_to_commit_ms": spread_of(outcome.times(lambda kill: kill.committed)),
+        "rejoin_ms": spread_of(outcome.times(lambda kill: kill.rejoined)),
         "since_kill_ms": {
-            "noticed": _spread(outcome.times(lambda kill: kill.noticed)),
-            "formed": _spread(outcome.times(lambda kill: kill.formed)),
-            "regrouped": _spread(outcome.times(lambda kill: kill.regrouped)),
+            "noticed": spread_of(outcome.times(lambda kill: kill.noticed)),
+            "formed": spread_of(outcome.times(lambda kill: kill.formed)),
+            "regrouped": spread_of(outcome.times(lambda kill: kill.regrouped)),
         },
         "several_tries": sum(kill.generations > 1 for kill in outcome.kills),
-        "each": [_rounded_values(asdict(kill)) for kill in outcome.kills],
+        "each": [rounded_values(asdict(kill)) for kill in outcome.kills],
     }
 
 
@@ -98,14 +98,14 @@ def recovery_tables(outcomes: list[Outcome]) -> list[Table]:
         commit, rejoin = outcome.times(lambda kill: kill.committed), outcome.times(lambda kill: kill.rejoined)
         who = "trainer alone" if scenario.whom is Whom.TRAINER else "agent + trainer"
         row = [f"{scenario.workers} to {scenario.workers - 1}", who]
-        over = [_ms(value - step) for value in (commit.p50, commit.p95)] if commit and step else ["-", "-"]
-        times.add_row(*row, str(len(outcome.kills)), _ms(step), *_three(commit), *over)
+        over = [ms(value - step) for value in (commit.p50, commit.p95)] if commit and step else ["-", "-"]
+        times.add_row(*row, str(len(outcome.kills)), ms(step), *three(commit), *over)
         counts = [str(audit.lost), str(audit.doubled)] if audit else ["-", "-"]
-        costs.add_row(*row, *counts, str(outcome.lost_steps), *_three(rejoin))
+        costs.add_row(*row, *counts, str(outcome.lost_steps), *three(rejoin))
         parts = (lambda kill: kill.noticed, lambda kill: kill.formed, lambda kill: kill.regrouped)
         spreads = [*(outcome.times(part) for part in parts), commit]
         again = sum(kill.generations > 1 for kill in outcome.kills)
-        where.add_row(*row, *(f"{_ms(s.p50)} / {_ms(s.p95)}" if s else "-" for s in spreads), str(again))
+        where.add_row(*row, *(f"{ms(s.p50)} / {ms(s.p95)}" if s else "-" for s in spreads), str(again))
     return [times, costs, where]
 
 
@@ -127,12 +127,12 @@ def overhead_figures(duel: Duel) -> dict[str, Any]:
         "options": dict(model.options),
         "global_batch": model.global_batch,
         "rounds": len(duel.rounds),
-        "ratio_to_ddp": _interval(duel.ratio()),
-        "ratio_of_totals": _rounded(duel.ratio_of_totals(), 4),
-        "ratio_not_independent": _interval(duel.ratio(SEPARATE)),
-        "step_ms": {key: _rounded(duel.step_ms(side)) for key, side in _SIDES.items()},
-        "exchange_share": _rounded(duel.exchange_share.get(OURS), 4),
-        "exchange_share_not_independent": _rounded(duel.exchange_share.get(SEPARATE), 4),
+        "ratio_to_ddp": interval(duel.ratio()),
+        "ratio_of_totals": rounded(duel.ratio_of_totals(), 4),
+        "ratio_not_independent": interval(duel.ratio(SEPARATE)),
+        "step_ms": {key: rounded(duel.step_ms(side)) for key, side in _SIDES.items()},
+        "exchange_share": rounded(duel.exchange_share.get(OURS), 4),
+        "exchange_share_not_independent": rounded(duel.exchange_share.get(SEPARATE), 4),
         "each": [
             {
                 "regroup": round(one[OURS], 3),
@@ -149,7 +149,7 @@ def overhead_json(duels: list[Duel], machine: Machine, steps: int, interrupted: 
     measured = [(ratio.median, duel) for duel in duels if (ratio := duel.ratio())]
     worse = max(measured, key=lambda each: each[0])[1] if measured else None
     return {
-        "ratio_to_ddp": _interval(worse.ratio() if worse else None),
+        "ratio_to_ddp": interval(worse.ratio() if worse else None),
         "worse_model": worse.model.name if worse else None,
         "rounds": min((len(duel.rounds) for duel in duels), default=0),
         "steps_per_round": steps,
@@ -175,8 +175,8 @@ def overhead_table(duels: list[Duel], steps: int) -> Table:
                 str(duel.model.global_batch),
                 declared,
                 str(len(duel.rounds)),
-                _ms(duel.step_ms(side)),
-                _ms(duel.step_ms(DDP)),
+                ms(duel.step_ms(side)),
+                ms(duel.step_ms(DDP)),
                 f"{ratio.median:.3f}" if ratio else "-",
                 f"{ratio.low:.3f} to {ratio.high:.3f}" if ratio else "-",
                 f"{total:.3f}" if total else "-",
@@ -188,25 +188,25 @@ def overhead_table(duels: list[Duel], steps: int) -> Table:
 # --- numbers
 
 
-def _spread(spread: Spread | None) -> dict[str, float] | None:
-    return _rounded_values(asdict(spread)) if spread else None
+def spread_of(spread: Spread | None) -> dict[str, float] | None:
+    return rounded_values(asdict(spread)) if spread else None
 
 
-def _interval(interval: Interval | None) -> dict[str, float] | None:
-    return {key: round(value, 4) for key, value in asdict(interval).items()} if interval else None
+def interval(given: Interval | None) -> dict[str, float] | None:
+    return {key: round(value, 4) for key, value in asdict(given).items()} if given else None
 
 
-def _rounded(value: float | None, digits: int = 2) -> float | None:
+def rounded(value: float | None, digits: int = 2) -> float | None:
     return None if value is None else round(value, digits)
 
 
-def _rounded_values(values: dict[str, Any]) -> dict[str, Any]:
+def rounded_values(values: dict[str, Any]) -> dict[str, Any]:
     return {key: round(value, 2) if isinstance(value, float) else value for key, value in values.items()}
 
 
-def _ms(value: float | None) -> str:
+def ms(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}"
 
 
-def _three(spread: Spread | None) -> list[str]:
-    return [_ms(spread.p50), _ms(spread.p95), _ms(spread.max)] if spread else ["-"] * 3
+def three(spread: Spread | None) -> list[str]:
+    return [ms(spread.p50), ms(spread.p95), ms(spread.max)] if spread else ["-"] * 3
