@@ -12,6 +12,7 @@ import random
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from time import monotonic_ns, sleep
 
@@ -277,7 +278,7 @@ def cost(commits: Sequence[Applied], kill: int, until: int, step: float) -> Cost
     lost = (within[-1].at - before.at) / 1e6 - (within[-1].step - before.step) * step
     borders = [
         (after.at - former.at) / 1e6 - (after.step - former.step) * step
-        for former, after in zip(within, within[1:], strict=False)
+        for former, after in pairwise(within)
         if after.generation != former.generation
     ]
     return Cost(lost, borders[0] if borders else lost, borders[1] if len(borders) > 1 else None)
