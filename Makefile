@@ -19,7 +19,7 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo up test sim chaos check lint format lock clean
+.PHONY: help demo up test sim chaos soak check lint format lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ sim: $(READY) ## Live through 10 000 simulated clusters under faults; under five
 
 chaos: $(READY) ## Do real faults to real processes in every phase of a job, and judge; about ten minutes
 	@$(BIN)/regroup chaos $(ARGS)
+
+soak: $(READY) ## Regroup a thousand times, show that nothing grows, then half an hour of faults; about ninety minutes
+	@$(BIN)/regroup soak $(ARGS)
 
 check: lint ## Lint, types, import rules, unit and property tests; about a minute
 	@$(BIN)/pytest -m "not cluster" $(ARGS)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from regroup.lab.bench import checkpointing
 from regroup.lab.bench.overhead import DDP, OURS, SEPARATE, Duel, Model
 from regroup.lab.bench.overhead import measure as measure_overhead
 
@@ -37,6 +38,31 @@ def test_recovery_kills_and_tells_what_it_took(tmp_path: Path) -> None:
         assert scenario["step_ms"] > 0
         assert 0 < scenario["since_kill_ms"]["noticed"]["p50"] < scenario["kill_to_commit_ms"]["p50"]
         assert scenario["rejoin_ms"]["p50"] > 0
+
+
+def test_goodput_compares_calm_and_disturbed_stretches(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.json"
+    words = ["goodput", "--every", "2", "--rounds", "1", "--seconds", "2", "--json", str(figures)]
+    start = "from regroup.lab.bench import app; app()"
+    ended = subprocess.run([sys.executable, "-c", start, *words], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    told = json.loads(figures.read_text())
+    assert (told["lost_samples"], told["duplicated_samples"], told["restarts"]) == (0, 0, 0)
+    found = told["goodput"]["2"]
+    assert found["kills"] == 1
+    assert 0 < found["ratio"]["median"] < 2
+    assert found["each"][0]["calm"]["steps"] > 0
+    assert "0 lost, 0 doubled" in ended.stdout
+
+
+def test_checkpoint_measures_one_in_each_round(tmp_path: Path) -> None:
+    outcome = checkpointing.Outcome(parameters=20_000, every=10)
+    checkpointing.measure(outcome, 2, tmp_path)
+    assert len(outcome.rounds) == 2
+    assert all(0 < each.copied < each.saving for each in outcome.rounds)
+    assert all(each.written > 0 for each in outcome.rounds)
+    assert outcome.bytes is not None
+    assert outcome.bytes > 3 * 4 * 19_000, "the parameters, and two moments of each"
 
 
 def test_overhead_measures_all_sides_in_turn(tmp_path: Path) -> None:

@@ -143,8 +143,9 @@ def measure_goodput(
     raise typer.Exit(end.code)
 
 
-def _count(text: str) -> int:
+def _count(given: str | int) -> int:
     """A number that may end in K, M or G."""
+    text = str(given)
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([KMG]?)", text.strip().upper())
     if found is None or not 1_000 <= (count := float(found[1]) * 1000 ** " KMG".index(found[2] or " ")) <= 1e9:
         raise typer.BadParameter(f"{text!r} must be a number from 1K to 1G, such as 25M")
