@@ -87,3 +87,19 @@ def test_a_state_that_cannot_be_kept_is_told_by_its_path(beside, told, capfd):
     assert told.failed[0][0] == 4
     assert "/task/open is a object" in told.failed[0][1]
     capfd.readouterr()
+
+
+def test_the_memory_of_a_copy_is_used_again_for_the_next_one_of_the_same_state(beside, told):
+    told.gate.set()
+    weight, places, values = torch.ones(3), [], []
+    for number, tensor in enumerate((weight, weight + 1, torch.zeros(5, dtype=torch.float64))):
+        told.over.clear()
+        beside.take(Version(1, 4 * number), {"weight": tensor, "step": number})
+        assert told.over.wait(LIMIT)
+        beside._thread.join()
+        places.append(told.trees[-1]["weight"].data_ptr())
+        values.append(told.trees[-1]["weight"].clone())
+    assert places[0] == places[1] != weight.data_ptr()
+    assert [value.tolist() for value in values] == [[1.0] * 3, [2.0] * 3, [0.0] * 5]
+    assert values[2].dtype == torch.float64
+    assert told.failed == []

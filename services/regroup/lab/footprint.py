@@ -1,7 +1,9 @@
 """What a cluster of this machine's processes takes: memory, descriptors, threads, processor time. Read from /proc.
 
 Owns: which process plays which part, and the sums. Refuses to know: what the processes do, and what is too much.
-Memory is PSS: a page that several processes share counts in parts that add up to one, as the forks of one server do.
+Memory is what the processes made themselves: the PSS of their anonymous and shared pages. A page that several share
+counts in parts that add up to one, as with the forks of one server. Pages of files, such as torch's libraries, are left
+out: how many processes of anybody else share them changes their parts.
 Does not guarantee: that a process which ends meanwhile is counted; nor the time of one that ended and whose parent
 ended, too.
 """
@@ -15,6 +17,7 @@ from pathlib import Path
 from regroup.lab.local import LocalCluster
 from regroup.lab.trainers import trainer_of
 
+MADE = ("Pss_Anon:", "Pss_Shmem:")
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -23,7 +26,7 @@ class Footprint:
     """Of one process, or of several together."""
 
     processes: int = 0  # ended ones that nobody buried among them
-    memory: int = 0  # bytes, PSS
+    memory: int = 0  # bytes
     descriptors: int = 0
     threads: int = 0
 
@@ -74,7 +77,7 @@ def _one(process: Path) -> Footprint:
     threads = int(_stat(process)[17])
     try:
         rollup = (process / "smaps_rollup").read_text()
-        memory = next((int(line.split()[1]) << 10 for line in rollup.splitlines() if line.startswith("Pss:")), 0)
+        memory = sum(int(line.split()[1]) << 10 for line in rollup.splitlines() if line.startswith(MADE))
         return Footprint(1, memory, len(os.listdir(process / "fd")), threads)
     except OSError:  # it ended, and its parent has not looked yet
         return Footprint(1)

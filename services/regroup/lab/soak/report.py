@@ -17,7 +17,8 @@ from regroup.lab.soak.sampling import Series, series
 NOTES = (
     "Measured whenever all workers train again after a regroup. The first quarter is warm-up. Flat: from there to the "
     "end the Theil-Sen line, and the last tenth over the first, rise by at most a twentieth of the level, or a floor.",
-    f"{SURVIVOR} is never touched in the first half: its agent and its trainer live throughout. Memory is PSS.",
+    f"{SURVIVOR} is never touched in the first half: its agent and its trainer live throughout. Memory is what the "
+    "processes made themselves (PSS), without pages of files.",
     "The floors of the store and of all processes leave room for the timeline and the losses, which are capped and "
     "fill up. The records grow with the steps: they are the evidence, and not judged; their files are.",
 )
