@@ -81,11 +81,10 @@ class Agents(StepLoops, Generic[AnAgent]):
 
     def start_agent(self, agent: AnAgent) -> None:
         agent.boot = f"boot{self.number(agent)}"
-        agent.leaving = False
 
     def kill_agent(self, agent: AnAgent) -> None:
         """Its trainer dies with it."""
-        agent.boot, agent.link, agent.trainer, agent.status = "", 0, None, None
+        agent.boot, agent.link, agent.trainer, agent.status, agent.leaving = "", 0, None, None, False
 
     def obey(self, agent: AnAgent, order: m.Order) -> None:
         trainer = agent.trainer

@@ -60,8 +60,7 @@ SMALL: Mapping[str, Bounds] = {
     "one worker is paused, and cannot read": Bounds(workers=1, generations=4, pauses=1, unreadable=1),
     "one worker is held, and dies": Bounds(workers=1, generations=3, holds=1, deaths=1),
     "one worker writes beside its training, and dies": Bounds(workers=1, steps=3, generations=2, beside=1, deaths=1),
-    "one worker hands over, and the coordinator dies": Bounds(workers=1, generations=3, departures=1, crashes=1),
-    "two workers form, and one hands over": Bounds(workers=2, generations=2, departures=1),
+    "one worker hands over": Bounds(workers=1, generations=3, departures=1),
     "two workers form, and one dies": Bounds(workers=2, generations=2, deaths=1),
 }
 _GREAT: Mapping[str, Bounds] = {
@@ -69,6 +68,8 @@ _GREAT: Mapping[str, Bounds] = {
     "two workers: a death, and one is cut off": Bounds(workers=2, generations=3, deaths=1, cuts=1),
     "a member and a newcomer, with leases": Bounds(workers=2, newcomers=1, generations=3, deaths=1, leaps=1),
     "three workers": Bounds(workers=3, generations=2, deaths=1),
+    "two workers, and one hands over": Bounds(workers=2, generations=2, departures=1),
+    "one worker hands over, and the coordinator dies": Bounds(workers=1, generations=3, departures=1, crashes=1),
     "drained, stopped, cannot save": Bounds(workers=2, generations=3, leaves=1, stops=1, failed_saves=1),
     "two workers are paused, and one dies": Bounds(workers=2, generations=3, pauses=1, deaths=1),
     "two workers are held, and one dies": Bounds(workers=2, generations=3, holds=1, deaths=1),
