@@ -35,6 +35,7 @@ class Settings(ProcessSettings):
     leader_lease: Seconds = _USUAL.leader_lease
     prepare_limit: Seconds = _USUAL.prepare_limit
     halt_limit: Seconds = _USUAL.halt_limit
+    hang_floor: Seconds = _USUAL.hang_floor
     form_limit: Seconds = _USUAL.form_limit
     absent_limit: Seconds = _USUAL.absent_limit
     forget_limit: Annotated[float, Field(gt=0, allow_inf_nan=False)] = _USUAL.forget_limit

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from regroup.core.jobs import Job, Member, Version
-from regroup.core.workers import Sighting, TrainerStatus, Worker
+from regroup.core.workers import Hang, Sighting, TrainerStatus, Worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +24,7 @@ class Policy:
     leader_lease: float = 5.0
     prepare_limit: float = 600.0  # import a task, build its model, look at its data
     halt_limit: float = 10.0  # a round ends without those who did not answer in this time
+    hang_floor: float = 4.0  # a phase of a trainer's own may last so long, however short it was before
     form_limit: float = 15.0  # connect and take the leader's state, before a new try
     absent_limit: float = 30.0  # a disconnected worker that no formation lists is taken off its job
     forget_limit: float = 86400.0  # a disconnected worker that no job holds is forgotten
@@ -95,6 +96,10 @@ class Cluster:
         sighting = self.present(member.worker)
         trainer = sighting.trainer if sighting is not None else None
         return trainer if trainer is not None and trainer.incarnation == member.incarnation else None
+
+    def hang(self, member: Member) -> Hang | None:
+        """Where it hangs, by the word of its agent, if that is connected."""
+        return self.sightings[member.worker].hang if self.trainer(member) is not None else None
 
 
 def reached(job: Job, watch: Watch | None) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from regroup.core.jobs import Checkpoint, Fingerprint, Formation, JobSpec, StepPoint, Version
-from regroup.core.workers import Telemetry, TrainerStatus
+from regroup.core.workers import Hang, LoopPhase, Telemetry, TrainerStatus
 
 # --- Commands: what users ask
 
@@ -90,6 +90,8 @@ class Heartbeat:
     trainer: TrainerStatus | None = None  # None: no trainer runs
     telemetry: Telemetry = field(default_factory=Telemetry)
     leaving: bool = False  # the agent was asked to end, and waits for Go
+    hang: Hang | None = None  # where its trainer hangs, for as long as it does
+    pace: float | None = None  # seconds of its own that its trainer takes for a sample; None: not known yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,6 +238,19 @@ class TrainerExited:
     shard: int | None = None
 
 
+MAX_STACKS = 16_000  # characters; what is longer is cut
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StacksTaken:
+    """Where the threads of a trainer that hangs are, for people; or, in one line, why that cannot be known."""
+
+    job: str
+    incarnation: str
+    phase: LoopPhase
+    stacks: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentLeft:
     """An agent's last words: it was asked to go, and its trainer is dead."""
@@ -286,6 +301,7 @@ class Welcome:
     """How this cluster lives. Seconds."""
 
     heartbeat_interval: float
+    hang_floor: float = 4.0  # no limit that an agent learned is below it
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,7 +449,9 @@ TrainerReport = (
     | CheckpointUnreadable
 )
 RecordsAnswer = RecordsListed | RecordsRead | RecordsFailed
-Report = AgentRegistered | AgentLeft | Heartbeat | TrainerExited | Discarded | RecordsAnswer | TrainerReport
+Report = (
+    AgentRegistered | AgentLeft | Heartbeat | TrainerExited | StacksTaken | Discarded | RecordsAnswer | TrainerReport
+)
 TrainerOrder = Halt | Form | Save | RenewLease
 RecordsOrder = ListRecords | ReadRecords
 Order = Welcome | Heard | Prepare | Release | Kill | Go | Discard | RecordsOrder | TrainerOrder

@@ -12,6 +12,7 @@ from regroup.core import leaving
 from regroup.core import messages as m
 from regroup.core.blame import agrees, blame_task, count_odd_replicas, prepare_failed
 from regroup.core.cluster import ASKED, Answer, reached
+from regroup.core.hanging import hang_told, stacks_taken
 from regroup.core.history import survives
 from regroup.core.jobs import Checkpoint, Job, JobPhase, Member, StepFailure, StepPoint, Version, Wanted
 from regroup.core.keeping import taken_in
@@ -25,7 +26,7 @@ def take_in(turn: Turn, name: str, report: m.Report) -> tuple[m.Order, ...]:
     """One report's facts. Returns what is answered to it directly."""
     if isinstance(report, m.AgentRegistered):
         _register(turn, name, report)
-        return (m.Welcome(turn.policy.heartbeat_interval),)
+        return (m.Welcome(turn.policy.heartbeat_interval, turn.policy.hang_floor),)
     worker = turn.workers.get(name)
     sighting = turn.sightings.get(name)
     if worker is None or sighting is None:
@@ -42,6 +43,8 @@ def take_in(turn: Turn, name: str, report: m.Report) -> tuple[m.Order, ...]:
         since=since,
         sequence=newest.sequence,
         telemetry=newest.telemetry,
+        hang=newest.hang,
+        pace=newest.pace,
     )
     match report:
         case m.Heartbeat():
@@ -51,6 +54,7 @@ def take_in(turn: Turn, name: str, report: m.Report) -> tuple[m.Order, ...]:
                 leaving.ask(turn, name)
             if newest is report:
                 _observe(turn, name, report.trainer)
+                hang_told(turn, name, sighting)
             job = turn.jobs.get(worker.job) if worker.job else None
             issued = job.formation.generation if job and job.formation else 0
             return (m.Heard(report.sequence, issued),)
@@ -64,6 +68,8 @@ def take_in(turn: Turn, name: str, report: m.Report) -> tuple[m.Order, ...]:
             turn.workers[name] = replace(turn.workers[name], boot=LEFT, leaving=False)
         case m.TrainerExited():
             _trainer_exited(turn, name, report)
+        case m.StacksTaken():
+            stacks_taken(turn, name, report)
         case m.Discarded():
             _discarded(turn, name, report)
         case m.RecordsListed() | m.RecordsRead() | m.RecordsFailed():
@@ -101,7 +107,7 @@ def _exited(turn: Turn, name: str, cause: str) -> None:
     sighting = turn.sightings.get(name)
     if sighting is not None and sighting.trainer is not None:
         turn.bury(sighting.trainer.job, Member(name, sighting.trainer.incarnation), cause)
-        turn.sightings[name] = replace(sighting, trainer=None, moved=turn.now)
+        turn.sightings[name] = replace(sighting, trainer=None, hang=None, moved=turn.now)
 
 
 def _bury_listed(turn: Turn, name: str, alive: str | None, cause: str) -> None:
@@ -123,7 +129,7 @@ def _trainer_exited(turn: Turn, name: str, report: m.TrainerExited) -> None:
     preparing = False
     if trainer is not None and trainer.incarnation == report.incarnation:
         preparing = trainer.phase is TrainerPhase.PREPARING
-        turn.sightings[name] = replace(turn.sightings[name], trainer=None, moved=turn.now)
+        turn.sightings[name] = replace(turn.sightings[name], trainer=None, hang=None, moved=turn.now)
     if report.asked and not evicted:
         return
     if not report.asked:

@@ -11,6 +11,7 @@ Refuses to know: what the answers mean (`regroup.conclude`), what is done about 
 
 from enum import Enum, auto
 
+from regroup.core.hanging import GRACE, awaits_data, set_aside, starve, waits_in_vain, worth_a_round
 from regroup.core.jobs import ORIGIN, Job, JobPhase, Member, Round, Wanted
 from regroup.core.leaving import departs, is_held_by_goers
 from regroup.core.regroup import ASKED_TO, NothingToSave, Wait, durable
@@ -135,6 +136,7 @@ def _halt(turn: Turn, job: Job) -> None:
         begin_round(turn, job, trouble)
         return
     unanswered = [member for member in asked.participants if _awaited(turn, job, member)]
+    starved = awaits_data(turn, job) if not asked.boundary else []
     listed = frozenset(job.formation.members) if job.formation is not None else frozenset()
     at_work = not listed.isdisjoint(unanswered) or any(_at_work(turn, member) for member in unanswered)
     # Members may be in the middle of a long step, until one is at the boundary: then all are.
@@ -144,13 +146,21 @@ def _halt(turn: Turn, job: Job) -> None:
     # Whoever promised, and is still in a pass, may take as long as a step.
     stuck = any(is_stuck(turn, member) for member in unanswered)
     patient = stuck and turn.waited(watch.progressed) <= job.spec.step_timeout
-    if unanswered and (patient or turn.waited(began) <= limit):
+    if asked.boundary and at_work and (hang := worth_a_round(turn, job)):
+        begin_round(turn, job, hang)
+        return
+    vain = not asked.boundary and waits_in_vain(turn, job, unanswered)
+    if unanswered and not vain and (patient or turn.waited(began) <= limit):
+        return
+    if starved and turn.waited(max(watch.since, watch.answered)) <= GRACE:
         return
     names = ", ".join(member.worker for member in unanswered)
     if asked.boundary and at_work:  # else only newcomers are missing, and those that are there go on without
         begin_round(turn, job, f"no boundary was reached in {limit:g} s: {names} did not get there")
         return
-    settle(turn, job, unanswered)
+    set_aside(turn, job, starved)
+    if not turn.jobs[job.id].ended:
+        settle(turn, turn.jobs[job.id], unanswered)
 
 
 def _at_work(turn: Turn, member: Member) -> bool:
@@ -195,13 +205,14 @@ def _form(turn: Turn, job: Job) -> None:
     # To read a checkpoint may take as long as a step.
     limit = turn.policy.form_limit + (job.spec.step_timeout if formation.checkpoint is not None else 0.0)
     late = turn.waited(watch.since) > limit
-    if trouble is None and not late:
+    hang = worth_a_round(turn, job, formed=False)
+    if trouble is None and hang is None and not late:
         return
     missing = sorted(set(formation.members) - watch.formed - set(watch.dead))
-    if late or not any(member in watch.dead for member in formation.members):
+    if late or (hang is None and not any(member in watch.dead for member in formation.members)):
         suspect(turn, job, missing)
     names = ", ".join(member.worker for member in missing)
-    begin_round(turn, turn.jobs[job.id], trouble or f"{names} did not form in {limit:g} s")
+    begin_round(turn, turn.jobs[job.id], trouble or hang or f"{names} did not form in {limit:g} s")
 
 
 def _run(turn: Turn, job: Job) -> None:
@@ -226,8 +237,12 @@ def _train(turn: Turn, job: Job) -> None:
         begin_round(turn, turn.jobs[job.id], trouble)
     elif watch.finished:
         begin_round(turn, job, "the last step is committed", boundary=True)
+    elif hang := worth_a_round(turn, job):
+        begin_round(turn, job, hang)
     elif turn.waited(watch.progressed) > job.spec.step_timeout:
-        begin_round(turn, job, f"no step was committed for {job.spec.step_timeout:g} s")
+        starve(turn, job)
+        if not turn.jobs[job.id].ended:
+            begin_round(turn, turn.jobs[job.id], f"no step was committed for {job.spec.step_timeout:g} s")
     elif job.wanted is not Wanted.RUN:
         begin_round(turn, job, f"asked to {ASKED_TO[job.wanted]}", boundary=True)
     elif goers := [one.worker for one in formation.members if departs(turn, one)]:

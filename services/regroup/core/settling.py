@@ -13,7 +13,7 @@ from regroup.core.cluster import ASKED, Answer, Cluster, reached
 from regroup.core.jobs import Job, JobPhase, Link, Member, Version, Wanted
 from regroup.core.regroup import ASKED_TO, RESTED, Hold, NothingToSave, SaveState, Train, Verdict, Wait, conclude
 from regroup.core.schedule import Cost
-from regroup.core.suspicion import evict, had_its_chance, hangs, is_stuck
+from regroup.core.suspicion import evict, had_its_chance, hang_words, hangs, is_stuck
 from regroup.core.turn import Turn
 from regroup.core.workers import LEFT
 
@@ -116,7 +116,8 @@ def could_make_room(turn: Turn, job: Job) -> Cost | None:
     return Cost.STEPS if verdict.rolled_back else Cost.NOTHING
 
 
-def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
+def answers_of(turn: Turn, job: Job) -> tuple[dict[Member, Answer], Verdict]:
+    """Who answered the round and is there, and what that means."""
     watch = turn.watch(job.id)
     present = turn.cluster.present
     answers = {
@@ -126,7 +127,11 @@ def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
     }
     told = candidates(turn.cluster, job).items()
     unheard = {member: one.version for member, one in told if member not in answers and one.version is not None}
-    verdict = verdict_on(turn, job, answers, unheard)
+    return answers, verdict_on(turn, job, answers, unheard)
+
+
+def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
+    answers, verdict = answers_of(turn, job)
     stuck = [member for member in unanswered if is_stuck(turn, member)]
     give_up(turn, job, verdict, unanswered, unheld=all(answer.version is None for answer in answers.values()))
     if isinstance(verdict, Train):
@@ -155,8 +160,10 @@ def give_up(turn: Turn, job: Job, verdict: Verdict, unanswered: Sequence[Member]
         else:
             over = had_its_chance(turn, member)
         if over:
+            hang = turn.cluster.hang(member)
             late = f"it did not answer the Halt in {turn.policy.halt_limit:g} s"
-            evict(turn, job, member, "it did not come back from the task's code" if is_stuck(turn, member) else late)
+            why = "it did not come back from the task's code" if is_stuck(turn, member) else late
+            evict(turn, job, member, why if hang is None else hang_words(member, hang))
 
 
 def _issue(turn: Turn, job: Job, verdict: Train) -> None:

@@ -6,7 +6,7 @@ Refuses to know: when a round is over or a formation late (`rounds` asks), and t
 
 from regroup.core.jobs import Job, Member
 from regroup.core.turn import Turn
-from regroup.core.workers import TrainerPhase
+from regroup.core.workers import Hang, TrainerPhase
 
 MANY = 3  # formations in a row without a step; evictions of one worker's trainers for a suspicion
 
@@ -52,6 +52,11 @@ def is_stuck(turn: Turn, member: Member) -> bool:
     """Whether its promise holds, and its step loop has not come back to tell it: it is in a pass, or hangs in one."""
     trainer = turn.cluster.trainer(member)
     return trainer is not None and trainer.phase is TrainerPhase.HALTED and trainer.at_work
+
+
+def hang_words(member: Member, hang: Hang) -> str:
+    how = "; its process stands still" if hang.stands else "; it waits for its data" if hang.fetch else ""
+    return f"{member.worker} hangs in phase {hang.phase} since {hang.lasts:.1f} s (limit {hang.limit:.1f} s){how}"
 
 
 def heard_lately(turn: Turn, worker: str) -> bool:

@@ -42,6 +42,34 @@ class TrainerStatus:
     written: Checkpoint | None = None  # the newest that it wrote beside its training
 
 
+class LoopPhase(StrEnum):
+    """Where a trainer's step loop sits, as its agent sees it. In some of these it waits for others."""
+
+    PREPARING = "preparing"  # its limit is the coordinator's own
+    IDLE = "idle"  # until there is something to do
+    FORMING = "forming"  # until all members are there
+    EXCHANGE = "exchange"  # until the others gave their part
+    LOADING = "loading"  # a checkpoint is read, or a state takes the place of this one's
+    FIRST_BATCH = "first batch"  # of a generation: nothing of it was fetched ahead
+    DATA = "data"
+    COMPUTE = "compute"  # one pass, forward and backward
+    OPTIMIZER = "optimizer"
+    EVALUATION = "evaluation"
+    COPY = "copy"  # of the state, for a checkpoint beside the training
+    SAVING = "saving"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hang:
+    """The word of an agent that its trainer hangs. Seconds."""
+
+    phase: LoopPhase
+    lasts: float
+    limit: float
+    stands: bool = False  # its interpreter runs no thread: it was stopped, or native code keeps it
+    fetch: int = 0  # which fetch of its data does not end; 0: that is not what it hangs in
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
     """What the agent read of its device and process. Bytes; fractions of 1; None where it cannot be known."""
@@ -85,3 +113,5 @@ class Sighting:
     sequence: int = 0  # of the newest heartbeat under this boot; one that it overtook says nothing any more
     trainer: TrainerStatus | None = None
     telemetry: Telemetry = field(default_factory=Telemetry)
+    hang: Hang | None = None  # of this trainer, as its agent says
+    pace: float | None = None  # seconds that its own passes take per sample, the median of its last steps

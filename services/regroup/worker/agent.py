@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from regroup.core.messages import (
+    MAX_STACKS,
     AgentLeft,
     AgentRegistered,
     Discard,
@@ -41,11 +42,12 @@ from regroup.core.messages import (
     RenewLease,
     Report,
     Save,
+    StacksTaken,
     StepsCommitted,
     TrainerExited,
     Welcome,
 )
-from regroup.core.workers import Telemetry, TrainerPhase, TrainerStatus
+from regroup.core.workers import Hang, Telemetry, TrainerPhase, TrainerStatus
 from regroup.wire.codec import decode_report, decode_value, encode
 from regroup.wire.environment import BadSettings, read
 from regroup.wire.keys import KeysUnreadable, server_public, worker_keys
@@ -60,6 +62,8 @@ from regroup.worker.lease_clock import lease_clock
 from regroup.worker.locks import hold, outlive, trainer_lock
 from regroup.worker.nursery import BirthFailed, Nursery, Trainer
 from regroup.worker.settings import AgentSettings
+from regroup.worker.stacks import stacks_of
+from regroup.worker.watch import Watch
 
 log = logging.getLogger("regroup.agent")
 
@@ -94,6 +98,7 @@ class Agent:
         self._births: set[asyncio.Task[None]] = set()  # one at most, while the fork server gives birth
         self._asides: set[asyncio.Task[None]] = set()  # what waits for the disk
         self._discarding: set[Discard] = set()
+        self._watch = Watch(nursery.pulse, self._hangs)
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
@@ -102,9 +107,10 @@ class Agent:
         warming.add_done_callback(partial(self._born, ""))
         orders = asyncio.create_task(self._follow_orders())
         beats = asyncio.create_task(self._beat())
-        ends: set[asyncio.Future[None]] = {orders, beats, self._end}
+        looks = asyncio.create_task(self._watch.keep())
+        ends: set[asyncio.Future[None]] = {orders, beats, looks, self._end}
         done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        for task in (orders, beats, *self._asides):
+        for task in (orders, beats, looks, *self._asides):
             task.cancel()
         self._end_trainer()
         await asyncio.gather(warming, *self._births, return_exceptions=True)
@@ -174,15 +180,16 @@ class Agent:
         self._sent[self._sequence] = lease_clock()
         for old in [sequence for sequence in self._sent if sequence < self._sequence - 100]:
             del self._sent[old]
-        self._line.send(
-            Heartbeat(
-                boot=self._boot,
-                sequence=self._sequence,
-                trainer=self._status,
-                telemetry=self._telemetry(),
-                leaving=self._departure is not None,
-            )
+        beat = Heartbeat(
+            boot=self._boot,
+            sequence=self._sequence,
+            trainer=self._status,
+            telemetry=self._telemetry(),
+            leaving=self._departure is not None,
+            hang=self._watch.hang,
+            pace=self._watch.pace,
         )
+        self._line.send(beat)
 
     def _telemetry(self) -> Telemetry:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -259,6 +266,7 @@ class Agent:
         trainer = self._trainer = await asyncio.to_thread(self._nursery.take)
         self._asked = False
         self._status = TrainerStatus(job=order.job, incarnation=trainer.incarnation, phase=TrainerPhase.PREPARING)
+        self._watch.begin(self._welcome.hang_floor, order.spec.step_timeout)
         loop = asyncio.get_running_loop()
         self._inbox = Inbox(trainer.pipe, partial(loop.call_soon_threadsafe, self._hear))
         loop.add_reader(trainer.process.sentinel, self._ended, trainer)
@@ -297,9 +305,22 @@ class Agent:
             if kind == STATUS:
                 before, self._status = self._status, decode_value(TrainerStatus, body)
                 if before is None or (self._status.phase, self._status.at_work) != (before.phase, before.at_work):
+                    self._watch.look()  # what it hung in may be over
                     self._heartbeat()
             elif kind == REPORT:
                 self._report(decode_report(body))
+
+    def _hangs(self, hang: Hang | None) -> None:
+        """It began to hang, or came back."""
+        self._heartbeat()
+        if hang is not None and self._trainer is not None and self._status is not None:
+            who = {"job": self._status.job, "incarnation": self._trainer.incarnation}
+            self._aside(self._take_stacks(hang, self._trainer, who))
+
+    async def _take_stacks(self, hang: Hang, trainer: Trainer, who: dict[str, str]) -> None:
+        stacks = await stacks_of(trainer.process.pid or 0, MAX_STACKS)
+        log.warning("job %s: the trainer hangs in phase %s; %s", who["job"], hang.phase, stacks)
+        self._report(StacksTaken(**who, phase=hang.phase, stacks=stacks))
 
     def _end_trainer(self) -> None:
         if self._trainer is not None:
@@ -320,6 +341,7 @@ class Agent:
         cause, position = trainer.bury(), trainer.last_position()
         step, shard = position if position is not None else (None, None)
         self._trainer, self._inbox, self._status = None, None, None
+        self._watch.end()
         log.info(
             "job %s: trainer %s ended: %s", job, trainer.incarnation, "as it was asked to" if self._asked else cause
         )
@@ -363,7 +385,8 @@ async def serve(settings: AgentSettings) -> None:
         settings.worker, settings.data_host, settings.data_dir, settings.threads, TRAINER, settings.checkpoints
     )
     await outlive(trainer_lock(settings.data_dir, settings.worker))
-    nursery.position.unlink(missing_ok=True)  # that one's; who would have read it is dead, too
+    for left in (nursery.position, nursery.pulse):
+        left.unlink(missing_ok=True)  # that one's; who would have read it is dead, too
     keys = worker_keys(places.keys)
     server = server_public(places.keys)
     where: Callable[[], str | None] = places.link_address

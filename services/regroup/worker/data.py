@@ -107,6 +107,7 @@ class Loader:
         self._shards = shards
         self._independent = independent
         self._ahead = ahead
+        self.fetching: Callable[[bool], None] = lambda begins: None  # told on the loader's thread, of each fetch
 
         self._changed = threading.Condition()  # guards all that follows; held for moments only, never over a fetch
         self._ownership = _Ownership((), 0, None)
@@ -176,10 +177,12 @@ class Loader:
         while work := self._await_work():
             ownership, step = work
             found: StepData | BaseException | None
+            self.fetching(True)
             try:
                 found = self._fetch(ownership, step)
             except BaseException as error:  # also a SystemExit from user code: whoever takes this step is told
                 found = error
+            self.fetching(False)
             with self._changed:
                 if found is not None and self._ownership is ownership:
                     self._ready.append(found)

@@ -39,6 +39,8 @@ class Birth:
     scratch: Path  # for files on their way to or from a URL; this worker's alone
     logs: Path
     position: Path  # the file in which it notes its position
+    pulse: Path  # and where its step loop sits, for its agent
+    agent: int  # the process that may look into it
     lock: Path  # held while it lives: a worker never has two trainers
     threads: int  # of torch, within one operation
 
@@ -72,6 +74,7 @@ class Trainer:
         """(step, shard) whose passes ran last; None outside of them. Call once, after its end."""
         position = last_position(self.birth.position)
         self.birth.position.unlink(missing_ok=True)
+        self.birth.pulse.unlink(missing_ok=True)
         return position
 
 
@@ -101,6 +104,11 @@ class Nursery:
     def position(self) -> Path:
         """Of whichever trainer holds the lock."""
         return self._data / "run" / f"{self._worker}.position"
+
+    @property
+    def pulse(self) -> Path:
+        """Of the same one."""
+        return self._data / "run" / f"{self._worker}.pulse"
 
     @property
     def scratch(self) -> Path:
@@ -144,6 +152,8 @@ class Nursery:
             scratch=self.scratch,
             logs=self._data / "logs",
             position=self.position,
+            pulse=self.pulse,
+            agent=os.getpid(),
             lock=trainer_lock(self._data, self._worker),
             threads=self._threads,
         )
@@ -172,6 +182,7 @@ def _listen_in(place: Path) -> None:
 def _live(target: str, pipe: Connection, birth: Birth) -> None:
     """The first code of a trainer: depend on the parent, not the parent on it; then do what `target` says."""
     die_with_parent()
+    _let_look(birth.agent)
     # The fork server ends when nobody holds this pipe any more. It gives it to its children; held by a trainer that is
     # stopped, it would outlive the agent, and the trainer with it. If it is kept elsewhere in another Python, fail.
     server = vars(forkserver._forkserver)
@@ -184,6 +195,14 @@ def _live(target: str, pipe: Connection, birth: Birth) -> None:
     os.register_at_fork(after_in_child=die_with_parent)
     module, _, function = target.partition(":")
     getattr(__import__(module, fromlist=[function]), function)(pipe, birth)
+
+
+def _let_look(agent: int) -> None:
+    """Where a process may look only into its children (Yama), let this agent's children look into this one, for its
+    stacks (prctl PR_SET_PTRACER, Linux). Elsewhere this fails, and need not be said."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(0x59616D61, agent, 0, 0, 0)
 
 
 def die_with_parent() -> None:

@@ -24,6 +24,7 @@ from regroup.worker.group import Rendezvous
 from regroup.worker.log import log, log_to
 from regroup.worker.nursery import Birth
 from regroup.worker.prepare import CannotPrepare, prepare
+from regroup.worker.pulse import Pulse
 from regroup.worker.records import Records
 from regroup.worker.session import Session
 from regroup.worker.trainer import Trainer
@@ -50,7 +51,9 @@ def main(pipe: Connection, birth: Birth) -> None:
     try:
         log_to(birth.logs / order.job / f"{birth.worker}-{birth.incarnation}.log")
         records = Records(birth.records, order.job, birth.worker, birth.incarnation)
-        trainer = Trainer(order.job, order.spec, birth, control, prepare(order.spec), records)
+        pulse = Pulse(birth.pulse)
+        pulse.start()
+        trainer = Trainer(order.job, order.spec, birth, control, prepare(order.spec), records, pulse)
     except CannotPrepare as error:
         _give_up(control, order.job, birth, error)
     except OSError as error:  # the task's own are CannotPrepare by now

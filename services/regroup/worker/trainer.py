@@ -26,6 +26,7 @@ from regroup.core.messages import (
 )
 from regroup.core.replicas import sound
 from regroup.core.shards import owned
+from regroup.core.workers import LoopPhase
 from regroup.worker.beside import Beside
 from regroup.worker.checkpoint import read, write
 from regroup.worker.control import Control
@@ -37,6 +38,7 @@ from regroup.worker.nursery import Birth
 from regroup.worker.order import ORDER_NAME
 from regroup.worker.position import OUTSIDE, Position
 from regroup.worker.prepare import USERS, Bench
+from regroup.worker.pulse import Pulse
 from regroup.worker.records import Records
 from regroup.worker.reduce import Interrupted
 from regroup.worker.result import result_of
@@ -55,6 +57,7 @@ from regroup.worker.session import (
 from regroup.worker.storage import Storage, StorageFailed
 from regroup.worker.tail import Tail
 from regroup.worker.transfer import give, take
+from regroup.worker.waiting import Waiting
 
 FORM_TIMEOUT = 10.0  # seconds; the coordinator's own limit for forming is above it
 DIGEST_EVERY = 100  # steps between comparisons of the replicas; the first step of a generation always compares
@@ -81,13 +84,17 @@ class _Breaker:
 
 
 class Trainer:
-    def __init__(self, job: str, spec: JobSpec, birth: Birth, control: Control, bench: Bench, records: Records) -> None:
+    def __init__(
+        self, job: str, spec: JobSpec, birth: Birth, control: Control, bench: Bench, records: Records, pulse: Pulse
+    ) -> None:
         self.job, self.spec, self.birth, self.control, self.records = job, spec, birth, control, records
+        self.pulse = pulse
         self.bench, self.task, self.replica, self.exchange = bench, bench.task, bench.replica, bench.exchange
         self.group: Group | None = None
         self.evaluated = 0  # the step whose evaluation is complete, or under way in bench.evaluation
         self.steps, self.micro_batch = 0, spec.micro_batch  # of the last formation
         self.position = Position(birth.position)
+        bench.loader.fetching = pulse.fetching
         # sooner than the coordinator gives up, so that it hears why
         self.storage = Storage(birth.checkpoints, birth.scratch, patience=0.9 * spec.step_timeout)
         self.storage.tidy()
@@ -97,6 +104,7 @@ class Trainer:
         """Do what the session was ordered to, one thing after another, for ever."""
         self.control.happened(TaskPrepared(self.bench.fingerprint))
         while True:
+            self.pulse.enter(LoopPhase.IDLE, whole=False)
             task = self.control.next_task()
             self._leave_group()
             if isinstance(task, Join):
@@ -111,6 +119,7 @@ class Trainer:
         self.steps, self.micro_batch = steps, formation.micro_batch
         try:
             group = self._connect(formation)
+            self.pulse.enter(LoopPhase.LOADING)
             self._hold_state(formation, group)
             self.bench.loader.own(owned(formation.owners, group.rank), self.replica.step, steps, formation.micro_batch)
             first = True
@@ -121,6 +130,7 @@ class Trainer:
                     self.control.happened(LastStepDone(generation))
                     return
                 # otherwise: one step
+                self.pulse.enter(LoopPhase.FIRST_BATCH if first else LoopPhase.DATA)
                 self._step(formation, group, steps, compare=first or self.replica.step % DIGEST_EVERY == 0)
                 first = False
             self.control.happened(CollectiveBroke(generation, "a neighbour closed its connection"))
@@ -134,13 +144,14 @@ class Trainer:
     def _connect(self, formation: Formation) -> Group:
         generation, members = formation.generation, formation.members
         rank = members.index(Member(self.birth.worker, self.birth.incarnation))
+        self.pulse.enter(LoopPhase.FORMING)
         # An honest slow step must not break the group: the coordinator suspects first, and says halt.
         patience = 3 * self.spec.step_timeout
         host = self.birth.host
         forming = Forming(formation.store, rank, len(members), host=host, timeout=FORM_TIMEOUT, patience=patience)
         if not self.control.hold(_Breaker(forming, self.bench.loader), generation):
             forming.break_()
-        self.group = group = forming.group()
+        self.group = group = Waiting(forming.group(), self.pulse)
         group.watch(lambda reason: self.control.neighbour_lost(generation, reason))
         self.exchange.join(group)
         self.exchange.interrupted = lambda: self.control.interrupted(generation)
@@ -196,8 +207,10 @@ class Trainer:
         # written down before any gradient is given away
         with self._told(generation):
             self.records.read(generation, step, ((read.epoch, read.shard, read.indices) for read in data.reads))
+        self.pulse.enter(LoopPhase.COMPUTE)
         digest = self.replica.digest() if compare else 0
         weight, loss = self._gradients(generation, data)
+        self.pulse.enter(LoopPhase.EXCHANGE, whole=False)  # what the last pass left over is none
         own = Tail.of(
             group.rank, self.spec.max_workers, weight=weight, loss=loss, flag=self.control.flag(), digest=digest
         )
@@ -209,6 +222,7 @@ class Trainer:
         # from here on nothing in place has been done with the gradient, and the session may still say no
         if not self.control.begin_apply(generation):
             return
+        self.pulse.enter(LoopPhase.OPTIMIZER)
         self._apply(generation, total)
         mean = total.loss * self.replica.nominal_weight / total.weight if total.weight > 0 else None
         try:
@@ -221,11 +235,12 @@ class Trainer:
         self.control.applied(self.replica.step, self._point(data, mean, total.weight, started), agreed)
         # once in a while: a checkpoint, which the step loop waits for no longer than its copy takes
         if group.rank == formation.leader and self.replica.step < steps and self.beside.due(self.replica.step):
-            self.beside.take(Version(generation, self.replica.step), self._tree())
+            with self.pulse.within(LoopPhase.COPY):
+                self.beside.take(Version(generation, self.replica.step), self._tree())
 
     def _gradients(self, generation: int, data: StepData) -> tuple[float, float]:
         """Forward and backward of every pass. Returns the weight, and the loss divided by the nominal weight."""
-        weight, loss = 0.0, torch.zeros((), dtype=torch.float64)
+        weight, loss, seconds = 0.0, torch.zeros((), dtype=torch.float64), 0.0
         self.exchange.begin()
         self.bench.moving.start()
         for number, one in enumerate(data.passes):
@@ -244,9 +259,11 @@ class Trainer:
                 scaled.backward()  # type: ignore[no-untyped-call]
             weight += pass_weight
             loss += scaled.detach()
+            seconds += self.pulse.enter(LoopPhase.COMPUTE)  # each pass by itself: how many there are may change
             if last or data.passes[number + 1].shard != one.shard:
                 self.bench.moving.end_shard(sum(p.samples for p in data.passes if p.shard == one.shard))
         self.position.leave()
+        self.pulse.stepped(seconds, sum(one.samples for one in data.passes))
         return weight, float(loss)
 
     def _apply(self, generation: int, total: Tail) -> None:
@@ -305,7 +322,7 @@ class Trainer:
         if self.evaluated != step:
             evaluation.finished.clear()
             self.evaluated = step
-        with self._told(generation), self._outside():
+        with self._told(generation), self._outside(), self.pulse.within(LoopPhase.EVALUATION):
             evaluation.finish(self.replica.model, group, shards, self.micro_batch, interrupted)
         self.control.measured(step - 1, combine(evaluation.finished))
 
@@ -324,6 +341,7 @@ class Trainer:
     def _save(self, task: Write) -> None:
         who = {"job": self.job, "incarnation": self.birth.incarnation}
         self._finish_evaluation(task.generation)
+        self.pulse.enter(LoopPhase.SAVING)
         self.control.begin_telling(True, self.replica.step)
         try:
             checkpoint = self._write(task.version, self._tree())

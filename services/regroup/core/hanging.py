@@ -1,0 +1,112 @@
+"""Who hangs, by the word of the agent beside it, and what that word changes.
+
+Owns: when a hang begins a round, whom a round waits for no longer, who is left out although it answered (its data
+never comes), and when slow data is the task's error.
+Refuses to know: how a trainer is watched (the worker's `watching`), and how somebody is given up (`suspicion`).
+Does not guarantee: that whoever is not accused does not hang. An agent that is away accuses nobody.
+"""
+
+from collections.abc import Sequence
+
+from regroup.core import messages as m
+from regroup.core.blame import blame_task
+from regroup.core.cluster import reached
+from regroup.core.jobs import Job, JobPhase, Member, StepFailure
+from regroup.core.regroup import Wait
+from regroup.core.settling import answers_of
+from regroup.core.suspicion import evict, had_its_chance, hang_words
+from regroup.core.turn import Turn
+from regroup.core.workers import Sighting
+
+GRACE = 1.0  # seconds that who hangs has to come back, once the others have answered
+STARVED = 3  # fetches for one step, each longer than step_timeout, until it is the task's error
+
+
+def hang_told(turn: Turn, name: str, before: Sighting) -> None:
+    """Say once what a heartbeat says for the first time. `before`: what was known until then."""
+    seen = turn.sightings[name]
+    hang, trainer = seen.hang, seen.trainer
+    if hang is None or trainer is None:
+        return
+    known = before.trainer is not None and before.trainer.incarnation == trainer.incarnation
+    if known and before.hang is not None and before.hang.phase is hang.phase:
+        return
+    facts = {"phase": str(hang.phase), "seconds": round(hang.lasts, 3), "limit": round(hang.limit, 3)}
+    words = hang_words(Member(name, trainer.incarnation), hang)
+    turn.note("hang", f"the trainer on {words}", trainer.job, name, **facts)
+
+
+def stacks_taken(turn: Turn, name: str, report: m.StacksTaken) -> None:
+    if report.job in turn.jobs:
+        reason = f"where the trainer on {name} hangs in phase {report.phase}"
+        turn.note("stacks", reason, report.job, name, stacks=report.stacks[: m.MAX_STACKS])
+
+
+def worth_a_round(turn: Turn, job: Job, formed: bool = True) -> str | None:
+    """Why the last formation had better go on without some of it; None where all of it hangs, or nobody.
+
+    Until it is `formed`, nobody needs data, and who lacks it may be needed for its state.
+    """
+    members = job.formation.members if job.formation is not None else ()
+    found = {member: hang for member in members if (hang := turn.cluster.hang(member)) is not None}
+    if len(found) == len(members):
+        return None
+    said = [hang_words(member, hang) for member, hang in found.items() if formed or not hang.fetch]
+    return "; ".join(said) or None
+
+
+def waits_in_vain(turn: Turn, job: Job, unanswered: Sequence[Member]) -> bool:
+    """Whether all that a plain round waits for hang, had their time to come back, and are not needed."""
+    watch = turn.watch(job.id)
+    if not unanswered or any(turn.cluster.hang(member) is None for member in unanswered):
+        return False
+    if turn.waited(max(watch.since, watch.answered)) <= GRACE:
+        return False
+    verdict = answers_of(turn, job)[1]
+    return not (isinstance(verdict, Wait) and verdict.missing)
+
+
+def awaits_data(turn: Turn, job: Job) -> list[Member]:
+    """Those that answered, and whose data does not come: to form with them is in vain, and others hold what they do."""
+    answers = turn.watch(job.id).answers
+    hung = [one for one in answers if (hang := turn.cluster.hang(one)) is not None and hang.fetch]
+    best = max((answer.version for answer in answers.values() if answer.version is not None), default=None)
+    others = [one for one, answer in answers.items() if one not in hung and answer.version == best]
+    return hung if others else []
+
+
+def set_aside(turn: Turn, job: Job, members: Sequence[Member]) -> None:
+    """They are evicted. The same step on two workers is the task's error, which ends the job."""
+    for member in members:
+        hang, job = turn.cluster.hang(member), turn.jobs[job.id]
+        if hang is None or job.ended or not had_its_chance(turn, member):
+            continue
+        watch = turn.watch(job.id)
+        turn.change_watch(job.id, answers={one: said for one, said in watch.answers.items() if one != member})
+        evict(turn, job, member, hang_words(member, hang))
+        error = f"it hung in phase {hang.phase}, and was evicted"
+        generation = job.formation.generation if job.formation is not None else 0
+        failure = StepFailure(reached(job, watch), -1, member.worker, error, died=True, generation=generation)
+        blame_task(turn, turn.jobs[job.id], failure)
+
+
+def starve(turn: Turn, job: Job) -> None:
+    """No step in time, because data does not come to anybody. Where it comes too late again and again, the job ends.
+
+    A fetch that never ends is no new one: storage may return.
+    """
+    step, limit = reached(job, turn.watch(job.id)), job.spec.step_timeout
+    for member in job.formation.members if job.formation is not None else ():
+        hang = turn.cluster.hang(member)
+        if hang is None or not hang.fetch:
+            continue
+        error = f"no data came in {limit:g} s (fetch {member.incarnation}.{hang.fetch})"
+        failure = StepFailure(step, -1, member.worker, error)
+        if failure not in job.failures:
+            job = turn.change_job(job, failures=(*job.failures[-19:], failure))
+        late = [one for one in job.failures if one.step == step and one.worker == member.worker]
+        if sum(one.error.startswith("no data came") for one in late) >= STARVED:
+            way_out = "make the dataset faster, or step_timeout longer"
+            reason = f"the task failed in step {step}: {STARVED} times no data came in {limit:g} s: {way_out}"
+            turn.end(job, JobPhase.FAILED, reason, error=reason)
+            return

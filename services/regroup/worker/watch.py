@@ -1,0 +1,52 @@
+"""An agent's looks at its trainer, at their times: the marks are read, and what changes in the judgement is told.
+
+Owns: when it looks, and the judgement of now. Refuses to know: the judgement itself (`watching`), heartbeats, stacks.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from regroup.core.workers import Hang
+from regroup.worker.pulse import last_mark
+from regroup.worker.watching import LOOK, Watching
+
+
+class Watch:
+    """`changed` is called when a trainer begins to hang, with where; and with None when it comes back."""
+
+    def __init__(self, pulse: Path, changed: Callable[[Hang | None], None]) -> None:
+        self._pulse, self._changed = pulse, changed
+        self._watching: Watching | None = None  # None: there is no trainer
+
+    @property
+    def hang(self) -> Hang | None:
+        return self._watching.hang if self._watching is not None else None
+
+    @property
+    def pace(self) -> float | None:
+        mark = self._watching.mark if self._watching is not None else None
+        return mark.pace if mark is not None else None
+
+    def begin(self, floor: float, most: float) -> None:
+        """Another trainer. Limits in seconds: the least that is learned, and the job's step_timeout."""
+        self._watching = Watching(floor, most)
+
+    def end(self) -> None:
+        self._watching = None
+
+    def look(self) -> None:
+        if self._watching is None:
+            return
+        before = self._watching.hang
+        self._watching = self._watching.look(last_mark(self._pulse), time.monotonic())
+        now = self._watching.hang
+        if (before and before.phase) != (now and now.phase):
+            self._changed(now)
+
+    async def keep(self) -> None:
+        """Look, again and again."""
+        while True:
+            self.look()
+            await asyncio.sleep(LOOK)
