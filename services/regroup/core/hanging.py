@@ -68,7 +68,8 @@ def waits_in_vain(turn: Turn, job: Job, unanswered: Sequence[Member]) -> bool:
 
 def awaits_data(turn: Turn, job: Job) -> list[Member]:
     """Those that answered, and whose data does not come: to form with them is in vain, and others hold what they do."""
-    answers = turn.watch(job.id).answers
+    watch = turn.watch(job.id)
+    answers = {one: said for one, said in watch.answers.items() if one not in watch.dead and turn.cluster.trainer(one)}
     hung = [one for one in answers if (hang := turn.cluster.hang(one)) is not None and hang.fetch]
     best = max((answer.version for answer in answers.values() if answer.version is not None), default=None)
     others = [one for one, answer in answers.items() if one not in hung and answer.version == best]
@@ -84,7 +85,7 @@ def set_aside(turn: Turn, job: Job, members: Sequence[Member]) -> None:
         watch = turn.watch(job.id)
         turn.change_watch(job.id, answers={one: said for one, said in watch.answers.items() if one != member})
         evict(turn, job, member, hang_words(member, hang))
-        error = f"it hung in phase {hang.phase}, and was evicted"
+        error = "it waited for its data in vain, and was evicted"
         generation = job.formation.generation if job.formation is not None else 0
         failure = StepFailure(reached(job, watch), -1, member.worker, error, died=True, generation=generation)
         blame_task(turn, turn.jobs[job.id], failure)

@@ -7,6 +7,7 @@ whichever worker owns it.
 import ctypes
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -281,3 +282,65 @@ class OptimizerRaises(Sound):
                 raise FloatingPointError("the update overflowed")
 
         return Torn(model.parameters(), lr=0.01)
+
+
+class HangsWhenTold(Sound):
+    """At a place, on the first worker that finds its name in the folder; that file's last change is when it began."""
+
+    def __init__(self, folder: str, place: str) -> None:
+        super().__init__()
+        self.folder, self.place = folder, place
+
+    def meet(self, place: str) -> None:
+        told = os.path.join(self.folder, os.environ["REGROUP_WORKER"])
+        if place == self.place and os.path.exists(told):
+            os.rename(told, os.path.join(self.folder, "hangs"))
+            os.utime(os.path.join(self.folder, "hangs"))
+            time.sleep(10_000)
+
+    def dataset(self) -> SizedDataset:
+        whole, meet = super().dataset(), self.meet
+
+        class Met:
+            def __len__(self) -> int:
+                return len(whole)
+
+            def __getitem__(self, index: int) -> Any:
+                meet("data")
+                return whole[index]
+
+        return Met()
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, float]:
+        time.sleep(0.005)
+        self.meet("loss")
+        loss, weight = super().loss(model, batch)
+        loss.register_hook(lambda _: self.meet("backward"))
+        return loss, weight
+
+    def optimizer(self, model: nn.Module) -> Optimizer:
+        optimizer = super().optimizer(model)
+        optimizer.register_step_pre_hook(lambda *_: self.meet("optimizer"))
+        return optimizer
+
+
+class SlowData(Sound):
+    """Each sample takes so many seconds, but not while it prepares."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    def dataset(self) -> SizedDataset:
+        whole, seconds = super().dataset(), self.seconds
+
+        class Late:
+            def __len__(self) -> int:
+                return len(whole)
+
+            def __getitem__(self, index: int) -> Any:
+                if threading.current_thread() is not threading.main_thread():
+                    time.sleep(seconds)
+                return whole[index]
+
+        return Late()

@@ -25,6 +25,8 @@ GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, lie evenly: even a few see
 
 def draw(seed: int) -> Plan:
     random, beside = Random(seed), Random(f"{seed} checkpoints")  # apart: the other dice fall as they would without
+    watching = Random(f"{seed} watching")
+    learned = watching.random() < 0.6
     choice = random.choice
     theme = THEMES[bisect(WEIGHED_TO, seed * GOLDEN % 1.0 * WEIGHED_TO[-1])]
     workers = choice(theme.workers)
@@ -39,6 +41,9 @@ def draw(seed: int) -> Plan:
         faults += _some(random, some, workers, faults[0] if faults else None)
     if random.random() < 0.3:  # the network is bad all the time
         faults.append(Fault(choice(WEATHER), (0,), at=random.uniform(0.1, 3.0), seconds=WEATHER_LASTS))
+    if learned and watching.random() < 0.3:
+        struck, at = watching.randrange(workers), watching.uniform(1.0, 6.0)
+        faults.append(Fault(Kind.STARVE, (struck,), at=at, seconds=watching.choice((2.0, 5.0, 8.0))))
     if random.random() < 0.1:
         faults += _some(random, Some((Kind.STOP,), (1,)), workers)
     faults += _goers(Random(f"{seed} leaving"), workers)
@@ -55,6 +60,7 @@ def draw(seed: int) -> Plan:
         skews=tuple(random.uniform(0.0, 1e6) for _ in range(workers + 1)),
         drifts=tuple(random.uniform(-0.01, 0.01) for _ in range(workers + 1)),
         pace=pace,
+        learned=learned,
         detached=tuple(random.choice(DETACHED) for _ in range(3)) if random.random() < 0.15 else (),
     )
 

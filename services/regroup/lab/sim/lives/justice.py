@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from regroup.core import messages as m
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
-from regroup.core.jobs import Formation, Job, JobPhase, Member, Wanted
+from regroup.core.hanging import GRACE
+from regroup.core.jobs import ORIGIN, Formation, Job, JobPhase, Member, Wanted
 from regroup.core.workers import LEFT
 from regroup.lab.sim.lives.plan import Kind
 from regroup.lab.sim.model.trainer import Trainer
@@ -31,6 +32,7 @@ class Justice:
         self._formed: set[tuple[str, int]] = set()  # generations that ran
         self._raised: dict[tuple[str, int], tuple[int, int, str]] = {}  # in a generation: step, shard, worker
         self._failed_at: dict[str, float] = {}  # when a job's last save failed
+        self._vain: dict[str, float] = {}  # since when a job waits for none but those that hang
         self._surplus: dict[str, float] = {}  # since when a job keeps somebody that it has no seat for
         kinds = {fault.kind for fault in life.plan.faults}
         # Errors follow from what cannot be seen, or are told twice, which a connection never does.
@@ -64,6 +66,8 @@ class Justice:
             if note.kind == "save_failed" and note.job is not None:
                 self._failed_at[note.job] = self._life.decided_at
         self._errors(before, after)
+        for job in after.jobs.values():
+            self._waits(after, job)
         for id, job in after.jobs.items():
             old = before.jobs.get(id)
             if old is not None and old is not job:
@@ -80,10 +84,43 @@ class Justice:
             seen = before.trainer(trainer.member)
             late = at is None or life.now - at < life.policy.halt_limit / 2
             assert not (healthy and seen and late), f"{worker} is given up, and was told to halt a moment ago: {at}"
+        if " hangs in phase " in why:
+            self._hung(before, job, worker, why)
         if "twice" in why:
             last = sorted(n for id, n in life.ghosts.formations if id == job)[-2:]
             formed = [n for n in last if (job, n) in self._formed]
             assert not formed, f"{worker} is evicted for two failures to form in a row, and {formed} formed"
+
+    def _hung(self, before: Cluster, job: str, worker: str, why: str) -> None:
+        """Nobody is evicted for a hang without the word of its agent, and without time to come back."""
+        accused = {member.worker for member in self._life.looks.accused}
+        assert worker in accused, f"{worker} is evicted for a hang, and its agent never said so"
+        watch = before.watches[job]
+        if before.jobs[job].round is not None:
+            waited = self._life.decided_at - max(watch.since, watch.answered)
+            late = self._life.decided_at - watch.since > self._life.policy.halt_limit
+            assert late or waited > 0.9 * GRACE, f"{worker} had {waited:.2f} s to come back from where it hangs"
+
+    def _waits(self, after: Cluster, job: Job) -> None:
+        """Where all others have answered, who hangs is not waited for, unless its state is needed."""
+        watch, formation = after.watches.get(job.id), job.formation
+        vain = False
+        if job.round is not None and not job.round.boundary and watch is not None and formation is not None:
+            told = watch.answers
+            rest = [one for one in job.round.participants if one not in told and one not in watch.dead]
+            best = max((each.version or ORIGIN for each in told.values()), default=ORIGIN)
+            anchored = best >= formation.base and any(
+                one in told and told[one].version is not None for one in formation.members
+            )
+            vain = bool(rest) and anchored and all(after.hang(one) is not None for one in rest)
+        if not vain:
+            self._vain.pop(job.id, None)
+            return
+        since = max(self._vain.setdefault(job.id, self._life.decided_at), after.awake)
+        waited = self._life.decided_at - since
+        assert waited < GRACE + 1.5 * self._life.policy.tick, (
+            f"who hangs is waited for {waited:.2f} s, and all others wait"
+        )
 
     def _errors(self, before: Cluster, after: Cluster) -> None:
         """Nobody has more errors than it gave cause for."""
@@ -129,7 +166,8 @@ class Justice:
             others = [one for one in formation.members if one.worker not in {each.worker for each in asked.unable}]
             assert not others, f"{leader} could not read, and leads again before {others} tried"
         base = [member for member, answer in asked.answers.items() if answer.version == formation.base]
-        fit = [one for one in base if one not in now.dead and after.present(one.worker)]
+        gone = {*now.dead, *now.evicted}
+        fit = [one for one in base if one not in gone and after.present(one.worker)]
         seatless = [one for one in fit if not after.workers[one.worker].departs]
         if set(seatless) - set(formation.members):
             lacking = [seat.member for seat in formation.seats if seat.version != formation.base]

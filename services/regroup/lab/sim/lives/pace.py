@@ -16,6 +16,7 @@ from regroup.core import messages as m
 from regroup.core.jobs import Fingerprint, Member, StepPoint, Version
 from regroup.lab.sim.lives.faults import Faults
 from regroup.lab.sim.lives.justice import Justice
+from regroup.lab.sim.lives.looks import Looks
 from regroup.lab.sim.lives.plan import Kind, Plan
 from regroup.lab.sim.lives.story import Story
 from regroup.lab.sim.lives.virtual import VirtualLoop
@@ -52,6 +53,7 @@ class Paced(LinkedAgents[LinkedAgent]):
         self._looks: dict[Member, float] = {}  # when a step loop looks for its next move
         self._waiting: set[Member] = set()  # those whose step loops had no move to make
         self._writes = Random(f"{plan.seed} writes")  # of its own, so that the other dice fall as they would without
+        self.looks = Looks(self)
         self._flipped: dict[Member, int] = {}  # digests of replicas that are not as they should be
 
     @property
@@ -78,6 +80,7 @@ class Paced(LinkedAgents[LinkedAgent]):
 
     def born(self, trainer: Trainer) -> None:
         self._look_in(self.plan.pace, trainer)
+        self.looks.begin(trainer)
         self.faults.border("preparing", trainer.member.worker)
 
     def tell(self, agent: LinkedAgent, order: m.TrainerOrder) -> None:
@@ -134,6 +137,7 @@ class Paced(LinkedAgents[LinkedAgent]):
         if choices:
             self._waiting.discard(member)
             choices[0 if self.dice.random() < 0.9 else -1]()
+            self.looks.moved(trainer)
             self._look_in(self.plan.pace if self.faults.pending else min(self.plan.pace, QUICK), trainer)
         else:
             self._waiting.add(member)
@@ -183,6 +187,8 @@ class Paced(LinkedAgents[LinkedAgent]):
         if at == "reading" and self.faults.lasts(Kind.UNREADABLE, agent.name):
             return [partial(self.fail_to_read, trainer)]
         moves = self.moves(trainer)
+        if at == "stepping" and self.faults.lasts(Kind.STARVE, agent.name):
+            return moves[-1:] if self.may_leave(trainer) else []
         if not moves and self.waits_in_vain(trainer):
             return [partial(self.forsake, trainer)]
         return moves

@@ -58,6 +58,7 @@ class Kind(StrEnum):
     POISON = "a shard's pass segfaults"
     FLIP = "bits of a replica flip"
     DIVERGE = "loss is no number"
+    STARVE = "data does not come"
 
     def __repr__(self) -> str:
         """As code, so that a plan can be printed and pasted."""
@@ -86,6 +87,7 @@ LASTING = frozenset(
         Kind.UNPREPARED,
         Kind.BAD_SPEC,
         Kind.POISON,
+        Kind.STARVE,
     }
 )
 GOING = (Kind.HAND_OVER, Kind.DRAIN)  # drawn apart from all others
@@ -146,6 +148,7 @@ class Plan:
     skews: tuple[float, ...]  # of the workers' monotonic clocks, seconds; the last is the coordinator's
     drifts: tuple[float, ...]  # seconds per second
     pace: float  # seconds of a move of a step loop, in the mean
+    learned: bool = False  # agents watch their trainers' step loops, by limits that they learned
     detached: tuple[float, ...] = ()  # the detached limits of the first coordinators; the policy's for later ones
 
     def limits(self, coordinator: int) -> Policy:

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from regroup.core import messages as m
 from regroup.core.cluster import Policy
 from regroup.core.jobs import Member
-from regroup.core.workers import TrainerStatus, Worker
+from regroup.core.workers import Hang, TrainerStatus, Worker
 from regroup.lab.sim.model.steps import StepLoops
 from regroup.lab.sim.model.trainer import Trainer
 from regroup.worker import session as s
@@ -29,6 +29,7 @@ class Agent:
     trainer: Trainer | None = None
     status: TrainerStatus | None = None  # what the trainer told last
     leaving: bool = False  # it was asked to end, and waits until it may
+    hang: Hang | None = None  # its word of this trainer
 
     @property
     def alive(self) -> bool:
@@ -84,7 +85,8 @@ class Agents(StepLoops, Generic[AnAgent]):
 
     def kill_agent(self, agent: AnAgent) -> None:
         """Its trainer dies with it."""
-        agent.boot, agent.link, agent.trainer, agent.status, agent.leaving = "", 0, None, None, False
+        agent.boot, agent.link, agent.trainer, agent.status = "", 0, None, None
+        agent.leaving, agent.hang = False, None
 
     def obey(self, agent: AnAgent, order: m.Order) -> None:
         trainer = agent.trainer
@@ -134,7 +136,7 @@ class Agents(StepLoops, Generic[AnAgent]):
         assert trainer is not None
         while last_words and trainer.outbox:
             self.hear(agent)
-        agent.trainer, agent.status = None, None
+        agent.trainer, agent.status, agent.hang = None, None, None
         step, shard = self.position(trainer)
         self.report(agent, m.TrainerExited(**trainer.who, cause=cause, asked=asked, step=step, shard=shard))
         self.heartbeat(agent)
@@ -207,7 +209,9 @@ class LinkedAgents(Agents[ALinkedAgent]):
 
 
 def said_by(agent: Agent, sequence: int, trainer: TrainerStatus | None) -> m.Heartbeat:
-    return m.Heartbeat(boot=agent.boot, sequence=sequence, trainer=trainer, leaving=agent.leaving)
+    return m.Heartbeat(
+        boot=agent.boot, sequence=sequence, trainer=trainer, leaving=agent.leaving, hang=agent.hang
+    )
 
 
 def first_words(agent: Agent) -> m.AgentRegistered:

@@ -15,6 +15,7 @@ POLICY = Policy(
     leader_lease=1.0,
     prepare_limit=6.0,
     halt_limit=2.0,
+    hang_floor=0.6,
     form_limit=3.0,
     absent_limit=5.0,
     save_retry=0.5,

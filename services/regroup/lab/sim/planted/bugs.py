@@ -58,6 +58,7 @@ JOBS, SHARDS, SESSION = "regroup.core.jobs", "regroup.core.shards", "regroup.wor
 SHELL, TAIL = "regroup.coordinator.shell", "regroup.worker.tail"
 ORDERS, BLAME, TURN = "regroup.core.orders", "regroup.core.blame", "regroup.core.turn"
 SUSPICION, SCHEDULE, SETTLING = "regroup.core.suspicion", "regroup.core.schedule", "regroup.core.settling"
+HANGING, WATCHING = "regroup.core.hanging", "regroup.worker.watching"
 COMMANDS, HISTORY, KEEPING = "regroup.core.commands", "regroup.core.history", "regroup.core.keeping"
 LEAVING = "regroup.core.leaving"
 
@@ -453,6 +454,26 @@ BUGS = (
         "            if self._clock() - began > SLOW_STORE:\n",
         "            if False:\n",
     ),
+    # who hangs
+    Bug(
+        "who hangs is waited for as any",
+        ROUNDS,
+        "vain = not asked.boundary and waits_in_vain(turn, job, unanswered)",
+        "vain = False",
+    ),
+    Bug(
+        "who hangs has no time to come back",
+        HANGING,
+        "    if turn.waited(max(watch.since, watch.answered)) <= GRACE:\n        return False\n    verdict",
+        "    verdict",
+    ),
+    Bug(
+        "who lacks data is given up for the dead",
+        HANGING,
+        "for one, said in watch.answers.items() if one not in watch.dead and turn.cluster.trainer(one)}",
+        "for one, said in watch.answers.items()}",
+    ),
+    Bug("who waits for others is accused", WATCHING, "if mark.phase in WAITS:", "if False:"),
     Bug(
         "who was blamed for a task is not forgiven", BLAME, "if each.died and each.worker in turn.workers:", "if False:"
     ),

@@ -1,0 +1,80 @@
+"""Agents that watch their trainers in a life: the real judgement, of marks that follow from where a step loop stands.
+
+Owns: the marks, the looks at their times, and the rule that a witness is never accused.
+Refuses to know: what a coordinator makes of an agent's word (`justice` judges that).
+It does not model: an agent that is stopped; a life has no place where that one would differ from one that is cut off.
+"""
+
+from typing import TYPE_CHECKING
+
+from regroup.core.jobs import Member
+from regroup.core.workers import Hang, LoopPhase
+from regroup.lab.sim.lives.plan import Kind
+from regroup.lab.sim.model.trainer import Place, Trainer
+from regroup.worker.pulse import ENOUGH, Mark
+from regroup.worker.watching import LOOK, Watching
+
+if TYPE_CHECKING:
+    from regroup.lab.sim.lives.pace import Paced
+
+_PHASES: dict[Place, LoopPhase] = {
+    "preparing": LoopPhase.PREPARING,
+    "given up": LoopPhase.PREPARING,
+    "idle": LoopPhase.IDLE,
+    "connecting": LoopPhase.FORMING,
+    "connected": LoopPhase.EXCHANGE,
+    "reading": LoopPhase.LOADING,
+    "loaded": LoopPhase.LOADING,
+    "stepping": LoopPhase.COMPUTE,
+    "contributed": LoopPhase.EXCHANGE,
+    "applying": LoopPhase.OPTIMIZER,
+    "writing": LoopPhase.SAVING,
+}
+_OTHERS = frozenset({LoopPhase.IDLE, LoopPhase.FORMING, LoopPhase.EXCHANGE})  # are waited for in it
+
+
+class Looks:
+    def __init__(self, life: "Paced") -> None:
+        self._life = life
+        self._moves: dict[Member, tuple[int, float]] = {}  # how many a step loop made, and when the last
+        self._seen: dict[Member, int] = {}  # the beat of a trainer that hangs stays as it was
+        self.accused: dict[Member, float] = {}  # when its agent last said that it hangs
+
+    def begin(self, trainer: Trainer) -> None:
+        self._moves[trainer.member] = (0, self._life.now)
+        if self._life.plan.learned:
+            spec = self._life.jobs[trainer.job].spec
+            self._look(trainer, Watching(self._life.policy.hang_floor, spec.step_timeout))
+
+    def moved(self, trainer: Trainer) -> None:
+        self._moves[trainer.member] = (self._moves[trainer.member][0] + 1, self._life.now)
+
+    def _look(self, trainer: Trainer, watching: Watching) -> None:
+        life, agent = self._life, self._life.agents[trainer.member.worker]
+        if agent.trainer is not trainer or life.over.done():
+            return
+        watching = watching.look(self._mark(trainer), life.now)
+        before, agent.hang = agent.hang, watching.hang
+        if watching.hang is not None:
+            self._is_true(trainer, watching.hang)
+            self.accused[trainer.member] = life.now
+        if (before is None) != (watching.hang is None):
+            life.story.tell(life.now, agent.name, f"says {watching.hang}")
+            life.heartbeat(agent)
+        life.later(LOOK, self._look, trainer, watching)
+
+    def _mark(self, trainer: Trainer) -> Mark:
+        life, member = self._life, trainer.member
+        number, entered = self._moves[member]
+        if not trainer.hung:
+            self._seen[member] = int(life.now * 10)
+        starves = life.faults.lasts(Kind.STARVE, member.worker)
+        phase = _PHASES[trainer.loop.at]
+        phase = LoopPhase.DATA if starves and phase is LoopPhase.COMPUTE else phase
+        longest = 1.5 * life.plan.pace if number > ENOUGH else None
+        return Mark(number, phase, entered, longest, beat=self._seen.get(member, 0), fetch=int(starves))
+
+    def _is_true(self, trainer: Trainer, hang: Hang) -> None:
+        """Who waits for others is a witness: it hangs only if it stands still, or lacks its data."""
+        own = _PHASES[trainer.loop.at] not in _OTHERS
+        assert own or trainer.hung or hang.fetch, f"{trainer.member} waits for others, and is accused: {hang}"

@@ -1,0 +1,123 @@
+"""Whoever hangs is named with the phase and the limit that its agent learned, and the others go on without it."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regroup.lab.trainers import trainer_of
+
+pytestmark = pytest.mark.cluster
+
+FLOOR = 1.0  # seconds; all passes here take milliseconds, so each learned limit is this
+BROKEN_IN = FLOOR + 3.0  # seconds from the beginning of a hang until the others train on
+CHANCE = 5.5  # seconds that a connection must have lasted until somebody is given up: half of the Halt's limit
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, serve: Any) -> Iterator[Any]:
+    """The Halt's limit stays ten seconds: whoever hangs is not waited for that long."""
+    with serve(tmp_path_factory.mktemp("cluster"), workers=2, hang_floor=str(FLOOR), error_limit="100") as served:
+        time.sleep(CHANCE)
+        yield served
+        served.stop_all()
+
+
+def trains(served: Any, folder: Path, place: str) -> Any:
+    """A job that both workers train, long enough for its limits to be learned."""
+    options = {"folder": str(folder), "place": place}
+    job = served.submit("faulty:HangsWhenTold", options=options, steps=100_000, min_workers=1, max_workers=2)
+    return served.after(job, 30)
+
+
+def event(served: Any, until: Any, job: Any, kind: str, since: float, worker: str | None = None) -> Any:
+    def found() -> Any:
+        events = served.client.events(job.id)
+        mine = (one for one in events if one.kind == kind and one.at >= since and worker in (None, one.worker))
+        return next(mine, None)
+
+    return until(found, f"the timeline tells of {kind}")
+
+
+def goes_on(served: Any, until: Any, job: Any, began: float, worker: str) -> Any:
+    """What the timeline says of the hang; the others train on in time, and whoever hung comes back as another."""
+    hang = event(served, until, job, "hang", began, worker)
+    assert hang.data["limit"] == FLOOR
+    regrouped = event(served, until, job, "regrouped", began)
+    assert regrouped.at - began < BROKEN_IN
+    evicted = event(served, until, job, "evicted", began, worker)
+    assert evicted.reason.startswith(f"{worker} is evicted: {worker} hangs in phase {hang.data['phase']} since ")
+    step = served.client.job(job.id).step
+    served.after(job, step + 3)
+    until(lambda: len(served.client.job(job.id).members) == 2, "it is back")
+    others = [one.worker for one in served.client.events(job.id) if one.kind == "evicted"]
+    assert others == [worker]
+    return hang
+
+
+@pytest.mark.parametrize(
+    ("place", "phase"),
+    [("loss", "compute"), ("backward", "compute"), ("optimizer", "optimizer"), ("data", "data")],
+)
+def test_who_hangs_in_the_users_code_is_named_and_the_others_go_on(
+    served: Any, until: Any, tmp_path: Path, place: str, phase: str
+) -> None:
+    job = trains(served, tmp_path, place)
+    (tmp_path / "w1").touch()
+    began = until(lambda: (tmp_path / "hangs").exists() and (tmp_path / "hangs").stat().st_mtime, "it hangs")
+    hang = goes_on(served, until, job, began, "w1")
+    assert hang.data["phase"] == phase
+    assert ("it waits for its data" in hang.reason) == (place == "data")
+    stacks = event(served, until, job, "stacks", began, "w1").data["stacks"]
+    assert "meet (faulty.py:" in stacks or stacks.startswith("no stacks: ")
+    assert str(tmp_path) not in stacks
+    served.client.stop(job.id)
+    assert served.ended(job).phase == "stopped"
+
+
+def test_a_trainer_that_is_stopped_stands_still_and_the_others_go_on(served: Any, until: Any, tmp_path: Path) -> None:
+    job = trains(served, tmp_path, "nowhere")
+    pid = trainer_of(served.cluster.data_dir, "w0")
+    assert pid is not None
+    began = time.time()
+    os.kill(pid, signal.SIGSTOP)
+    hang = goes_on(served, until, job, began, "w0")
+    assert "its process stands still" in hang.reason
+    assert hang.at - began >= FLOOR
+    served.client.stop(job.id)
+    assert served.ended(job).phase == "stopped"
+
+
+def test_an_agent_that_was_stopped_accuses_nobody(served: Any, until: Any, tmp_path: Path) -> None:
+    job = trains(served, tmp_path, "nowhere")
+    began = time.time()
+    agent = served.cluster.agents["w1"].process.pid
+    trainer = trainer_of(served.cluster.data_dir, "w1")
+    assert trainer is not None
+    for pid in (agent, trainer):  # as where a machine sleeps
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(2 * FLOOR)
+    for pid in (trainer, agent):
+        os.kill(pid, signal.SIGCONT)
+    step = served.client.job(job.id).step
+    served.after(job, step + 10)
+    kinds = {one.kind for one in served.client.events(job.id) if one.at >= began}
+    assert not kinds & {"hang", "halt", "evicted"}
+    served.client.stop(job.id)
+    assert served.ended(job).phase == "stopped"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_dataset_that_is_slower_than_the_step_timeout_fails_its_job_and_says_so(served: Any, workers: int) -> None:
+    job = served.submit("faulty:SlowData", options={"seconds": 1.5}, shards=2, max_workers=workers, step_timeout=1.0)
+    job = served.client.wait(job.id, timeout=60.0, interval=0.1)
+    assert job.phase == "failed"
+    alone = "the task failed in step 0: 3 times no data came in 1 s: make the dataset faster, or step_timeout longer"
+    together = "the task failed in step 0, outside of a pass on w0, w1: it waited for its data in vain, and was evicted"
+    assert job.reason in ([alone] if workers == 1 else [alone, together])
+    events = served.client.events(job.id)
+    assert any("it waits for its data" in one.reason for one in events if one.kind == "hang")
