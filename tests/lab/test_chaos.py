@@ -104,6 +104,13 @@ def test_whatever_is_wrong_fails_the_cell_with_one_sentence(changes, complaint):
     assert judge(KILLED, replace(SEEN, **changes)) == (complaint,)
 
 
+def test_a_hang_is_noticed_in_time():
+    hung = Cell(FAULT["trainer-stopped"], Phase.FORWARD)
+    assert judge(hung, replace(SEEN, noticed=5999.0)) == ()
+    assert judge(hung, replace(SEEN, noticed=6100.0)) == ("it was noticed after 6.1 s, and 6 s is the limit",)
+    assert judge(Cell(FAULT["trainer-stopped"], Phase.FORMING), replace(SEEN, noticed=9000.0)) == ()
+
+
 def test_a_regroup_is_a_false_alarm_where_nobody_was_lost():
     assert judge(CALM, replace(SEEN, noticed=None)) == ("1 regroups followed, though nobody was lost",)
     assert judge(CALM, replace(SEEN, noticed=None, regroups=0)) == ()

@@ -52,6 +52,7 @@ def events(
     last: Annotated[
         int | None, typer.Option("--last", "-n", min=0, help="Of what was, only so many.", show_default="all")
     ] = None,
+    stacks: Annotated[bool, typer.Option("--stacks", help="With the stacks of trainers that hung.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """The timeline: what happened, what was decided, and why."""
@@ -64,6 +65,8 @@ def events(
             coming = client.events(id, after=past[-1].id if past else None, follow=follow)
         for event in chain(past[-last:] if last else (), coming):
             terminal.write_json_line(event) if as_json else out.print(show.event_line(event), soft_wrap=True)
+            if stacks and not as_json and (text := show.stacks_text(event)) is not None:
+                out.print(text, soft_wrap=True)
 
 
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Watch the job until it has ended.")]

@@ -97,13 +97,17 @@ def job_sheet(job: JobView, now: float) -> RenderableType:
 
 def _members(job: JobView) -> Table:
     doing = {lent.worker: lent.doing for lent in job.workers}
-    table = _table("rank", "worker", "doing", "step", "shards")
+    table = _table("rank", "worker", "doing", "step", "shards", "ms/sample")
     for member in job.members:
         step = "-" if member.step is None else str(member.step)
         shards = ranges(member.shards) or "none (spare)"
-        table.add_row(str(member.rank), member.worker, doing.pop(member.worker, "gone"), step, shards)
+        pace = "-" if member.pace is None else f"{member.pace * 1e3:.3g}"
+        doing_now = doing.pop(member.worker, "gone")
+        doing_now = f"hangs in {member.hang}" if member.hang is not None else doing_now
+        pace += ", straggler" if member.straggler else ""
+        table.add_row(str(member.rank), member.worker, doing_now, step, shards, pace)
     for worker, what in doing.items():
-        table.add_row("-", worker, what, "-", "-")
+        table.add_row("-", worker, what, "-", "-", "-")
     return table
 
 
@@ -194,6 +198,14 @@ def event_line(event: EventView) -> Text:
         "  ",
         one_line(event.reason),
     )
+
+
+def stacks_text(event: EventView) -> Text | None:
+    """Where the threads of a trainer that hung were, below its line; None: the event tells no stacks."""
+    stacks = event.data.get("stacks")
+    if not isinstance(stacks, str):
+        return None
+    return Text("\n".join(f"    {one_line(line)}" for line in stacks.splitlines()), style="dim")
 
 
 def phase_text(phase: JobPhase) -> Text:

@@ -15,6 +15,7 @@ from regroup.core.jobs import ENDED, Formation, Job, JobPhase, StepPoint
 from regroup.core.notes import Event
 from regroup.core.rounds import Stage, stage
 from regroup.core.shards import owned, steps_per_epoch
+from regroup.core.stragglers import is_straggler
 from regroup.core.workers import LEFT, Sighting, Telemetry, Worker
 from regroup.wire.rest import (
     GONE,
@@ -220,6 +221,9 @@ def _members(cluster: Cluster, job: Job) -> tuple[MemberView, ...]:
             rank=rank,
             step=watch.committed.get(member) if watch else None,
             shards=owned(formation.owners, rank),
+            pace=finite(cluster.sightings[member.worker].pace) if cluster.present(member.worker) else None,
+            straggler=is_straggler(cluster, job, member.worker),
+            hang=str(hang.phase) if (hang := cluster.hang(member)) is not None else None,
         )
         for rank, member in enumerate(formation.members)
     )

@@ -72,6 +72,7 @@ class Watch:
     unable: Mapping[Member, str] = field(default_factory=dict)  # to read the checkpoint, and why
     rereads: int = 0  # how often all of them were to try again
     differed: int = 0  # the last generation whose replicas differed
+    slow: Mapping[str, int] = field(default_factory=dict)  # looks in a row at which a worker was slower than the others
     diverged: bool = False  # a loss was no number, and that was said
 
 

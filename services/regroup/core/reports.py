@@ -18,6 +18,7 @@ from regroup.core.jobs import Checkpoint, Job, JobPhase, Member, StepFailure, St
 from regroup.core.keeping import taken_in
 from regroup.core.regroup import RESTED
 from regroup.core.rounds import Stage, begin_round, stage
+from regroup.core.stragglers import compare_pace
 from regroup.core.turn import Turn
 from regroup.core.workers import LEFT, Sighting, TrainerPhase, TrainerStatus, Worker
 
@@ -55,6 +56,7 @@ def take_in(turn: Turn, name: str, report: m.Report) -> tuple[m.Order, ...]:
             if newest is report:
                 _observe(turn, name, report.trainer)
                 hang_told(turn, name, sighting)
+                compare_pace(turn, name, sighting)
             job = turn.jobs.get(worker.job) if worker.job else None
             issued = job.formation.generation if job and job.formation else 0
             return (m.Heard(report.sequence, issued),)

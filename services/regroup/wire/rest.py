@@ -47,6 +47,9 @@ class MemberView:
     rank: int
     step: Annotated[int | None, Field(description="the step it last reported committed in this generation")]
     shards: Annotated[tuple[int, ...], Field(description="the shards it owns; empty: a hot spare")]
+    pace: Annotated[float | None, Field(description="seconds of its own passes for a sample; null: unknown")] = None
+    straggler: Annotated[bool, Field(description="steadily slower than the others, which wait for it")] = False
+    hang: Annotated[str | None, Field(description="the phase in which it hangs, as its agent says")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ async def stacks_of(pid: int, most: int) -> str:
     """At most `most` characters: the stacks, or in one line why there are none."""
     program = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
     if program is None:
-        return "no stacks: py-spy is not installed"
+        return "no stacks: py-spy is not installed"[:most]
     # It reads the memory and stops nothing: what was stopped already could not be stopped again.
     command = (program, "dump", "--nonblocking", "--pid", str(pid))
     quiet, piped = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE

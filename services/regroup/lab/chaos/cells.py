@@ -38,6 +38,7 @@ class Fault:
     last: bool = False  # the job's last step is the one that is disturbed
     network: bool = False  # it needs each worker behind a cable of its own
     rested: bool = False  # it is done when the state is on disk, and the job rests
+    within: float | None = None  # seconds until it is noticed at the latest, where the job trains
     impossible: Mapping[Phase, str] = field(default_factory=dict, hash=False)
 
 
@@ -63,6 +64,7 @@ class Cell:
         return self.fault.impossible.get(self.phase)
 
 
+HANG = 6.0  # seconds: the longest limit that can be learned there, the job's step_timeout of three, and three more
 _NO_USER_CODE = dict.fromkeys((Phase.EXCHANGE, Phase.FORMING), "no code of the user runs there")
 _RAISED = frozenset({"step_failed", "save_failed", "refused"})
 
@@ -119,11 +121,13 @@ FAULTS = (
         name="trainer-stopped",
         what="SIGSTOP to the trainer, for good: it hangs, and its connections stay open",
         noticed=frozenset({"evicted"}),
+        within=HANG,
     ),
     Fault(
         name="collective-hung",
         what="SIGSTOP, for good, to the trainer that all others wait for",
         noticed=frozenset({"evicted"}),
+        within=HANG,
         impossible=_only(Phase.EXCHANGE, "nobody waits in a collective"),
     ),
     Fault(
@@ -166,6 +170,7 @@ FAULTS = (
         name="code-hangs",
         what="the user's code never comes back, while the trainer's other threads answer",
         noticed=frozenset({"evicted"}),
+        within=HANG,
         word="hang",
         impossible=_NO_USER_CODE,
     ),

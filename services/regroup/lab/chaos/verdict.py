@@ -66,6 +66,8 @@ def judge(cell: Cell, seen: Observed) -> tuple[str, ...]:
     if seen.recovered is None:
         found.append("no step was committed after it")
     quiet = cell.phase in (Phase.FORWARD, Phase.EXCHANGE, Phase.OPTIMIZER)
+    if fault.within is not None and quiet and seen.noticed is not None and seen.noticed > fault.within * 1e3:
+        found.append(f"it was noticed after {seen.noticed / 1e3:.1f} s, and {fault.within:g} s is the limit")
     if fault.aftermath is Aftermath.GOES_ON and quiet and seen.regroups:
         found.append(f"{seen.regroups} regroups followed, though nobody was lost")
     return tuple(found)

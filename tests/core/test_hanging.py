@@ -1,0 +1,208 @@
+"""What the word of an agent changes: who is halted for it, waited for, evicted, left alone; and who is slow."""
+
+from dataclasses import replace
+
+from regroup.core import messages as m
+from regroup.core.hanging import GRACE
+from regroup.core.jobs import JobPhase, Version
+from regroup.core.workers import Hang, LoopPhase, TrainerPhase
+
+HANG = Hang(phase=LoopPhase.COMPUTE, lasts=4.2, limit=4.0)
+STARVES = Hang(phase=LoopPhase.DATA, lasts=4.2, limit=4.0, fetch=7)
+
+
+def accuse(scene, name, hang=HANG, **facts):
+    """Its agent's heartbeat says that it hangs, and where it stood before; or that it is back."""
+    seen = scene.cluster.sightings[name]
+    scene.sequence += 1
+    boot = scene.cluster.workers[name].boot
+    trainer = replace(seen.trainer, **facts)
+    return scene.says(name, m.Heartbeat(boot=boot, sequence=scene.sequence, trainer=trainer, hang=hang))
+
+
+def running(scene, *names, **spec):
+    scene.running(*names, step=3, min_workers=1, step_timeout=60.0, **spec)
+    scene.passes(scene.policy.halt_limit, heard="".join(names))  # so that each would have had its chance
+
+
+def evicted(scene):
+    return [note.worker for note in scene.noted("evicted")]
+
+
+def test_who_hangs_is_named_once_and_the_others_halt_for_it(scene):
+    running(scene, "a", "b")
+    accuse(scene, "b")
+    accuse(scene, "b", replace(HANG, lasts=5.3))
+    assert [note.reason for note in scene.noted("hang")] == [
+        "the trainer on b hangs in phase compute since 4.2 s (limit 4.0 s)"
+    ]
+    assert scene.job.round is not None
+    assert scene.job.reason == "b hangs in phase compute since 4.2 s (limit 4.0 s)"
+
+
+def test_who_hangs_is_waited_for_a_second_after_the_last_other_answer(scene):
+    running(scene, "a", "b")
+    accuse(scene, "b")
+    scene.halt("a", (1, 3))
+    scene.after(GRACE - 0.1, heard="ab")
+    assert evicted(scene) == []
+    scene.after(0.2, heard="ab")
+    assert evicted(scene) == ["b"]
+    assert scene.members == ["a"]
+    assert scene.told("b", m.Kill)
+
+
+def test_who_comes_back_in_that_second_goes_on_as_a_member(scene):
+    running(scene, "a", "b")
+    accuse(scene, "b")
+    scene.halt("a", (1, 3))
+    scene.after(GRACE - 0.1, heard="ab")
+    scene.halt("b", (1, 3))
+    assert evicted(scene) == []
+    assert scene.members == ["a", "b"]
+
+
+def test_who_holds_what_nobody_else_does_is_not_given_up_for_a_hang(scene):
+    running(scene, "a", "b")
+    accuse(scene, "a")
+    scene.halt("b", None)
+    scene.after(GRACE + 0.5, heard="ab")
+    assert evicted(scene) == []
+    assert scene.job.round is not None
+
+
+def test_a_job_that_hangs_as_a_whole_is_not_halted_for_it(scene):
+    running(scene, "a", "b")
+    accuse(scene, "a", HANG)
+    scene.halt("b", (1, 3))
+    scene.halt("a", (1, 3))
+    running_in = scene.job.generation
+    accuse(scene, "a", HANG, phase=TrainerPhase.TRAINING, generation=running_in)
+    alone = [note for note in scene.noted("halt") if note.data["generation"] > running_in]
+    assert len(alone) <= 1
+
+
+def test_a_trainer_that_hangs_alone_is_named_and_left_alone(scene):
+    running(scene, "a")
+    accuse(scene, "a")
+    assert scene.noted("hang")
+    assert scene.job.phase is JobPhase.RUNNING
+    assert scene.job.round is None
+
+
+def test_the_hang_of_a_former_trainer_is_nobodys(scene):
+    running(scene, "a", "b")
+    accuse(scene, "b")
+    scene.exits("b")
+    scene.prepare("b", incarnation="i2")
+    assert scene.cluster.sightings["b"].hang is None
+
+
+def test_a_hang_overrides_a_boundary_that_would_wait_for_a_step(scene):
+    running(scene, "a", "b")
+    scene.does(m.StopJob("j"))
+    assert scene.job.round.boundary
+    accuse(scene, "b")
+    assert not scene.job.round.boundary
+
+
+def test_who_answers_and_has_no_data_is_evicted_where_another_one_holds_the_same(scene):
+    running(scene, "a", "b")
+    accuse(scene, "b", STARVES)
+    assert "it waits for its data" in scene.job.reason
+    scene.halt("a", (1, 3))
+    accuse(scene, "b", STARVES, phase=TrainerPhase.HALTED, promised=2, version=Version(1, 3))
+    assert evicted(scene) == []
+    scene.after(GRACE + 0.1, heard="ab")
+    assert evicted(scene) == ["b"]
+    assert scene.members == ["a"]
+
+
+def test_who_has_no_data_and_holds_the_only_state_stays(scene):
+    running(scene, "a", "b")
+    accuse(scene, "a", STARVES)
+    scene.halt("b", None)
+    accuse(scene, "a", STARVES, phase=TrainerPhase.HALTED, promised=2, version=Version(1, 3))
+    scene.after(GRACE + 0.1, heard="ab")
+    assert evicted(scene) == []
+    assert scene.members == ["a", "b"]
+
+
+def test_a_step_whose_data_comes_too_late_three_times_fails_the_job_and_says_what_to_do(scene):
+    running(scene, "a")
+    for fetch in (1, 3, 5):
+        assert scene.job.phase is JobPhase.RUNNING
+        accuse(scene, "a", replace(STARVES, fetch=fetch))
+        scene.after(60.5, heard="a")
+        if fetch < 5:
+            generation = scene.job.generation
+            accuse(scene, "a", None, phase=TrainerPhase.HALTED, promised=generation, version=Version(generation - 1, 3))
+            scene.train("a")
+    assert scene.job.phase is JobPhase.FAILED
+    assert scene.job.reason.startswith(
+        "the task failed in step 3: 3 times no data came in 60 s: make the dataset faster"
+    )
+
+
+def test_a_fetch_that_never_ends_counts_once(scene):
+    running(scene, "a")
+    for _ in range(5):
+        accuse(scene, "a", STARVES)
+        scene.after(60.5, heard="a")
+        generation = scene.job.generation
+        accuse(scene, "a", STARVES, phase=TrainerPhase.HALTED, promised=generation, version=Version(generation - 1, 3))
+        scene.train("a")
+    assert not scene.job.ended
+    assert len(scene.job.failures) == 1
+
+
+def test_stacks_are_kept_in_the_timeline_and_cut(scene):
+    running(scene, "a", "b")
+    told = m.StacksTaken(job="j", incarnation="i1", phase=LoopPhase.COMPUTE, stacks="x" * (m.MAX_STACKS + 1))
+    scene.says("b", told)
+    (note,) = scene.noted("stacks")
+    assert note.reason == "where the trainer on b hangs in phase compute"
+    assert len(note.data["stacks"]) == m.MAX_STACKS
+
+
+# --- Stragglers
+
+
+def paced(scene, name, pace):
+    seen = scene.cluster.sightings[name]
+    scene.sequence += 1
+    boot = scene.cluster.workers[name].boot
+    scene.says(name, m.Heartbeat(boot=boot, sequence=scene.sequence, trainer=seen.trainer, pace=pace))
+
+
+def test_who_is_slower_at_three_looks_is_named_once_and_again_only_after_it_recovered(scene):
+    running(scene, "a", "b", "c")
+    for name in "ab":
+        paced(scene, name, 0.010)
+    for look in range(6):
+        paced(scene, "c", 0.016 + look / 1e6)
+        assert len(scene.noted("straggler")) == (look >= 2)
+    paced(scene, "c", 0.014)  # neither slow nor as fast as the others
+    paced(scene, "c", 0.017)
+    assert len(scene.noted("straggler")) == 1
+    paced(scene, "c", 0.011)
+    assert [note.worker for note in scene.noted("recovered")] == ["c"]
+    for look in range(3):
+        paced(scene, "c", 0.020 + look / 1e6)
+    assert [note.worker for note in scene.noted("straggler")] == ["c", "c"]
+    assert evicted(scene) == []
+
+
+def test_a_pace_that_is_told_again_is_no_further_look(scene):
+    running(scene, "a", "b")
+    paced(scene, "a", 0.010)
+    for _ in range(5):
+        paced(scene, "b", 0.020)
+    assert scene.noted("straggler") == []
+
+
+def test_one_alone_is_slower_than_nobody(scene):
+    running(scene, "a")
+    for look in range(5):
+        paced(scene, "a", 1.0 + look)
+    assert scene.noted("straggler") == []

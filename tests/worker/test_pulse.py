@@ -1,0 +1,150 @@
+"""The marks of a step loop, read by another one through the file."""
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from regroup.core.workers import LoopPhase
+from regroup.worker.pulse import ENOUGH, PASSES, SIZE, Pulse, last_mark
+from regroup.worker.stacks import stacks_of
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "w0.pulse"
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now
+
+
+def passes(pulse: Pulse, clock: list[float], *seconds: float) -> None:
+    """Of computing, with an update after each."""
+    for each in seconds:
+        pulse.enter(LoopPhase.COMPUTE)
+        clock[0] += each
+        pulse.enter(LoopPhase.OPTIMIZER)
+
+
+def test_a_mark_says_where_the_step_loop_sits_and_since_when(file: Path, clock: list[float]) -> None:
+    pulse = Pulse(file)
+    born = last_mark(file)
+    assert born is not None
+    assert (born.phase, born.entered) == (LoopPhase.PREPARING, 100.0)
+    clock[0] = 107.0
+    assert pulse.enter(LoopPhase.DATA) == 7.0
+    mark = last_mark(file)
+    assert mark is not None
+    assert (mark.phase, mark.entered, mark.longest) == (LoopPhase.DATA, 107.0, None)
+    assert mark.number > born.number
+
+
+def test_the_longest_of_the_last_passes_is_known_once_there_are_enough(file: Path, clock: list[float]) -> None:
+    pulse = Pulse(file)
+    passes(pulse, clock, *[0.5] * (ENOUGH - 1))
+    pulse.enter(LoopPhase.COMPUTE)
+    assert last_mark(file).longest is None  # type: ignore[union-attr]
+    passes(pulse, clock, 2.0, *[0.5] * (PASSES - 1))
+    pulse.enter(LoopPhase.COMPUTE)
+    assert last_mark(file).longest == 2.0  # type: ignore[union-attr]
+    passes(pulse, clock, 0.5)
+    pulse.enter(LoopPhase.COMPUTE)
+    assert last_mark(file).longest == 0.5  # type: ignore[union-attr]
+
+
+def test_a_pass_that_was_broken_off_teaches_nothing(file: Path, clock: list[float]) -> None:
+    pulse = Pulse(file)
+    passes(pulse, clock, *[0.5] * ENOUGH)
+    pulse.enter(LoopPhase.COMPUTE)
+    clock[0] += 50.0
+    pulse.enter(LoopPhase.IDLE, whole=False)
+
+    def breaks_off() -> None:
+        with pulse.within(LoopPhase.COMPUTE):
+            clock[0] += 50.0
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        breaks_off()
+    pulse.enter(LoopPhase.COMPUTE)
+    assert last_mark(file).longest == 0.5  # type: ignore[union-attr]
+
+
+def test_who_waits_within_a_phase_is_back_in_it_afterwards(file: Path) -> None:
+    pulse = Pulse(file)
+    pulse.enter(LoopPhase.EVALUATION)
+    with pulse.within(LoopPhase.EXCHANGE):
+        assert pulse.waits
+        assert last_mark(file).phase is LoopPhase.EXCHANGE  # type: ignore[union-attr]
+    assert last_mark(file).phase is LoopPhase.EVALUATION  # type: ignore[union-attr]
+
+
+def test_a_fetch_under_way_has_an_odd_number_of_its_own(file: Path) -> None:
+    pulse = Pulse(file)
+    seen = []
+    for begins in (True, False, True):
+        pulse.fetching(begins)
+        mark = last_mark(file)
+        assert mark is not None
+        seen.append(mark.fetch)
+    assert seen == [1, 2, 3]
+
+
+def test_the_pace_is_the_median_of_the_last_steps_for_a_sample(file: Path) -> None:
+    pulse = Pulse(file)
+    for _ in range(7):
+        pulse.stepped(0.8, 8)
+    assert last_mark(file).pace is None  # type: ignore[union-attr]
+    pulse.stepped(80.0, 8)
+    assert last_mark(file).pace == pytest.approx(0.1)  # type: ignore[union-attr]
+    for _ in range(8):
+        pulse.stepped(0.0, 0)  # a hot spare owns no shard
+
+
+def test_the_pulse_ticks_while_the_interpreter_runs(file: Path) -> None:
+    pulse = Pulse(file)
+    pulse.start()
+    deadline = time.monotonic() + 20
+    while last_mark(file).beat < 2:  # type: ignore[union-attr]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("noted", [None, b"", b"x" * (SIZE - 1), b"\xff" * SIZE, b"\1" + bytes(SIZE - 1)])
+def test_what_is_no_mark_is_none(file: Path, noted: bytes | None) -> None:
+    if noted is not None:
+        file.write_bytes(noted)
+    assert last_mark(file) is None
+
+
+async def test_why_there_are_no_stacks_is_said_in_one_line() -> None:
+    told = await stacks_of(2**22 + 1, 200)
+    assert told.startswith("no stacks: ")
+    assert len(told.splitlines()) == 1
+
+
+SLEEPER = """
+import time
+def sleeps_for_long(secret):
+    print(flush=True)
+    time.sleep(60)
+sleeps_for_long('hunter' + '2')
+"""
+
+
+async def test_stacks_name_functions_and_lines_and_no_values_and_are_cut() -> None:
+    sleeper = await asyncio.create_subprocess_exec(sys.executable, "-c", SLEEPER, stdout=asyncio.subprocess.PIPE)
+    assert sleeper.stdout is not None
+    await sleeper.stdout.readline()
+    told, short = await stacks_of(sleeper.pid, 16_000), await stacks_of(sleeper.pid, 20)
+    sleeper.kill()
+    await sleeper.communicate()
+    assert "hunter2" not in told
+    assert "sleeps_for_long" in told or told.startswith("no stacks: ")
+    assert len(short) <= 20
