@@ -50,7 +50,7 @@ def goes_on(served: Any, until: Any, job: Any, began: float, worker: str) -> Any
     regrouped = event(served, until, job, "regrouped", began)
     assert regrouped.at - began < BROKEN_IN
     evicted = event(served, until, job, "evicted", began, worker)
-    assert evicted.reason.startswith(f"{worker} is evicted: {worker} hangs in phase {hang.data['phase']} since ")
+    assert evicted.reason.startswith(f"{worker} is evicted: it hangs in phase {hang.data['phase']} since ")
     step = served.client.job(job.id).step
     served.after(job, step + 3)
     until(lambda: len(served.client.job(job.id).members) == 2, "it is back")

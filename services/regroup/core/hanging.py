@@ -32,8 +32,7 @@ def hang_told(turn: Turn, name: str, before: Sighting) -> None:
     if known and before.hang is not None and before.hang.phase is hang.phase:
         return
     facts = {"phase": str(hang.phase), "seconds": round(hang.lasts, 3), "limit": round(hang.limit, 3)}
-    words = hang_words(Member(name, trainer.incarnation), hang)
-    turn.note("hang", f"the trainer on {words}", trainer.job, name, **facts)
+    turn.note("hang", f"the trainer on {name} {hang_words(hang)}", trainer.job, name, **facts)
 
 
 def stacks_taken(turn: Turn, name: str, report: m.StacksTaken) -> None:
@@ -51,7 +50,7 @@ def worth_a_round(turn: Turn, job: Job, formed: bool = True) -> str | None:
     found = {member: hang for member in members if (hang := turn.cluster.hang(member)) is not None}
     if len(found) == len(members):
         return None
-    said = [hang_words(member, hang) for member, hang in found.items() if formed or not hang.fetch]
+    said = [f"{member.worker} {hang_words(hang)}" for member, hang in found.items() if formed or not hang.fetch]
     return "; ".join(said) or None
 
 
@@ -84,7 +83,7 @@ def set_aside(turn: Turn, job: Job, members: Sequence[Member]) -> None:
             continue
         watch = turn.watch(job.id)
         turn.change_watch(job.id, answers={one: said for one, said in watch.answers.items() if one != member})
-        evict(turn, job, member, hang_words(member, hang))
+        evict(turn, job, member, f"it {hang_words(hang)}")
         error = "it waited for its data in vain, and was evicted"
         generation = job.formation.generation if job.formation is not None else 0
         failure = StepFailure(reached(job, watch), -1, member.worker, error, died=True, generation=generation)

@@ -163,7 +163,7 @@ def give_up(turn: Turn, job: Job, verdict: Verdict, unanswered: Sequence[Member]
             hang = turn.cluster.hang(member)
             late = f"it did not answer the Halt in {turn.policy.halt_limit:g} s"
             why = "it did not come back from the task's code" if is_stuck(turn, member) else late
-            evict(turn, job, member, why if hang is None else hang_words(member, hang))
+            evict(turn, job, member, why if hang is None else f"it {hang_words(hang)}")
 
 
 def _issue(turn: Turn, job: Job, verdict: Train) -> None:

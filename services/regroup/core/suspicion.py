@@ -54,9 +54,9 @@ def is_stuck(turn: Turn, member: Member) -> bool:
     return trainer is not None and trainer.phase is TrainerPhase.HALTED and trainer.at_work
 
 
-def hang_words(member: Member, hang: Hang) -> str:
+def hang_words(hang: Hang) -> str:
     how = "; its process stands still" if hang.stands else "; it waits for its data" if hang.fetch else ""
-    return f"{member.worker} hangs in phase {hang.phase} since {hang.lasts:.1f} s (limit {hang.limit:.1f} s){how}"
+    return f"hangs in phase {hang.phase} since {hang.lasts:.1f} s (limit {hang.limit:.1f} s){how}"
 
 
 def heard_lately(turn: Turn, worker: str) -> bool:
