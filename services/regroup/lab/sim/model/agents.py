@@ -209,9 +209,7 @@ class LinkedAgents(Agents[ALinkedAgent]):
 
 
 def said_by(agent: Agent, sequence: int, trainer: TrainerStatus | None) -> m.Heartbeat:
-    return m.Heartbeat(
-        boot=agent.boot, sequence=sequence, trainer=trainer, leaving=agent.leaving, hang=agent.hang
-    )
+    return m.Heartbeat(boot=agent.boot, sequence=sequence, trainer=trainer, leaving=agent.leaving, hang=agent.hang)
 
 
 def first_words(agent: Agent) -> m.AgentRegistered:
