@@ -286,3 +286,23 @@ def test_a_member_that_has_to_go_is_waited_for_until_its_formation_trains(scene)
     leave(scene, "b", TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, 0))
     leave(scene, "b")
     assert scene.job.round is not None
+
+
+def test_who_did_not_answer_the_last_halt_is_asked_again_before_it_may_go(scene):
+    """It may hold more than it told; and a waiting job would never ask it, since it takes part in nothing."""
+    scene.submit()
+    scene.register("a")
+    scene.prepare("a")
+    scene.halt("a", None)
+    assert scene.members == ["a"]
+    scene.after(scene.policy.form_limit + 1)
+    scene.after(scene.policy.halt_limit + 1)
+    assert (scene.job.phase, scene.job.generation, scene.job.round) == (JobPhase.WAITING, 2, None)
+    scene.restart()
+    scene.register("a")
+    scene.does(m.DrainWorker("a"))
+    scene.beat("a", TrainerPhase.HALTED, promised=1)
+    assert scene.job.reason == "a may go, once it told what it holds"
+    assert scene.told("a", m.Release) == []
+    scene.halt("a", None)
+    assert scene.told("a", m.Release) == [m.Release("j")]

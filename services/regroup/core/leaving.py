@@ -12,7 +12,7 @@ from regroup.core.jobs import Job, JobPhase, Member, Version, Wanted
 from regroup.core.schedule import other_holders
 from regroup.core.settling import candidates
 from regroup.core.turn import Turn
-from regroup.core.workers import TrainerPhase
+from regroup.core.workers import TrainerPhase, TrainerStatus
 
 DRAINED, ASKED_TO_END = "drained by its operator", "its agent was asked to end"
 
@@ -65,8 +65,7 @@ def _is_needed(turn: Turn, job: Job, name: str) -> bool:
     if formation is None or trainer.job != job.id:
         return False
     listed = member in formation.members
-    halted = trainer.phase is TrainerPhase.HALTED and trainer.promised >= job.generation and not trainer.at_work
-    if listed and (formation.generation == job.generation or not halted):
+    if listed and (formation.generation == job.generation or not _told_last(trainer, job)):
         return True  # it trains, or may hold more than it told
     if trainer.version is None:
         return False
@@ -76,6 +75,17 @@ def _is_needed(turn: Turn, job: Job, name: str) -> bool:
         if stays and enough and version >= formation.base and (anchors or not listed):
             return False
     return True
+
+
+def _told_last(trainer: TrainerStatus, job: Job) -> bool:
+    return trainer.phase is TrainerPhase.HALTED and trainer.promised >= job.generation and not trainer.at_work
+
+
+def owes_word(turn: Turn, job: Job, member: Member) -> bool:
+    """Whether it is to go, and as a listed member may hold more than it told: no round asked it since."""
+    trainer = turn.cluster.trainer(member)
+    listed = job.formation is not None and member in job.formation.members
+    return listed and departs(turn, member) and trainer is not None and not _told_last(trainer, job)
 
 
 def is_held_by_goers(turn: Turn, job: Job) -> bool:

@@ -13,7 +13,7 @@ from enum import Enum, auto
 
 from regroup.core.hanging import GRACE, awaits_data, set_aside, starve, waits_in_vain, worth_a_round
 from regroup.core.jobs import ORIGIN, Job, JobPhase, Member, Round, Wanted
-from regroup.core.leaving import departs, is_held_by_goers
+from regroup.core.leaving import departs, is_held_by_goers, owes_word
 from regroup.core.regroup import ASKED_TO, NothingToSave, Wait, durable
 from regroup.core.schedule import is_free, known_to_hold
 from regroup.core.settling import candidates, give_up, rest, settle, verdict_on, wait
@@ -109,6 +109,9 @@ def _gather(turn: Turn, job: Job) -> None:
     unheard = {member: version for member in stuck if (version := told[member].version) is not None}
     verdict = verdict_on(turn, job, present, unheard)
     if isinstance(verdict, Wait):
+        if untold := [member.worker for member in present if owes_word(turn, job, member)]:
+            begin_round(turn, job, f"{', '.join(untold)} may go, once it told what it holds")
+            return
         give_up(turn, job, verdict, stuck, unheld=all(answer.version is None for answer in present.values()))
         wait(turn, turn.jobs[job.id], verdict.reason, stuck)
     elif isinstance(verdict, NothingToSave) and not present:  # else what they said is no answer: they may hold more now

@@ -300,8 +300,8 @@ BUGS = (
     Bug(
         "who trains may go at once",
         LEAVING,
-        "if listed and (formation.generation == job.generation or not halted):\n        return True ",
-        "if listed and (formation.generation == job.generation or not halted):\n        return False ",
+        "        return True  # it trains, or",
+        "        return False  # it trains, or",
     ),
     Bug(
         "a job is saved although others stay with its state",
