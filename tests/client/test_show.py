@@ -9,7 +9,7 @@ import pytest
 from regroup.client import show, terminal
 from regroup.client.printable import PlainConsole
 from regroup.client.yaml_values import BadYaml, read_yaml
-from regroup.core.jobs import Checkpoint, JobPhase, Version
+from regroup.core.jobs import Checkpoint, JobPhase, Struck, Version
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,14 @@ def test_the_checkpoints_that_are_kept_are_listed_with_their_files_to_be_copied(
     assert rows == [[step, "1", "0.9", "kB", "w0", "abababababababab..."] for step in ("8", "4")]
     assert [line.rstrip() for line in lines[-2:]] == [one.path for one in kept]
     assert show.checkpoints_table([]) == "no checkpoints"
+
+
+def test_a_damaged_checkpoint_is_listed_after_those_that_are_kept_with_what_is_wrong():
+    good, bad = (Checkpoint(Version(1, step), f"/c/s{step}", "ab" * 32, 900, "w0") for step in (4, 8))
+    lines = written(show.checkpoints_table([good], [Struck(bad, "/c/s8 has 7 bytes, not 900")])).splitlines()
+    assert [line.split()[0] for line in lines if "abab" in line] == ["4", "8"]
+    assert [line.endswith("damaged") for line in map(str.rstrip, lines) if "abab" in line] == [False, True]
+    assert lines[-1].rstrip() == "damaged: /c/s8 has 7 bytes, not 900"
 
 
 def failed(client, reason, error):

@@ -32,7 +32,7 @@ def test_every_so_many_steps_the_state_is_durable_and_the_training_goes_on(trial
     job = trial.finish()
     assert counted(trial) == [20, 40, 60]
     assert job.generation == 2  # no round but the first and the last one: nobody halted for a checkpoint
-    tree, meta = read(Storage(str(tmp_path), tmp_path), job.checkpoint)
+    tree, meta = read(Storage(str(tmp_path), tmp_path), job.id, job.checkpoint)
     assert (job.checkpoint.version, tree["step"], meta["task"]) == (Version(1, 80), 80, "disturbed:Curve")
 
 
@@ -82,3 +82,60 @@ def test_only_the_newest_files_are_kept(trial: Any) -> None:
     folder = Path(job.checkpoint.path).parent
     named = {one.path for one in kept}
     trial.bed.until(lambda: {str(path) for path in folder.iterdir()} == named, "the others are deleted")
+
+
+def pause_at(trial: Any, gate: int) -> None:
+    """Ask for it while the job waits there: it goes on to its next step, and rests."""
+    trial.until_committed(gate)
+    trial.client.pause(trial.id)
+    trial.open(gate)
+    trial.client.wait(trial.id, timeout=90.0, paused=True)
+
+
+def truncate(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def flip(content: bytes) -> bytes:
+    return content[:-9] + bytes([content[-9] ^ 1]) + content[-8:]
+
+
+@pytest.mark.parametrize("harm", [truncate, flip])
+def test_a_damaged_checkpoint_is_struck_and_the_one_before_it_used(trial: Any, bed: Any, harm: Any) -> None:
+    calm = bed.trial(trial._folder / "calm").submit(**CURVE, max_workers=1)
+    calm.finish()
+    bed.rest()
+    trial.submit(**CURVE, checkpoint_every=20, gates=(30, 50))
+    until_counted(trial, 20)
+    trial.open(30)
+    until_counted(trial, 20, 40)
+    pause_at(trial, 50)
+    newest = trial.now.checkpoint
+    assert [one.version.step for one in trial.now.older] == [40, 20]
+    content = harm(Path(newest.path).read_bytes())
+    Path(newest.path).write_bytes(content)
+    trial.client.resume(trial.id)
+    job = trial.finish()  # by its audit, too
+    (told,) = trial.events("struck")
+    step = newest.version.step
+    assert told.reason.startswith(f"the checkpoint of step {step} is struck, and the job goes back to step 40: ")
+    assert [one.checkpoint for one in job.struck] == [newest]
+    assert trial.events("rolled_back")[-1].data["base_step"] == 40
+    assert job.restarts == 0
+    assert Path(newest.path).read_bytes() == content  # kept, for people to look at
+    difference = max(abs(one - other) for one, other in zip(trial.curve(), calm.curve(), strict=True))
+    assert difference <= 1e-12
+
+
+def test_a_storage_that_is_away_strikes_nothing(trial: Any) -> None:
+    trial.submit(**CURVE, gates=(30,))
+    pause_at(trial, 30)
+    newest = trial.now.checkpoint
+    folder = Path(newest.path).parent
+    away = folder.rename(folder.with_name(f"{folder.name}-away"))
+    trial.client.resume(trial.id)
+    why = trial.until(lambda job: "no worker can read" in job.reason and job.reason, "all workers were asked")
+    assert "its folder is not there" in why
+    away.rename(folder)
+    job = trial.finish()
+    assert (job.struck, job.restarts) == ((), 0)

@@ -157,7 +157,7 @@ class Driver:
                 if trainer.session.phase is TrainerPhase.TRAINING:
                     world.raise_in_loop(trainer, random.randrange(4))
             case "unreadable" if trainer and not trainer.hung and trainer.loop.at == "reading":
-                world.fail_to_read(trainer)
+                world.fail_to_read(trainer, damaged=random.random() < 0.5)
             case "rest" if world.jobs:
                 job = random.choice(list(world.jobs))
                 asked = [m.PauseJob(job), m.PauseJob(job, hold=True), m.ResumeJob(job), m.ResumeJob(job)]

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load, save
 
 from regroup.core.jobs import Checkpoint, Version
-from regroup.worker.checkpoint import CheckpointDamaged, read, write
+from regroup.worker.checkpoint import CheckpointDamaged, OtherFormat, read, write
 from regroup.worker.storage import Storage, StorageFailed
 from regroup.worker.tree import as_bytes, pack
 
@@ -41,13 +41,13 @@ def bits(state: dict) -> bytes:
 
 
 def test_a_checkpoint_comes_back_whole(kept: Any) -> None:
-    checkpoint = write(kept.storage, "job-1", VERSION, tree(), META)
+    checkpoint = write(kept.storage, "job", VERSION, tree(), META)
     assert checkpoint.version == VERSION
-    name = f"job-1/checkpoint-g000003-s00000200-{checkpoint.checksum[:8]}.safetensors"
+    name = f"job/checkpoint-g000003-s00000200-{checkpoint.checksum[:8]}.safetensors"
     assert checkpoint.path == f"{kept.place}/{name}"
     content = kept.content(checkpoint.path)
     assert (checkpoint.bytes, checkpoint.checksum) == (len(content), sha256(content).hexdigest())
-    state, meta = read(kept.storage, checkpoint)
+    state, meta = read(kept.storage, "job", checkpoint)
     assert bits(state) == bits(tree())
     assert meta == META
     assert kept.names == [name]
@@ -69,14 +69,14 @@ def test_equal_states_are_equal_files_so_that_a_retry_changes_nothing(kept: Any)
     first = write(kept.storage, "job", VERSION, tree(), META)
     assert write(kept.storage, "job", VERSION, tree(), dict(reversed(META.items()))) == first
     assert len(kept.names) == 1
-    read(kept.storage, first)
+    read(kept.storage, "job", first)
 
 
 def test_a_slow_writer_of_the_same_version_replaces_nobody_elses_file(kept: Any) -> None:
     first = write(kept.storage, "job", VERSION, tree(), META)
     second = write(kept.storage, "job", VERSION, tree() | {"step": 201}, META)
-    assert read(kept.storage, second)[0]["step"] == 201
-    assert read(kept.storage, first)[0]["step"] == tree()["step"]
+    assert read(kept.storage, "job", second)[0]["step"] == 201
+    assert read(kept.storage, "job", first)[0]["step"] == tree()["step"]
 
 
 @pytest.mark.parametrize("place", [0, 20, -1])
@@ -86,7 +86,7 @@ def test_one_flipped_bit_is_damage(kept: Any, place: int) -> None:
     content[place] ^= 1
     kept.replace(checkpoint.path, bytes(content))
     with pytest.raises(CheckpointDamaged, match=r"checkpoint-g000003.*sha256.*earlier checkpoint"):
-        read(kept.storage, checkpoint)
+        read(kept.storage, "job", checkpoint)
 
 
 def test_a_truncated_empty_or_absent_checkpoint_is_damage(kept: Any) -> None:
@@ -96,10 +96,11 @@ def test_a_truncated_empty_or_absent_checkpoint_is_damage(kept: Any) -> None:
         kept.replace(checkpoint.path, content)
         why = f"checkpoint-g000003.* has {len(content)} bytes, not {checkpoint.bytes}: .*earlier checkpoint"
         with pytest.raises(CheckpointDamaged, match=why):
-            read(kept.storage, checkpoint)
+            read(kept.storage, "job", checkpoint)
     kept.remove(checkpoint.path)
-    with pytest.raises(CheckpointDamaged, match=r"checkpoint-g000003.* is not there.*earlier checkpoint"):
-        read(kept.storage, checkpoint)
+    with pytest.raises(CheckpointDamaged, match=r"checkpoint-g000003.* is not there.*earlier checkpoint") as raised:
+        read(kept.storage, "job", checkpoint)
+    assert raised.value.missing
 
 
 class Bomb:
@@ -138,8 +139,11 @@ FOREIGN = {
     "no-json": one("{"),
     "no-object": one("[]"),
     "no-format": one("{}"),
-    "no-skeleton": one('{"format": 1, "meta": {}}'),
-    "wrong-skeleton": one('{"format": 1, "meta": {}, "skeleton": "[1, {}]"}'),
+    "no-place": one('{"format": 1, "meta": {}}'),
+    "no-skeleton": one('{"format": 1, "job": "job", "generation": 3, "step": 200, "meta": {}}'),
+    "wrong-skeleton": one(
+        '{"format": 1, "job": "job", "generation": 3, "step": 200, "meta": {}, "skeleton": "[1, {}]"}'
+    ),
 }
 
 
@@ -150,7 +154,19 @@ def test_what_is_no_checkpoint_is_refused_by_name_even_with_the_right_checksum(k
     kept.replace(path, content)
     given = replace(written, path=path, checksum=sha256(content).hexdigest(), bytes=len(content))
     with pytest.raises(CheckpointDamaged, match="/foreign is no checkpoint of Regroup"):
-        read(kept.storage, given)
+        read(kept.storage, "job", given)
+
+
+@pytest.mark.parametrize("other", [("other", Version(3, 200)), ("job", Version(4, 200)), ("job", Version(3, 201))])
+def test_another_jobs_or_another_steps_state_is_no_checkpoint_of_this_one(kept: Any, other: Any) -> None:
+    written = write(kept.storage, "job", VERSION, tree(), META)
+    theirs = write(kept.storage, *other, tree(), META)
+    kept.replace(written.path, kept.content(theirs.path))
+    given = replace(written, checksum=theirs.checksum, bytes=theirs.bytes)
+    found = f"it holds job {other[0]}, generation {other[1].generation}, step {other[1].step}"
+    with pytest.raises(CheckpointDamaged, match=f"is no checkpoint of step 200 of job, {found}: ") as raised:
+        read(kept.storage, "job", given)
+    assert not raised.value.missing
 
 
 def test_another_format_is_left_to_the_version_that_wrote_it(kept: Any) -> None:
@@ -158,8 +174,8 @@ def test_another_format_is_left_to_the_version_that_wrote_it(kept: Any) -> None:
     content = one('{"format": 2}')
     kept.replace(written.path, content)
     given = Checkpoint(VERSION, written.path, sha256(content).hexdigest(), len(content))
-    with pytest.raises(CheckpointDamaged, match=r"checkpoint-g000003.* has format 2: read it with the version"):
-        read(kept.storage, given)
+    with pytest.raises(OtherFormat, match=r"checkpoint-g000003.* has format 2: read it with the version"):
+        read(kept.storage, "job", given)
 
 
 def test_a_state_that_cannot_be_kept_leaves_no_file(kept: Any, tmp_path: Any) -> None:

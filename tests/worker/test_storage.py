@@ -80,11 +80,21 @@ def test_what_is_not_there_or_of_another_size_is_absent_by_name(kept: Any, tmp_p
     stored = kept.storage.put("job", name, fill)
     with pytest.raises(Absent, match=f"{stored.path}.* has {len(CONTENT)} bytes, not 7"):
         got(kept.storage, stored.path, 7)
-    with pytest.raises(Absent, match=f"{stored.path}x is not there"):
+    with pytest.raises(Absent, match=f"{stored.path}x is not there") as absent:
         got(kept.storage, f"{stored.path}x")
-    with pytest.raises(Absent, match=f"{kept.place}/job is"):
+    assert absent.value.missing
+    with pytest.raises(Absent, match=f"{kept.place}/job is") as absent:
         got(kept.storage, f"{kept.place}/job")
+    assert not absent.value.missing
     assert files(tmp_path / "scratch") == []
+
+
+def test_a_folder_that_is_not_there_may_not_be_mounted_and_says_nothing_of_its_files(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path / "kept"), tmp_path / "scratch")
+    stored = storage.put("job", name, fill)
+    (tmp_path / "kept" / "job").rename(tmp_path / "away")
+    with pytest.raises(StorageFailed, match=f"{stored.path} cannot be read .its folder is not there.: mount it"):
+        got(storage, stored.path)
 
 
 @contextmanager
@@ -239,7 +249,7 @@ def test_a_bucket_that_does_not_exist_is_named_and_not_created(bucket: str, tmp_
     for _ in range(2):
         with pytest.raises(StorageFailed, match=why):
             storage.put("job", name, fill)
-    with pytest.raises(Absent, match="s3://no-such-bucket/job is not there"):
+    with pytest.raises(StorageFailed, match=r"s3://no-such-bucket/job cannot be read \(no-such-bucket is not there\)"):
         got(storage, "s3://no-such-bucket/job")
     assert files(tmp_path) == []
 

@@ -105,7 +105,7 @@ def test_a_report_that_cannot_be_told_costs_the_report_and_not_the_state(driven:
     saved = driven.hears(StateSaved)
     assert saved.result is None
     assert saved.checkpoint.version == Version(1, 4)
-    tree, _ = read(Storage(driven.birth.checkpoints, driven.birth.scratch), saved.checkpoint)
+    tree, _ = read(Storage(driven.birth.checkpoints, driven.birth.scratch), saved.job, saved.checkpoint)
     assert tree["step"] == 4
     assert why in driven.log
 
@@ -118,7 +118,7 @@ def test_a_report_that_kills_its_process_leaves_the_state_on_the_disk(driven: An
     (path,) = Path(driven.birth.checkpoints, "j").iterdir()
     content = path.read_bytes()
     found = Checkpoint(Version(1, 4), str(path), hashlib.sha256(content).hexdigest(), len(content))
-    tree, _ = read(Storage(driven.birth.checkpoints, driven.birth.scratch), found)
+    tree, _ = read(Storage(driven.birth.checkpoints, driven.birth.scratch), "j", found)
     assert tree["step"] == 4
 
 
@@ -143,7 +143,7 @@ def test_a_leader_goes_on_from_a_checkpoint_that_another_one_wrote(driven: Any, 
     assert [line["applied"] for line in lines if "applied" in line] == [4, 5]
 
 
-@pytest.mark.parametrize("harm", ["missing", "damaged"])
+@pytest.mark.parametrize("harm", ["missing", "damaged", "unmounted"])
 def test_a_leader_that_cannot_read_its_checkpoint_says_so_and_holds_no_state(
     driven: Any, start_driven: Any, harm: str
 ) -> None:
@@ -153,6 +153,8 @@ def test_a_leader_that_cannot_read_its_checkpoint_says_so_and_holds_no_state(
     file = Path(checkpoint.path)
     if harm == "missing":
         file.unlink()
+    elif harm == "unmounted":
+        file.parent.rename(file.parent.with_name("away"))
     else:
         content = bytearray(file.read_bytes())
         content[-1] ^= 1
@@ -163,6 +165,7 @@ def test_a_leader_that_cannot_read_its_checkpoint_says_so_and_holds_no_state(
     heir.train(3, checkpoint)
     told = heir.hears(CheckpointUnreadable)
     assert told.generation == 3
+    assert (told.damaged, told.missing) == (harm != "unmounted", harm == "missing")
     assert str(file) in told.error
     assert str(file) in heir.log
     assert heir.halt(4).version is None

@@ -38,11 +38,11 @@ def job(context: typer.Context, job: JobArgument, as_json: AsJson = False) -> No
 
 
 def checkpoints(context: typer.Context, job: JobArgument, as_json: AsJson = False) -> None:
-    """List the kept checkpoints of a job, the newest first."""
+    """List the kept checkpoints of a job, the newest first, then those that were found damaged."""
     with terminal.connected(context) as client:
         found = client.job(terminal.job_id(client, job))
     kept = [one for one in (found.checkpoint, *found.older) if one is not None]
-    terminal.write_json(kept) if as_json else terminal.write(show.checkpoints_table(kept))
+    terminal.write_json(kept) if as_json else terminal.write(show.checkpoints_table(kept, found.struck))
 
 
 def events(

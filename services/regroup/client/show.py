@@ -14,7 +14,7 @@ from rich.text import Text
 
 from regroup.client.printable import one_line
 from regroup.client.tracebacks import helps
-from regroup.core.jobs import Checkpoint, JobPhase
+from regroup.core.jobs import Checkpoint, JobPhase, Struck
 from regroup.wire.rest import GONE, ClusterView, EventView, JobView, TelemetryView, WorkerView
 
 _STYLES = {
@@ -111,18 +111,25 @@ def _members(job: JobView) -> Table:
     return table
 
 
-def checkpoints_table(kept: Sequence[Checkpoint]) -> RenderableType:
+def checkpoints_table(kept: Sequence[Checkpoint], struck: Sequence[Struck] = ()) -> RenderableType:
     """The files one to a line, however long they are: they are there to be copied."""
-    if not kept:
+    if not kept and not struck:
         return "no checkpoints"
-    table = _table("step", "generation", "size", "written by", "sha256")
-    for one in kept:
+    table = _table("step", "generation", "size", "written by", "sha256", "")
+    bad = [each.checkpoint for each in struck]
+    for one in (*kept, *bad):
         version = one.version
         table.add_row(
-            str(version.step), str(version.generation), size(one.bytes), one.worker or "-", f"{one.checksum[:16]}..."
+            str(version.step),
+            str(version.generation),
+            size(one.bytes),
+            one.worker or "-",
+            f"{one.checksum[:16]}...",
+            "damaged" if one in bad else "",
         )
     files = [Text(one_line(one.path), no_wrap=True, overflow="ignore") for one in kept]
-    return Group(table, Text(), *files)
+    told = [Text(one_line(f"damaged: {each.damage}"), style="red", no_wrap=True, overflow="ignore") for each in struck]
+    return Group(table, Text(), *files, *told)
 
 
 def workers_table(workers: Sequence[WorkerView]) -> RenderableType:

@@ -67,6 +67,7 @@ def job_view(cluster: Cluster, job: Job, points: Sequence[StepPoint] = ()) -> Jo
         history=job.history,
         checkpoint=job.checkpoint,
         older=job.older,
+        struck=job.struck,
         result=None if job.result is None else plain(job.result),
         error=job.error,
         spec=job.spec,

@@ -49,6 +49,14 @@ class Answer:
     store: str
 
 
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What a worker said of the file from which its job was to begin."""
+
+    generation: int  # the last in which it was to read it
+    damaged: int  # in how many it found it damaged; 0: it could not tell
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
     """What is being watched of one job. Times are the coordinator's monotonic clock."""
@@ -71,6 +79,8 @@ class Watch:
     failed_savers: tuple[Member, ...] = ()  # the last try last
     unable: Mapping[Member, str] = field(default_factory=dict)  # to read the checkpoint, and why
     rereads: int = 0  # how often all of them were to try again
+    questioned: str = ""  # the file of the checkpoint that could not be read
+    words: Mapping[str, Word] = field(default_factory=dict)  # of each worker that could not read it
     differed: int = 0  # the last generation whose replicas differed
     slow: Mapping[str, int] = field(default_factory=dict)  # looks in a row at which a worker was slower than the others
     diverged: bool = False  # a loss was no number, and that was said

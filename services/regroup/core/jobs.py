@@ -157,6 +157,14 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Struck:
+    """A checkpoint that nothing begins from any more. Its file is kept, for people to look at."""
+
+    checkpoint: Checkpoint
+    damage: str  # what is wrong with the file
+
+
+@dataclass(frozen=True, slots=True)
 class Formation:
     """Who trains in a generation, and from which state. Issued once persisted; built from answers to its own Halt."""
 
@@ -256,6 +264,7 @@ class Job:
     checkpoint: Checkpoint | None = None  # the newest durable state; where no formation is, the next begins from it
     older: tuple[Checkpoint, ...] = ()  # durable states before that one that are kept, the newest of them first
     doomed: tuple[Checkpoint, ...] = ()  # no longer kept; their files are to be deleted
+    struck: tuple[Struck, ...] = ()  # found damaged, in that order
     result: Mapping[str, Any] | None = None  # what the task said of the final state
     step: int = 0  # the minimum committed step over the members when last persisted
     restarts: int = 0

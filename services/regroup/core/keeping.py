@@ -18,7 +18,8 @@ def taken_in(job: Job, newest: Checkpoint) -> Mapping[str, Any]:
     others = [one for one in before if one.path != newest.path]  # a state may be written twice, to one file
     kept, dropped = others[: job.spec.keep_last - 1], others[job.spec.keep_last - 1 :]
     doomed = [one for one in (*job.doomed, *dropped) if one.path != newest.path]
-    return {"checkpoint": newest, "older": tuple(kept), "doomed": tuple(doomed)}
+    struck = tuple(one for one in job.struck if one.checkpoint.path != newest.path)  # that file was written anew
+    return {"checkpoint": newest, "older": tuple(kept), "doomed": tuple(doomed), "struck": struck}
 
 
 def doomed_files(cluster: Cluster, name: str) -> Mapping[str, tuple[str, ...]]:

@@ -224,6 +224,8 @@ class CheckpointUnreadable:
     incarnation: str
     generation: int
     error: str
+    damaged: bool = False  # the storage answered, and the file is not the one that was written; else it may return
+    missing: bool = False  # likewise: here is none of that name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

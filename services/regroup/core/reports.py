@@ -19,6 +19,7 @@ from regroup.core.keeping import taken_in
 from regroup.core.regroup import RESTED
 from regroup.core.rounds import Stage, begin_round, stage
 from regroup.core.stragglers import compare_pace
+from regroup.core.striking import is_struck, take_word
 from regroup.core.turn import Turn
 from regroup.core.workers import LEFT, Sighting, TrainerPhase, TrainerStatus, Worker
 
@@ -208,9 +209,9 @@ def _take_in_trainer(turn: Turn, name: str, report: m.TrainerReport) -> None:
             turn.note("checkpoint_failed", reason, job=job.id, worker=name, step=step)
         case m.CheckpointUnreadable(generation=n, error=error) if not overtaken:
             reason = f"{name} cannot read the checkpoint: {error}"
-            turn.note("unreadable", reason, job=job.id, worker=name)
-            # That a formation fails for this says nothing against anybody.
-            turn.change_watch(job.id, unable={**turn.watch(job.id).unable, member: error}, stumbled={})
+            turn.note("unreadable", reason, job=job.id, worker=name, damaged=report.damaged)
+            turn.change_watch(job.id, stumbled={})  # that a formation fails for this says nothing against anybody
+            take_word(turn, job, member, report)
             _observe(turn, name, replace(trainer, phase=TrainerPhase.BROKEN, generation=n), broken=reason)
 
 
@@ -312,7 +313,7 @@ def _saved(turn: Turn, job: Job, member: Member, report: m.StateSaved) -> None:
 def _count_checkpoint(turn: Turn, job: Job, name: str, written: Checkpoint) -> None:
     """What was written beside the training counts once all members committed it; it is told until then, and after."""
     state, committed = written.version, reached(job, turn.watch(job.id))
-    if state > job.saved and survives(job.history, state, committed):
+    if state > job.saved and survives(job.history, state, committed) and not is_struck(job, written):
         turn.change_job(job, **taken_in(job, replace(written, worker=name)))
         reason = f"the state of step {state.step} is durable: {written.path}"
         turn.note("checkpoint", reason, job=job.id, worker=name, step=state.step, generation=state.generation)

@@ -226,7 +226,9 @@ def _run(turn: Turn, job: Job) -> None:
     reason = f"{'started' if first else 'regrouped'} in generation {formation.generation}: {names}"
     turn.change_job(job, phase=JobPhase.RUNNING, reason=reason, step=max(job.step, formation.base.step))
     seconds = turn.now - watch.disturbed if watch.disturbed is not None else 0.0
-    turn.change_watch(job.id, since=turn.now, progressed=turn.now, disturbed=None, stumbled={}, unable={}, rereads=0)
+    turn.change_watch(
+        job.id, since=turn.now, progressed=turn.now, disturbed=None, stumbled={}, unable={}, rereads=0, words={}
+    )
     kind = "started" if first else "regrouped"
     turn.note(kind, reason, job=job.id, generation=formation.generation, seconds=round(seconds, 4))
 

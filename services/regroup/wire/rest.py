@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from regroup.core.jobs import Checkpoint, JobPhase, JobSpec, Link, Problem, StepFailure, Wanted
+from regroup.core.jobs import Checkpoint, JobPhase, JobSpec, Link, Problem, StepFailure, Struck, Wanted
 
 Epoch = Annotated[float, Field(description="seconds since the epoch")]
 
@@ -96,6 +96,7 @@ class JobView:
     history: Annotated[tuple[Link, ...], Field(description="steps of a parent beyond base_step are void")]
     checkpoint: Checkpoint | None
     older: Annotated[tuple[Checkpoint, ...], Field(description="kept checkpoints before that one, the newest first")]
+    struck: Annotated[tuple[Struck, ...], Field(description="damaged checkpoints, and what is wrong with each")]
     result: Annotated[Mapping[str, Any] | None, Field(description="what the task said of the final state")]
     error: Annotated[str | None, Field(description="the traceback of a failed job")]
     spec: JobSpec

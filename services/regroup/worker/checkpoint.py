@@ -31,7 +31,18 @@ FOREIGN = (SafetensorError, KeyError, TypeError, ValueError, AttributeError, Ind
 
 
 class CheckpointDamaged(Exception):
-    """A checkpoint is missing, or its bytes are not the ones that were written. The message says what to do."""
+    """A checkpoint is missing, or its bytes are not the ones that were written. The message says what to do.
+
+    `missing`: nothing lies under its name here, where it may have been written on another machine.
+    """
+
+    def __init__(self, message: str, missing: bool = False) -> None:
+        super().__init__(message)
+        self.missing = missing
+
+
+class OtherFormat(Exception):
+    """A checkpoint is whole, and another version of Regroup wrote it. The message says what to do."""
 
 
 def write(storage: Storage, job: str, version: Version, tree: Any, meta: Mapping[str, Any]) -> Checkpoint:
@@ -63,26 +74,32 @@ def write(storage: Storage, job: str, version: Version, tree: Any, meta: Mapping
     return Checkpoint(version=version, path=stored.path, checksum=stored.checksum, bytes=stored.bytes)
 
 
-def read(storage: Storage, checkpoint: Checkpoint) -> tuple[Any, dict[str, Any]]:
-    """(tree, meta) of a checkpoint; its tensors are new, on the CPU. Raises CheckpointDamaged, StorageFailed."""
+def read(storage: Storage, job: str, checkpoint: Checkpoint) -> tuple[Any, dict[str, Any]]:
+    """(tree, meta) of a job's checkpoint; its tensors are new, on the CPU. Raises CheckpointDamaged,
+    OtherFormat, StorageFailed."""
     try:
         with storage.get(checkpoint.path, checkpoint.bytes) as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
             if found != checkpoint.checksum:
                 message = f"{checkpoint.path} has sha256 {found}, not {checkpoint.checksum}: {ADVICE}"
                 raise CheckpointDamaged(message)
-            return _parse(file, checkpoint.path)
+            return _parse(file, job, checkpoint)
     except Absent as error:
-        raise CheckpointDamaged(f"{error}: {ADVICE}") from error
+        raise CheckpointDamaged(f"{error}: {ADVICE}", missing=error.missing) from error
 
 
-def _parse(verified: IO[bytes], path: str) -> tuple[Any, dict[str, Any]]:
+def _parse(verified: IO[bytes], job: str, checkpoint: Checkpoint) -> tuple[Any, dict[str, Any]]:
     """By its number: another file may have got its name since it was verified."""
+    path, version = checkpoint.path, checkpoint.version
     try:
         with safe_open(f"/proc/self/fd/{verified.fileno()}", framework="pt") as file:
             head = json.loads(file.metadata()["regroup"])
             if head["format"] != FORMAT:
-                raise CheckpointDamaged(f"{path} has format {head['format']}: read it with the version that wrote it")
+                raise OtherFormat(f"{path} has format {head['format']}: read it with the version that wrote it")
+            found = (head["job"], head["generation"], head["step"])
+            if found != (job, version.generation, version.step):
+                told = "it holds job {}, generation {}, step {}".format(*found)
+                raise CheckpointDamaged(f"{path} is no checkpoint of step {version.step} of {job}, {told}: {ADVICE}")
             skeleton = head["skeleton"].encode()
             tensors = [of_slot(slot, as_bytes(file.get_tensor(slot.name))) for slot in layout(skeleton)]
             return unpack(skeleton, tensors), head["meta"]

@@ -33,7 +33,11 @@ class StorageFailed(Exception):
 
 
 class Absent(Exception):
-    """The storage answered: nothing lies there, or something of another size. One line."""
+    """The storage answered: nothing lies there (`missing`), or something else than what was put there. One line."""
+
+    def __init__(self, message: str, missing: bool = False) -> None:
+        super().__init__(message)
+        self.missing = missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +127,7 @@ class Storage:
 
     def _download(self, url: str, size: int) -> IO[bytes]:
         system, path = _system(url)
-        found = system.info(path)
+        found = _info(system, path, url)
         if found["type"] != "file":
             raise Absent(f"{url} is no file")
         if found["size"] != size:
@@ -177,7 +181,9 @@ class Storage:
 
 
 _DISK = "free some space there, or mend its permissions"
+_MOUNT = "mount it on this machine, or have a worker of the machine that wrote it take part"
 _NETWORK = "check the address, the endpoint and the network, then try again"
+_HOME = "create the bucket or folder, or name another one"
 _RIGHTS = "check the credentials in this worker's environment, and that they may read and write there"
 
 
@@ -194,6 +200,16 @@ def _send(file: IO[bytes], url: str, size: int) -> bool:
     if found != size:
         raise StorageFailed(f"{url} holds {found} bytes of the {size} that were written: {_NETWORK}")
     return True
+
+
+def _info(system: Any, path: str, url: str) -> Any:
+    try:
+        return system.info(path)
+    except FileNotFoundError:
+        home = path.split("/")[0] if url.partition("://")[0] in OBJECT_STORES else path.rpartition("/")[0]
+        if system.exists(home):
+            raise Absent(f"{url} is not there", missing=True) from None
+        raise StorageFailed(f"{url} cannot be read ({home} is not there): {_HOME}") from None
 
 
 def _remove(url: str) -> bool:
@@ -232,12 +248,10 @@ def _system(url: str) -> tuple[Any, str]:
 
 def _translated(error: Exception, url: str, done: str) -> Exception:
     """In our words, and without its cause: the storage's own errors may quote what it was configured with."""
-    if isinstance(error, FileNotFoundError) and done == "read":
-        return Absent(f"{url} is not there")
     if isinstance(error, PermissionError) or "Credentials" in type(error).__name__:
         advice = _RIGHTS
     elif isinstance(error, FileNotFoundError):
-        advice = "create the bucket or folder, or name another one"
+        advice = _HOME
     else:
         advice = _NETWORK
     return StorageFailed(f"{url} cannot be {done} ({_why(error)}): {advice}")
@@ -252,8 +266,12 @@ def _why(error: Exception) -> str:
 def _open(path: str, size: int) -> IO[bytes]:
     try:
         file = open(path, "rb")  # noqa: SIM115  the caller closes it
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        raise Absent(f"{path} is not there ({error.strerror})") from error
+    except IsADirectoryError as error:
+        raise Absent(f"{path} is no file ({error.strerror})") from error
+    except FileNotFoundError as error:
+        if Path(path).parent.is_dir():  # else the disk may not be mounted, or it is another machine's
+            raise Absent(f"{path} is not there ({error.strerror})", missing=True) from error
+        raise StorageFailed(f"{path} cannot be read (its folder is not there): {_MOUNT}") from error
     except OSError as error:
         raise StorageFailed(f"{path} cannot be read ({error.strerror}): mend its permissions, or the disk") from error
     if (found := os.fstat(file.fileno()).st_size) != size:

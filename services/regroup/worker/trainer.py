@@ -28,7 +28,7 @@ from regroup.core.replicas import sound
 from regroup.core.shards import owned
 from regroup.core.workers import LoopPhase
 from regroup.worker.beside import Beside
-from regroup.worker.checkpoint import read, write
+from regroup.worker.checkpoint import CheckpointDamaged, read, write
 from regroup.worker.control import Control
 from regroup.worker.data import DataFailed, Loader, StepData, Superseded, draw_seed
 from regroup.worker.evaluation import combine
@@ -182,11 +182,19 @@ class Trainer:
     def _read(self, generation: int, checkpoint: Checkpoint) -> Any:
         """Nobody holds the state any more: it is where a pause left it."""
         try:
-            tree, _ = read(self.storage, checkpoint)
+            tree, _ = read(self.storage, self.job, checkpoint)
         except USERS as error:
             log(error)
-            who = {"job": self.job, "incarnation": self.birth.incarnation}
-            raise Raised(CheckpointUnreadable(**who, generation=generation, error=str(error))) from error
+            damaged = error if isinstance(error, CheckpointDamaged) else None
+            report = CheckpointUnreadable(
+                job=self.job,
+                incarnation=self.birth.incarnation,
+                generation=generation,
+                error=str(error),
+                damaged=damaged is not None,
+                missing=damaged is not None and damaged.missing,
+            )
+            raise Raised(report) from error
         return tree
 
     def _swap_in(self, generation: int, tree: Mapping[str, Any]) -> None:

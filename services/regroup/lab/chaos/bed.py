@@ -7,6 +7,7 @@ Refuses to know: faults. What a cell leaves behind must end with its job.
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ LIMIT = 60.0  # seconds until what is awaited counts as never happening
 LOOK = 0.01  # seconds between two looks
 STEPS = 60
 LAST = STEPS - 8  # the data waits here until the fault is over
+BESIDE = 4  # steps between checkpoints, where an older one is wanted
 PACE = 0.004  # seconds that each pass takes longer: four a step
 # Short, so that a cell takes seconds; a user's are longer (docs/cli.md).
 SETTINGS = {
@@ -103,8 +105,8 @@ class Bed:
                 self.ask(lambda client, name=worker.name: client.clear(name))  # type: ignore[misc]
         self.until(lambda: self.ask(free), "all workers are free")
 
-    def submit(self, folder: Path) -> str:
-        return self.ask(lambda client: client.submit(spec(folder))).id
+    def submit(self, folder: Path, checkpoint_every: int | None = None) -> str:
+        return self.ask(lambda client: client.submit(replace(spec(folder), checkpoint_every=checkpoint_every))).id
 
     def stop(self, id: str) -> None:
         """End the job if it has not ended. Raises ChaosFailed."""
@@ -170,7 +172,7 @@ def weights(job: JobView) -> dict[str, Tensor]:
     if job.checkpoint is None:
         return {}
     folder = Path(job.checkpoint.path).parent
-    tree, _ = read(Storage(str(folder), folder), job.checkpoint)
+    tree, _ = read(Storage(str(folder), folder), job.id, job.checkpoint)
     return dict(tree["model"])
 
 

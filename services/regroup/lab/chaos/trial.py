@@ -15,7 +15,7 @@ from pathlib import Path
 from regroup.core.jobs import JobPhase
 from regroup.lab.audit import audit_job
 from regroup.lab.bench.following import Applied, Following, newest
-from regroup.lab.chaos.bed import STEPS, Bed, ChaosFailed, difference, weights
+from regroup.lab.chaos.bed import BESIDE, STEPS, Bed, ChaosFailed, difference, weights
 from regroup.lab.chaos.cells import Aftermath, Cell, Phase
 from regroup.lab.chaos.faults import DEEDS, Scene, Undo, leave, nothing
 from regroup.lab.chaos.hold import Hold
@@ -109,7 +109,7 @@ class Trial:
         """All workers prepare, then they train together."""
         self.bed.rest()
         self._began = time.time()
-        self.id = self.bed.submit(self.hold.folder)
+        self.id = self.bed.submit(self.hold.folder, BESIDE if self.cell.fault.rested else None)
         self._following = Following(self.bed.cluster.data_dir / "records" / self.id)
         names = list(self.bed.cluster.agents)
         self._until(
@@ -117,6 +117,8 @@ class Trial:
         )
         self.hold.start()
         self._until(lambda job: len(job.members) == len(names) and job.step >= SETTLED, "all workers train together")
+        if self.cell.fault.rested:
+            self._until(lambda job: job.checkpoint is not None, "there is an older checkpoint")
 
     def _hold(self) -> Scene:
         """The victim is in the phase, and stays there."""

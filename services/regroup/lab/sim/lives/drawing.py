@@ -15,6 +15,7 @@ from regroup.lab.sim.lives.themes.theme import SAME, Some, Theme
 from regroup.lab.sim.model.limits import POLICY, SPEC
 
 WEATHER = (Kind.LOSSY, Kind.DOUBLING, Kind.JUMBLED, Kind.SLOW)
+SPOILT = ("paused", "resumed", "reading", "form", "struck")  # where a file counts
 WEATHER_LASTS = 8.0  # seconds
 BESIDE = (None, None, 1, 3, 8)  # steps between checkpoints
 DETACHED = (2.0, POLICY.detached_limit, 9.0)  # seconds, as an operator may set it between two coordinators
@@ -47,6 +48,7 @@ def draw(seed: int) -> Plan:
     if random.random() < 0.1:
         faults += _some(random, Some((Kind.STOP,), (1,)), workers)
     faults += _goers(Random(f"{seed} leaving"), workers)
+    faults += _damage(Random(f"{seed} damage"), workers)
     return Plan(
         seed=seed,
         workers=workers,
@@ -76,6 +78,17 @@ def _goers(random: Random, workers: int) -> list[Fault]:
     hold = Fault(Kind.HOLD, (0,), at=random.uniform(2.0, 4.0))  # what is held must not be lost with them
     after = replace(some, crowds=(workers,), waits=0.0, after=(0.4, 2.0))
     return [hold, *_some(random, after, workers, hold)]
+
+
+def _damage(random: Random, workers: int) -> list[Fault]:
+    """Of files: somebody pauses the job, and what it then begins from is not what was written, or said not to be."""
+    if random.random() < 0.8:
+        return []
+    damage = Some((Kind.DAMAGE,), (1, 2, 3), borders=SPOILT, waits=0.9, since=0.3, until=3.0)
+    misread = Some((Kind.MISREAD, Kind.UNREADABLE), (0, 1), (3.0, 7.0), (1, 2), SPOILT, waits=0.7, since=0.3, until=3.0)
+    twice = Some((Kind.DOUBLING,), (0, 1), (8.0,), waits=0.0, since=0.3, until=3.0)
+    rests = Some((Kind.PAUSE,), (1, 2, 3), borders=("stepping", "written"), waits=1.0, since=0.3, until=3.0)
+    return [fault for some in (damage, misread, twice, rests) for fault in _some(random, some, workers)]
 
 
 def _some(random: Random, some: Some, workers: int, first: Fault | None = None) -> list[Fault]:

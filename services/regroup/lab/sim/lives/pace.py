@@ -186,6 +186,8 @@ class Paced(LinkedAgents[LinkedAgent]):
             return [partial(self.fail_to_write, trainer)]
         if at == "reading" and self.faults.lasts(Kind.UNREADABLE, agent.name):
             return [partial(self.fail_to_read, trainer)]
+        if at == "reading" and self.faults.lasts(Kind.MISREAD, agent.name):
+            return [partial(self.fail_to_read, trainer, damaged=True)]
         moves = self.moves(trainer)
         if at == "stepping" and self.faults.lasts(Kind.STARVE, agent.name):
             return moves[-1:] if self.may_leave(trainer) else []

@@ -32,6 +32,8 @@ class Kind(StrEnum):
     RAISE = "user code raises"
     UNWRITABLE = "disk refuses the state"
     UNREADABLE = "checkpoint cannot be read"
+    DAMAGE = "file of a checkpoint is damaged"
+    MISREAD = "worker reads other bytes than there are"
     BREAK = "collective breaks"
     CRASH = "coordinator crashes"
     CRASH_UNSAVED = "coordinator crashes before its save"
@@ -82,6 +84,7 @@ LASTING = frozenset(
         Kind.SLOW,
         Kind.UNWRITABLE,
         Kind.UNREADABLE,
+        Kind.MISREAD,
         Kind.STORE_CRASH,
         Kind.MISMATCH,
         Kind.UNPREPARED,
@@ -110,6 +113,7 @@ OF_ALL = frozenset(  # these strike the cluster, not workers
         Kind.HOLD,
         Kind.BAD_SPEC,
         Kind.POISON,
+        Kind.DAMAGE,
     }
 )
 # Where the protocol's holes would be: decisions, where a session stands, and a step loop between two of its moves.

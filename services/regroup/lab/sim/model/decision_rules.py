@@ -12,7 +12,7 @@ from regroup.core.decide import Decision
 from regroup.core.jobs import ENDED, ORIGIN, Formation, Job, JobPhase, Link, Version, Wanted
 from regroup.core.phases import JOB_ARROWS
 from regroup.core.workers import TrainerPhase
-from regroup.lab.sim.model import leaving_rules, lending_rules, saving_rules
+from regroup.lab.sim.model import leaving_rules, lending_rules, saving_rules, striking_rules
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further, may_roll_back
 from regroup.lab.sim.model.world import World, told_back
@@ -113,7 +113,9 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     leaving_rules.asked(old, job)
     leaving_rules.rests(decision.cluster, old, job)
     leaving_rules.saved(decision.cluster, old, job)
-    if job.checkpoint is not old.checkpoint:
+    if len(job.struck) > len(old.struck):
+        striking_rules.struck(ghosts, decision, old, job)
+    elif job.checkpoint is not old.checkpoint:
         saving_rules.saved(ghosts, world, old, job)
     rests = job.phase is JobPhase.PAUSED and old.phase is not JobPhase.PAUSED and job.formation is not None
     if rests and told_back(decision, job.id):
@@ -149,6 +151,7 @@ def _issued(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job, b
         assert ghosts.states[job.id, base] == expected, "the base is the state that history tells of"
     leader = world.living(formation.members[formation.leader])
     read = formation.checkpoint
+    striking_rules.begins(job, formation)
     if read is not None:
         assert read == job.checkpoint, "what is read is not the job's checkpoint"
         assert read.version == base, f"{read.version} is read, and the generation begins from {base}"

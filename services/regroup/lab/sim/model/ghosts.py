@@ -20,6 +20,9 @@ class Ghosts:
     writers: set[tuple[Member, Version]] = field(default_factory=set)
     closed: set[tuple[str, Version]] = field(default_factory=set)  # what a pause left; all else is void
     deleted: set[str] = field(default_factory=set)  # files of checkpoints
+    damaged: set[str] = field(default_factory=set)  # likewise
+    words: dict[str, set[tuple[str, int]]] = field(default_factory=dict)  # file -> (worker, generation) that said so
+    asked: dict[str, set[str]] = field(default_factory=dict)  # file -> workers that could not read it
     unpreparable: set[str] = field(default_factory=set)  # jobs of which a trainer said that they are wrong
 
     def copy(self) -> "Ghosts":
@@ -34,6 +37,9 @@ class Ghosts:
             set(self.writers),
             set(self.closed),
             set(self.deleted),
+            set(self.damaged),
+            {file: set(each) for file, each in self.words.items()},
+            {file: set(each) for file, each in self.asked.items()},
             set(self.unpreparable),
         )
 

@@ -41,6 +41,8 @@ def saved(ghosts: Ghosts, world: World, old: Job, job: Job) -> None:
     assert job.checkpoint is not None, "a checkpoint is forgotten"
     version = job.checkpoint.version
     assert job.checkpoint.path not in ghosts.deleted, f"{version} counts, and its file was deleted"
+    bad = [one.checkpoint.path for one in job.struck]
+    assert job.checkpoint.path not in bad, f"{version} was struck, and counts again"
     assert len(job.older) < job.spec.keep_last, f"{len(job.older) + 1} checkpoints are kept of {job.spec.keep_last}"
     again = old.checkpoint is not None and version == old.checkpoint.version and old.saver is not None
     newer = old.checkpoint is None or version > old.checkpoint.version
@@ -56,9 +58,10 @@ def saved(ghosts: Ghosts, world: World, old: Job, job: Job) -> None:
 
 
 def discards(cluster: Cluster, order: Discard) -> None:
-    """No file that is kept is deleted, whoever wrote it too."""
+    """No file that is kept is deleted, whoever wrote it too; nor one that was struck."""
     job = cluster.jobs[order.job]
-    kept = {one.path for one in (job.checkpoint, *job.older) if one is not None}
+    struck = [one.checkpoint for one in job.struck]
+    kept = {one.path for one in (job.checkpoint, *job.older, *struck) if one is not None}
     assert kept.isdisjoint(order.paths), f"{kept & set(order.paths)} are kept, and to be deleted"
 
 

@@ -221,10 +221,14 @@ class StepLoops(ABC):
     def _read(self, trainer: Trainer) -> None:
         trainer.loop.at = "reading"
         trainer_rules.read(self.ghosts, trainer, trainer.group)
+        if trainer.group.checkpoint is not None and trainer.group.checkpoint.path in self.ghosts.damaged:
+            self.fail_to_read(trainer, damaged=True)
 
-    def fail_to_read(self, trainer: Trainer) -> None:
-        """The checkpoint is not there, or damaged."""
-        told = m.CheckpointUnreadable(**trainer.who, generation=trainer.group.generation, error="no such file")
+    def fail_to_read(self, trainer: Trainer, damaged: bool = False) -> None:
+        """The storage does not answer; or it does, and the file is not what was written."""
+        generation, error = trainer.group.generation, "not those bytes" if damaged else "no answer"
+        told = m.CheckpointUnreadable(**trainer.who, generation=generation, error=error, damaged=damaged)
+        trainer_rules.read_in_vain(self.ghosts, trainer, trainer.group, damaged)
         self._come_back(trainer, s.LoopFailed(told))
 
     def _give(self, trainer: Trainer) -> None:
@@ -329,6 +333,7 @@ class StepLoops(ABC):
         """On storage that all share: the same state has the same name, whoever wrote it."""
         path = f"{trainer.job}-g{version.generation}-s{version.step}"
         self.ghosts.deleted.discard(path)
+        self.ghosts.damaged.discard(path)
         return Checkpoint(version, path, "c", 1)
 
     def write_beside(self, trainer: Trainer) -> None:

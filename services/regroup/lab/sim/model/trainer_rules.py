@@ -62,6 +62,15 @@ def read(ghosts: Ghosts, trainer: Trainer, formation: Formation) -> None:
     assert path not in ghosts.deleted, f"{path} is read, and was deleted"
 
 
+def read_in_vain(ghosts: Ghosts, trainer: Trainer, formation: Formation, damaged: bool) -> None:
+    """It could not read the checkpoint; `damaged`: it says that this is the file's fault."""
+    assert formation.checkpoint is not None, "there is nothing to read"
+    path, worker = formation.checkpoint.path, trainer.member.worker
+    ghosts.asked.setdefault(path, set()).add(worker)
+    if damaged:
+        ghosts.words.setdefault(path, set()).add((worker, formation.generation))
+
+
 def replaced(ghosts: Ghosts, trainer: Trainer, formation: Formation) -> None:
     assert trainer.session.phase is TrainerPhase.FORMING, "a state is replaced after it was answered"
     assert trainer.session.generation == formation.generation, "a state of another generation is swapped in"

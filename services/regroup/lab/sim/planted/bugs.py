@@ -60,7 +60,7 @@ ORDERS, BLAME, TURN = "regroup.core.orders", "regroup.core.blame", "regroup.core
 SUSPICION, SCHEDULE, SETTLING = "regroup.core.suspicion", "regroup.core.schedule", "regroup.core.settling"
 HANGING, WATCHING = "regroup.core.hanging", "regroup.worker.watching"
 COMMANDS, HISTORY, KEEPING = "regroup.core.commands", "regroup.core.history", "regroup.core.keeping"
-LEAVING = "regroup.core.leaving"
+LEAVING, STRIKING = "regroup.core.leaving", "regroup.core.striking"
 
 BUGS = (
     # rule 1: a Halt is a promise, under a fresh number
@@ -203,6 +203,22 @@ BUGS = (
     ),
     Bug("an older checkpoint takes the place of a newer one", REPORTS, "if state > job.saved and", "if"),
     Bug("a checkpoint that is kept is deleted", KEEPING, "others[job.spec.keep_last - 1 :]", "others"),
+    # damaged files of checkpoints
+    Bug(
+        "one worker's word is enough",
+        STRIKING,
+        "if len(sure) != 1:\n        return len(sure) > 1",
+        "if sure:\n        return True",
+    ),
+    Bug("a word that is told twice counts twice", STRIKING, "if before.generation < report.generation:", "if True:"),
+    Bug(
+        "who is alone is never believed",
+        STRIKING,
+        "words[sure[0]].damaged > 1 and",
+        "False and",
+    ),
+    Bug("a job goes back too far", STRIKING, "checkpoint=left, older=job.older[1:],", "checkpoint=None, older=(),"),
+    Bug("a storage that does not answer damages files", STRIKING, "counts = report.damaged and not", "counts = not"),
     # who may take part, and whose state is nobody's
     Bug("whoever has other code takes part", BLAME, "if theirs == job.fingerprint:", "if True:"),
     Bug(
@@ -384,8 +400,8 @@ BUGS = (
     Bug(
         "failures to form of long ago count",
         ROUNDS,
-        "disturbed=None, stumbled={}, unable={}, rereads=0)",
-        "disturbed=None, unable={}, rereads=0)",
+        "disturbed=None, stumbled={}, unable={}, rereads=0, words={}\n",
+        "disturbed=None, unable={}, rereads=0, words={}\n",
     ),
     Bug(
         "to repeat a step is progress",

@@ -135,7 +135,12 @@ def _status(status: TrainerStatus) -> Hashable:
 def job_identity(job: Job) -> Hashable:
     asked = None if job.round is None else (job.round.generation, job.round.boundary, job.round.participants)
     durable = (job.phase, job.generation, asked, _formation(job.formation), job.saver, job.wanted, job.history)
-    files = (job.saved, tuple(one.version for one in job.older), frozenset(one.path for one in job.doomed))
+    files: tuple[Hashable, ...] = (
+        job.saved,
+        tuple(one.version for one in job.older),
+        frozenset(one.path for one in job.doomed),
+    )
+    files += (tuple(one.checkpoint.path for one in job.struck),)
     return (*durable, job.fingerprint is None, job.checkpoint is None, *files, job.step)
 
 
@@ -146,7 +151,8 @@ def _watch(watch: Watch) -> Hashable:
     seen = (watch.since, watch.progressed, watch.disturbed, watch.formed, watch.finished, watch.broken is None)
     counts = frozenset(watch.committed.items()), frozenset(watch.stumbled.items()), watch.failed_savers
     doubts = watch.fruitless, frozenset(watch.doubted.items()), watch.answered
-    return (*seen, dead, answers, watch.evicted, *counts, *doubts, frozenset(watch.unable))
+    words = frozenset((name, word.damaged) for name, word in watch.words.items() if word.damaged)
+    return (*seen, dead, answers, watch.evicted, *counts, *doubts, frozenset(watch.unable), words)
 
 
 def _ghosts(ghosts: Ghosts) -> Hashable:
@@ -157,5 +163,11 @@ def _ghosts(ghosts: Ghosts) -> Hashable:
     )
     late = frozenset((which, frozenset(steps)) for which, steps in ghosts.late.items())
     states = frozenset(one for one in ghosts.states.items() if one[0][1].step)
-    saved = (frozenset(ghosts.written), frozenset(ghosts.writers), frozenset(ghosts.closed), frozenset(ghosts.deleted))
+    saved: tuple[Hashable, ...] = (
+        frozenset(ghosts.written),
+        frozenset(ghosts.writers),
+        frozenset(ghosts.closed),
+        frozenset(ghosts.deleted),
+    )
+    saved += (frozenset(ghosts.damaged),)
     return commits, late, states, *saved, frozenset(ghosts.rolled_back)

@@ -8,7 +8,6 @@ from regroup.lab.sim.lives.plan import Kind
 from regroup.lab.sim.lives.themes.theme import (
     CUTS,
     DEATHS,
-    EVERYTHING,
     FORMING,
     LEADERS,
     OTHERS,
@@ -16,6 +15,7 @@ from regroup.lab.sim.lives.themes.theme import (
     SAME,
     STEPPING,
     UNPREPARED,
+    USUAL,
     Some,
     Theme,
     long_life,
@@ -23,7 +23,7 @@ from regroup.lab.sim.lives.themes.theme import (
 
 ASKING = (
     # anything, also the users' own doing, while several jobs share the workers
-    Theme((Some(EVERYTHING, (8, 16)),), weight=6, workers=(3, 4), spares=(1, 2), jobs=(2, 3)),
+    Theme((Some(USUAL, (8, 16)),), weight=6, workers=(3, 4), spares=(1, 2), jobs=(2, 3)),
     # one worker has other code than the others
     Theme(
         (

@@ -1,0 +1,77 @@
+"""When a checkpoint is struck: its file is damaged, and the job goes back to the newest older one.
+
+Owns: whose word about a file counts, how many of them it takes, and what the job then begins from.
+Refuses to know: how a file is read, and which checkpoints are kept (`keeping`). A struck one's file is never deleted.
+Does not guarantee: that a struck file is damaged: where nobody else can tell, one worker's word does, the second time.
+
+That the storage refused or did not answer says nothing of the file. Nor does it that a file in a folder is missing on
+another machine than the one that wrote it: the folder may not be shared.
+"""
+
+from collections.abc import Mapping
+
+from regroup.core.cluster import Word
+from regroup.core.jobs import Checkpoint, Job, Member, Struck
+from regroup.core.messages import CheckpointUnreadable
+from regroup.core.schedule import is_free
+from regroup.core.turn import Turn
+
+
+def take_word(turn: Turn, job: Job, member: Member, report: CheckpointUnreadable) -> None:
+    """Somebody could not read the checkpoint that its generation begins from."""
+    formation, checkpoint, watch = job.formation, job.checkpoint, turn.watch(job.id)
+    asked = formation is not None and formation.generation == report.generation
+    if formation is None or not asked or checkpoint is None or formation.checkpoint != checkpoint:
+        return  # told twice: nobody is to read that file any more
+    name = member.worker
+    words = watch.words if watch.questioned == checkpoint.path else {}
+    before = words.get(name, Word(0, 0))
+    if before.generation < report.generation:
+        counts = report.damaged and not (report.missing and _lies_elsewhere(turn, name, checkpoint))
+        words = {**words, name: Word(report.generation, before.damaged + counts)}
+    unable = {**watch.unable, member: report.error}
+    turn.change_watch(job.id, unable=unable, questioned=checkpoint.path, words=words)
+    if _is_proven(turn, job, words):
+        _strike(turn, job, checkpoint, words, report)
+
+
+def _is_proven(turn: Turn, job: Job, words: Mapping[str, Word]) -> bool:
+    """Whether two workers found it damaged; or one did twice, and whoever else is there was asked, and cannot tell."""
+    sure = [name for name, word in words.items() if word.damaged]
+    if len(sure) != 1:
+        return len(sure) > 1
+    return words[sure[0]].damaged > 1 and not any(
+        _could_be_asked(turn, job, name) for name in turn.workers.keys() - words
+    )
+
+
+def is_struck(job: Job, file: Checkpoint) -> bool:
+    return any(one.checkpoint.path == file.path for one in job.struck)
+
+
+def _could_be_asked(turn: Turn, job: Job, name: str) -> bool:
+    if name in job.refused or turn.cluster.present(name) is None:
+        return False
+    return turn.workers[name].job == job.id or is_free(turn.cluster, name)
+
+
+def _lies_elsewhere(turn: Turn, name: str, checkpoint: Checkpoint) -> bool:
+    """Whether the file was written into a folder of a machine that may come back, and this worker is on another one."""
+    writer = turn.workers.get(checkpoint.worker)
+    return "://" not in checkpoint.path and writer is not None and writer.host != turn.workers[name].host
+
+
+def _strike(
+    turn: Turn, job: Job, checkpoint: Checkpoint, words: Mapping[str, Word], report: CheckpointUnreadable
+) -> None:
+    names = ", ".join(sorted(name for name, word in words.items() if word.damaged))
+    left = job.older[0] if job.older else None
+    back = (
+        f"goes back to step {left.version.step}" if left is not None else "begins again from step 0, for none is older"
+    )
+    step = checkpoint.version.step
+    reason = f"the checkpoint of step {step} is struck, and the job {back}: {names} found it damaged: {report.error}"
+    struck = (*job.struck, Struck(checkpoint, report.error))
+    turn.change_job(job, checkpoint=left, older=job.older[1:], struck=struck, reason=reason)
+    turn.change_watch(job.id, unable={}, rereads=0, questioned="", words={})
+    turn.note("struck", reason, job=job.id, step=step, path=checkpoint.path, base_step=left.version.step if left else 0)

@@ -1,0 +1,44 @@
+"""What must hold when a checkpoint is struck, and of those that were.
+
+Owns: these rules. Refuses to know: which checkpoints count (`saving_rules`), and how a file was damaged.
+"""
+
+from regroup.core.cluster import Cluster
+from regroup.core.decide import Decision
+from regroup.core.jobs import Formation, Job
+from regroup.lab.sim.model.ghosts import Ghosts
+
+
+def struck(ghosts: Ghosts, decision: Decision, old: Job, job: Job) -> None:
+    """It is the newest, more than one word says so, and the job goes back to the one before it, which is told."""
+    one = job.struck[-1].checkpoint
+    assert job.struck[:-1] == old.struck, "a checkpoint that was struck is forgotten"
+    assert one == old.checkpoint, f"{one} is struck, and {old.checkpoint} is what counts"
+    assert (job.checkpoint, *job.older) == (old.older or (None,)), f"after {one} comes {job.checkpoint}"
+    assert any(note.kind == "struck" and note.job == job.id for note in decision.notes), "struck, and nobody is told"
+    words = ghosts.words.get(one.path, set())
+    workers = {worker for worker, _ in words}
+    assert len(words) > 1, f"{one.path} is struck for the words of {words}"
+    unasked = _could_be_asked(decision.cluster, job) - ghosts.asked[one.path]
+    assert len(workers) > 1 or not unasked, (
+        f"{one.path} is struck by the word of {workers}, and {unasked} was not asked"
+    )
+
+
+def begins(job: Job, formation: Formation) -> None:
+    read = formation.checkpoint
+    bad = [one.checkpoint.path for one in job.struck]
+    assert read is None or read.path not in bad, (
+        f"{read} was struck, and generation {formation.generation} begins from it"
+    )
+
+
+def _could_be_asked(cluster: Cluster, job: Job) -> set[str]:
+    """Who is there, and prepared."""
+    found = set()
+    for name, worker in cluster.workers.items():
+        seen = cluster.present(name)
+        trainer = seen.trainer if seen is not None else None
+        if worker.job == job.id and trainer is not None and trainer.job == job.id and trainer.fingerprint is not None:
+            found.add(name)
+    return found - set(job.refused)

@@ -1,0 +1,264 @@
+"""Damaged checkpoints: whose word counts, when one is struck, and what the job then begins from."""
+
+from dataclasses import replace
+
+import pytest
+
+from regroup.core import messages as m
+from regroup.core.jobs import ORIGIN, Checkpoint, JobPhase, Struck, Version
+from regroup.core.workers import TrainerPhase
+
+
+def file(step, worker="a", place="/c/j"):
+    return Checkpoint(Version(1, step), f"{place}/s{step}", "sum", 1, worker)
+
+
+@pytest.fixture
+def resumed(scene):
+    """These workers are to go on from the newest of these checkpoints, which somebody wrote before a pause."""
+
+    def begin(*names, steps=(9, 6, 3), writer="a", place="/c/j", **spec):
+        scene.running(*names, **spec)
+        for name in names:
+            scene.train(name, 9)
+        scene.does(m.PauseJob("j"))
+        for name in names:
+            scene.halt(name, (1, 9))
+        scene.saved(scene.job.saver.worker, (1, 9))
+        newest, *older = [file(step, writer, place) for step in steps]
+        settled = replace(scene.job, checkpoint=newest, older=tuple(older))
+        scene.cluster = replace(scene.cluster, jobs={"j": settled})
+        for name in names:
+            scene.exits(name, asked=True)
+            scene.beat(name)
+        scene.does(m.ResumeJob("j"))
+        scene.prepare(*names, incarnation="i2")
+        halted(scene, *names)
+        return scene
+
+    return begin
+
+
+def halted(scene, *names):
+    for name in names:
+        scene.halt(name, None, incarnation="i2")
+
+
+def leader(scene):
+    formation = scene.job.formation
+    return formation.members[formation.leader].worker
+
+
+def finds(scene, damaged=True, missing=False, error="other bytes", **more):
+    """Whoever leads cannot read the checkpoint that its generation begins from."""
+    name, n = leader(scene), scene.job.formation.generation
+    scene.beat(name, TrainerPhase.FORMING, "i2", promised=n, generation=n)
+    told = {"generation": n, "error": error, "damaged": damaged, "missing": missing} | more
+    report = m.CheckpointUnreadable(job="j", incarnation="i2", **told)
+    scene.says(name, report)
+    return name, report
+
+
+def alone_again(scene, **facts):
+    """The only worker cannot read it, waits, and tries once more."""
+    finds(scene, **facts)
+    halted(scene, "a")
+    assert scene.job.phase is JobPhase.WAITING
+    scene.after(scene.policy.read_retry + 1.0, heard="a")
+    halted(scene, "a")
+    assert scene.job.formation.checkpoint == scene.job.checkpoint
+
+
+def struck(scene):
+    return [one.checkpoint.version.step for one in scene.job.struck]
+
+
+def test_what_two_workers_find_damaged_is_struck_and_the_one_before_it_counts(resumed):
+    scene = resumed("a", "b")
+    finds(scene)
+    assert struck(scene) == []
+    halted(scene, "a", "b")
+    assert finds(scene)[0] == "b"
+    assert scene.job.struck == (Struck(file(9), "other bytes"),)
+    (note,) = scene.noted("struck")
+    assert note.reason == (
+        "the checkpoint of step 9 is struck, and the job goes back to step 6: a, b found it damaged: other bytes"
+    )
+    assert (note.data["path"], note.data["base_step"]) == ("/c/j/s9", 6)
+    halted(scene, "a", "b")
+    formation = scene.job.formation
+    assert (formation.base, formation.checkpoint) == (Version(1, 6), file(6))
+    assert (scene.job.step, scene.job.older, scene.job.restarts) == (6, (file(3),), 0)
+    assert scene.noted("rolled_back")[-1].reason == "the last generation is lost: from the checkpoint of step 6 on a, b"
+
+
+def test_the_file_of_a_struck_one_is_kept_and_does_not_count_among_those_that_are(resumed):
+    scene = resumed("a", "b", keep_last=3)
+    finds(scene)
+    halted(scene, "a", "b")
+    finds(scene)
+    assert (scene.job.checkpoint, scene.job.older, scene.job.doomed) == (file(6), (file(3),), ())
+    scene.beat("a", TrainerPhase.BROKEN, "i2", promised=scene.job.formation.generation)
+    assert [order for _, order in scene.orders if isinstance(order, m.Discard)] == []
+
+
+def test_what_is_told_twice_is_one_word(resumed):
+    scene = resumed("a")
+    name, report = finds(scene)
+    for _ in range(3):
+        scene.says(name, report)
+    assert struck(scene) == []
+
+
+def test_a_late_word_about_a_struck_one_says_nothing_of_the_next(resumed):
+    scene = resumed("a", "b")
+    finds(scene)
+    halted(scene, "a", "b")
+    name, report = finds(scene)
+    scene.says(name, report)
+    assert scene.cluster.watches["j"].unable == {}
+    halted(scene, "a", "b")
+    scene.says(name, report)
+    assert struck(scene) == [9]
+    assert scene.job.formation.checkpoint == file(6)
+
+
+def test_who_is_alone_is_believed_the_second_time(resumed):
+    scene = resumed("a")
+    alone_again(scene)
+    assert struck(scene) == []
+    finds(scene)
+    assert struck(scene) == [9]
+    assert scene.job.checkpoint == file(6)
+
+
+def test_a_storage_that_does_not_answer_strikes_nothing_however_often(resumed):
+    scene = resumed("a", "b")
+    for _ in range(4):
+        for _ in "ab":
+            finds(scene, damaged=False)
+            halted(scene, "a", "b")
+        scene.after(2000.0, heard="ab")
+        halted(scene, "a", "b")
+    assert struck(scene) == []
+
+
+def test_a_word_is_not_enough_while_another_could_be_asked(resumed):
+    """b is there and prepares; a, the only one that could read so far, says it again and again."""
+    scene = resumed("a", "b", min_workers=1)
+    scene.exits("b", "i2")
+    scene.beat("b", TrainerPhase.PREPARING, "i3")
+    halted(scene, "a")
+    for _ in range(3):
+        finds(scene)
+        halted(scene, "a")
+        scene.after(50.0, heard="ab")
+        halted(scene, "a")
+    assert struck(scene) == []
+    scene.beat("b")  # it will not prepare: its worker leaves
+    scene.says("b", m.AgentLeft(boot="b1"))
+    finds(scene)
+    assert struck(scene) == [9]
+
+
+def test_one_that_was_asked_and_cannot_tell_keeps_nobody_waiting(resumed):
+    scene = resumed("a", "b")
+    finds(scene)
+    halted(scene, "a", "b")
+    finds(scene, damaged=False)
+    halted(scene, "a", "b")
+    scene.after(scene.policy.read_retry + 1.0, heard="ab")
+    halted(scene, "a", "b")
+    finds(scene)
+    assert struck(scene) == [9]
+
+
+@pytest.mark.parametrize(
+    ("place", "host", "counts"),
+    [("/c/j", "h", True), ("/c/j", "elsewhere", False), ("s3://c/j", "elsewhere", True)],
+    ids=["same machine", "another machine", "url"],
+)
+def test_that_a_file_is_missing_counts_only_where_it_was_written(resumed, place, host, counts):
+    scene = resumed("a", "b", writer="c", place=place)
+    writer = replace(scene.cluster.workers["a"], name="c", host=host, job=None, boot="")
+    scene.cluster = replace(scene.cluster, workers={**scene.cluster.workers, "c": writer})
+    for _ in "ab":
+        finds(scene, missing=True)
+        halted(scene, "a", "b")
+    assert struck(scene) == [9] * counts
+
+
+def test_one_after_the_other_is_struck_and_then_the_job_begins_again(resumed):
+    scene = resumed("a", "b", steps=(9, 6))
+    for _ in range(4):
+        finds(scene)
+        halted(scene, "a", "b")
+    assert struck(scene) == [9, 6]
+    told = "the checkpoint of step 6 is struck, and the job begins again from step 0, for none is older: "
+    assert scene.noted("struck")[-1].reason.startswith(told)
+    formation = scene.job.formation
+    assert (formation.base, formation.checkpoint, scene.job.step) == (ORIGIN, None, 0)
+    assert scene.job.restarts == 1
+    assert scene.noted("rolled_back")[-1].reason == "no state is left: from the seed, at step 0, on a, b"
+
+
+def test_a_job_that_may_not_start_again_fails_when_its_last_checkpoint_is_struck(resumed):
+    scene = resumed("a", "b", steps=(9,), max_restarts=0)
+    for _ in "ab":
+        finds(scene)
+        halted(scene, "a", "b")
+    assert scene.job.phase is JobPhase.FAILED
+    assert scene.job.reason == "all state was lost more often than max_restarts (0)"
+    assert struck(scene) == [9]
+
+
+def test_to_go_back_is_no_restart(resumed):
+    scene = resumed("a", "b", max_restarts=0)
+    for _ in "ab":
+        finds(scene)
+        halted(scene, "a", "b")
+    for name in "ab":
+        scene.train(name, 7, incarnation="i2")
+    assert (scene.job.phase, scene.job.restarts, scene.job.step) == (JobPhase.RUNNING, 0, 6)
+
+
+def test_who_read_it_after_all_refutes_what_was_said(resumed):
+    scene = resumed("a", "b")
+    finds(scene)
+    halted(scene, "a", "b")
+    for name in "ab":
+        scene.train(name, 9, incarnation="i2")
+    assert scene.cluster.watches["j"].words == {}
+
+
+def test_a_struck_one_does_not_count_again_because_its_writer_still_tells_of_it(resumed):
+    scene = resumed("a", "b")
+    for _ in "ab":
+        finds(scene)
+        n = scene.job.formation.generation
+        scene.beat("a", TrainerPhase.BROKEN, "i2", promised=n, generation=n, written=file(9))
+        halted(scene, "a", "b")
+    assert struck(scene) == [9]
+    assert scene.job.checkpoint == file(6)
+
+
+def test_a_state_in_memory_that_comes_back_is_worth_more_than_an_older_checkpoint(resumed):
+    scene = resumed("a", "b")
+    finds(scene)
+    halted(scene, "a", "b")
+    finds(scene)
+    scene.halt("a", (1, 8), incarnation="i2")  # as one that was cut off, and missed the pause
+    scene.halt("b", None, incarnation="i2")
+    formation = scene.job.formation
+    assert (formation.base, formation.checkpoint, leader(scene)) == (Version(1, 8), None, "a")
+
+
+def test_to_stop_a_job_whose_last_checkpoint_is_struck_says_what_is_left(resumed):
+    scene = resumed("a", "b")
+    finds(scene)
+    halted(scene, "a", "b")
+    scene.does(m.StopJob("j"))
+    finds(scene)
+    halted(scene, "a", "b")
+    assert (scene.job.phase, scene.job.step) == (JobPhase.STOPPED, 6)
+    assert scene.job.checkpoint == file(6)
