@@ -63,7 +63,7 @@ def test_every_field_is_an_option(run, served):
     code, out, _ = run(
         *("submit", "gpt", "-n", "x", "--epochs", "2", "--global-batch", "32", "--shards", "8", "--micro-batch", "2"),
         *("--seed", "7", "--min-workers", "1", "--max-workers", "2", "--evaluate-every", "5", "--step-timeout", "9.5"),
-        *("--checkpoint-every", "6", "--keep-last", "2"),
+        *("--checkpoint-every", "6", "--keep-last", "2", "--keep-best", "1"),
         *("--max-restarts", "1", "-o", "lr=1e-3", "-o", "text=no", "-o", "layers=[1, 2]", "-o", "tied=true", "--json"),
     )
     assert code == 0
@@ -82,6 +82,7 @@ def test_every_field_is_an_option(run, served):
         "evaluate_every": 5,
         "checkpoint_every": 6,
         "keep_last": 2,
+        "keep_best": 1,
         "step_timeout": 9.5,
         "max_restarts": 1,
     }

@@ -58,7 +58,7 @@ def test_the_checkpoints_that_are_kept_are_listed_with_their_files_to_be_copied(
     kept = [Checkpoint(Version(1, step), f"/c/{'long' * 40}/s{step}", "ab" * 32, 900, "w0") for step in (8, 4)]
     lines = written(show.checkpoints_table(kept)).splitlines()
     rows = [line.split() for line in lines if "abab" in line]
-    assert rows == [[step, "1", "0.9", "kB", "w0", "abababababababab..."] for step in ("8", "4")]
+    assert rows == [[step, "1", "0.9", "kB", "-", "w0", "abababababababab..."] for step in ("8", "4")]
     assert [line.rstrip() for line in lines[-2:]] == [one.path for one in kept]
     assert show.checkpoints_table([]) == "no checkpoints"
 

@@ -3,9 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from regroup.core import messages as m
-from regroup.core.jobs import Checkpoint, JobPhase, Version
+from regroup.core.jobs import Checkpoint, Job, JobPhase, JobSpec, Version
+from regroup.core.keeping import taken_in
 from regroup.core.workers import TrainerPhase
 
 
@@ -97,3 +100,28 @@ def test_a_state_that_is_written_twice_to_one_file_is_one_and_the_file_stays(sce
     scene.saved(saver, (1, 10))
     assert scene.job.checkpoint.path == "/c/j"
     assert scene.job.doomed == (file(4),)
+
+
+SCORES = st.lists(st.none() | st.floats(-9, 9) | st.sampled_from([1.0, 2.0]), min_size=1, max_size=20)
+
+
+@given(SCORES, st.integers(1, 4), st.integers(0, 4))
+def test_the_newest_and_the_best_are_kept_and_each_other_one_is_to_be_deleted(scores, last, best):
+    spec = JobSpec(task="digits", steps=99, keep_last=last, keep_best=best, evaluate_every=1)
+    job = Job(id="j", spec=spec, submitted=0.0)
+    files = [replace(file(step), score=score) for step, score in enumerate(scores, start=1)]
+    for one in files:
+        job = replace(job, **taken_in(job, one))
+    scored = sorted((one for one in files if one.score is not None), key=lambda one: (one.score, -one.version.step))
+    wanted = [one for one in reversed(files) if one in files[-last:] or one in scored[:best]]
+    assert [job.checkpoint, *job.older] == wanted
+    assert set(job.doomed) == set(files) - set(wanted)
+
+
+def test_to_keep_the_best_there_must_be_evaluations():
+    (problem,) = JobSpec(task="digits", steps=9, keep_best=1).problems()
+    assert (problem.field, problem.message.partition(":")[0]) == ("keep_best", "needs evaluate_every")
+    assert JobSpec(task="digits", steps=9, keep_best=1, evaluate_every=3).problems() == ()
+    assert [one.field for one in JobSpec(task="digits", steps=9, keep_best=-1, evaluate_every=3).problems()] == [
+        "keep_best"
+    ]

@@ -139,3 +139,19 @@ def test_a_storage_that_is_away_strikes_nothing(trial: Any) -> None:
     away.rename(folder)
     job = trial.finish()
     assert (job.struck, job.restarts) == ((), 0)
+
+
+def test_the_best_are_kept_besides_the_newest_with_their_evaluation_loss(trial: Any) -> None:
+    trial.submit(**CURVE, evaluate_every=20, checkpoint_every=20, keep_last=1, keep_best=1, gates=(30, 50, 70))
+    seen = {}
+    for gate in (30, 50, 70):
+        until_counted(trial, *range(20, gate, 20))
+        seen[gate - 10] = trial.now.checkpoint
+        trial.open(gate)
+    job = trial.finish()
+    seen[80] = job.checkpoint
+    losses = {step: found["loss"] for step, found in trial.metrics().items()}
+    assert {step: one.score for step, one in seen.items()} == losses
+    best = min(losses, key=lambda step: (losses[step], -step))
+    assert {one.version.step for one in (job.checkpoint, *job.older)} == {80, best}
+    assert Path(seen[best].path).exists()

@@ -38,7 +38,7 @@ def job(context: typer.Context, job: JobArgument, as_json: AsJson = False) -> No
 
 
 def checkpoints(context: typer.Context, job: JobArgument, as_json: AsJson = False) -> None:
-    """List the kept checkpoints of a job, the newest first, then those that were found damaged."""
+    """List a job's checkpoints, newest first; then damaged ones."""
     with terminal.connected(context) as client:
         found = client.job(terminal.job_id(client, job))
     kept = [one for one in (found.checkpoint, *found.older) if one is not None]

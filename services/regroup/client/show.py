@@ -115,7 +115,7 @@ def checkpoints_table(kept: Sequence[Checkpoint], struck: Sequence[Struck] = ())
     """The files one to a line, however long they are: they are there to be copied."""
     if not kept and not struck:
         return "no checkpoints"
-    table = _table("step", "generation", "size", "written by", "sha256", "")
+    table = _table("step", "generation", "size", "score", "written by", "sha256", "")
     bad = [each.checkpoint for each in struck]
     for one in (*kept, *bad):
         version = one.version
@@ -123,6 +123,7 @@ def checkpoints_table(kept: Sequence[Checkpoint], struck: Sequence[Struck] = ())
             str(version.step),
             str(version.generation),
             size(one.bytes),
+            "-" if one.score is None else f"{one.score:.6g}",
             one.worker or "-",
             f"{one.checksum[:16]}...",
             "damaged" if one in bad else "",

@@ -66,6 +66,7 @@ def submit(
     evaluate_every: Annotated[int | None, _field("evaluate_every")] = None,
     checkpoint_every: Annotated[int | None, _field("checkpoint_every")] = None,
     keep_last: Annotated[int | None, _field("keep_last")] = None,
+    keep_best: Annotated[int | None, _field("keep_best")] = None,
     step_timeout: Annotated[float | None, _field("step_timeout")] = None,
     max_restarts: Annotated[int | None, _field("max_restarts")] = None,
     wait: Annotated[bool, typer.Option("--wait", "--follow", "-w", help="Watch the job until it ends.")] = False,
@@ -88,6 +89,7 @@ def submit(
         "evaluate_every": evaluate_every,
         "checkpoint_every": checkpoint_every,
         "keep_last": keep_last,
+        "keep_best": keep_best,
         "step_timeout": step_timeout,
         "max_restarts": max_restarts,
     }

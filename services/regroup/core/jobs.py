@@ -44,6 +44,7 @@ class JobSpec:
     evaluate_every: int | None = None  # steps; None: never
     checkpoint_every: int | None = None  # steps, beside the training; None: only when the job ends or rests
     keep_last: int = 3  # checkpoints, the newest; the files of older ones are deleted
+    keep_best: int = 0  # besides those, so many with the lowest evaluation loss
     step_timeout: float = 60.0  # seconds without a committed step until somebody is suspected
     max_restarts: int = 3  # how often a total loss may restart the job
 
@@ -66,6 +67,9 @@ class JobSpec:
             value = getattr(self, name)
             expect(value is None or value >= 1, name, "must be at least 1")
         expect(self.keep_last <= MAX_KEPT, "keep_last", f"must be at most {MAX_KEPT}")
+        expect(0 <= self.keep_best <= MAX_KEPT, "keep_best", f"must be between 0 and {MAX_KEPT}")
+        measured = self.keep_best == 0 or self.evaluate_every is not None
+        expect(measured, "keep_best", "needs evaluate_every: the best are those with the lowest evaluation loss")
         expect(self.global_batch >= 1, "global_batch", "must be at least 1")
         expect((self.shards or 0) <= MAX_SHARDS, "shards", f"must be at most {MAX_SHARDS}")
         if self.shards is not None and self.shards >= 1 and self.global_batch >= 1:
@@ -154,6 +158,7 @@ class Checkpoint:
     checksum: str  # sha256 of the file of tensors
     bytes: int
     worker: str = ""  # who wrote it, as the coordinator knows it: on its machine the file can be deleted
+    score: float | None = None  # the evaluation's loss at its step; None: there was no evaluation, or it had none
 
 
 @dataclass(frozen=True, slots=True)

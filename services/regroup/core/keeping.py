@@ -1,11 +1,11 @@
-"""Which checkpoints of a job are kept: the newest ones, as many as its spec says; the files of others are deleted.
+"""Which checkpoints of a job are kept: the newest and the best, as many as its spec says; others' files are deleted.
 
 Owns: taking a new one in, what it pushes out, and whom the deleting of a file is due to.
 Refuses to know: when a checkpoint counts (`reports`), and how a file is deleted.
 Does not guarantee: that a file goes away: its worker may never come back. It is named as long as it is not told gone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from regroup.core.cluster import Cluster
@@ -16,10 +16,18 @@ def taken_in(job: Job, newest: Checkpoint) -> Mapping[str, Any]:
     """What changes of a job that has a new checkpoint."""
     before = (job.checkpoint, *job.older) if job.checkpoint is not None else ()
     others = [one for one in before if one.path != newest.path]  # a state may be written twice, to one file
-    kept, dropped = others[: job.spec.keep_last - 1], others[job.spec.keep_last - 1 :]
+    best = _best((newest, *others), job.spec.keep_best)
+    kept = [one for number, one in enumerate(others, start=1) if number < job.spec.keep_last or one in best]
+    dropped = [one for one in others if one not in kept]
     doomed = [one for one in (*job.doomed, *dropped) if one.path != newest.path]
     struck = tuple(one for one in job.struck if one.checkpoint.path != newest.path)  # that file was written anew
     return {"checkpoint": newest, "older": tuple(kept), "doomed": tuple(doomed), "struck": struck}
+
+
+def _best(files: Sequence[Checkpoint], count: int) -> list[Checkpoint]:
+    """Those with the lowest scores; of equal ones the newest, which come first."""
+    scored = [(one.score, number) for number, one in enumerate(files) if one.score is not None]
+    return [files[number] for _, number in sorted(scored)[:count]]
 
 
 def doomed_files(cluster: Cluster, name: str) -> Mapping[str, tuple[str, ...]]:

@@ -9,7 +9,8 @@ Does not guarantee: anything after its process dies; what it applied is in its r
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import isfinite
 from traceback import format_exc
 from typing import Any
 
@@ -129,6 +130,10 @@ class Trainer:
                 if self.replica.step >= steps:
                     self.control.happened(LastStepDone(generation))
                     return
+                # once in a while: a checkpoint, which the step loop waits for no longer than its copy takes
+                if not first and group.rank == formation.leader and self.beside.due(self.replica.step):
+                    with self.pulse.within(LoopPhase.COPY):
+                        self.beside.take(Version(generation, self.replica.step), self._tree())
                 # otherwise: one step
                 self.pulse.enter(LoopPhase.FIRST_BATCH if first else LoopPhase.DATA)
                 self._step(formation, group, steps, compare=first or self.replica.step % DIGEST_EVERY == 0)
@@ -241,10 +246,6 @@ class Trainer:
         if agreed is not None:
             agreed = generation + agreed if self.replica.step < steps else None
         self.control.applied(self.replica.step, self._point(data, mean, total.weight, started), agreed)
-        # once in a while: a checkpoint, which the step loop waits for no longer than its copy takes
-        if group.rank == formation.leader and self.replica.step < steps and self.beside.due(self.replica.step):
-            with self.pulse.within(LoopPhase.COPY):
-                self.beside.take(Version(generation, self.replica.step), self._tree())
 
     def _gradients(self, generation: int, data: StepData) -> tuple[float, float]:
         """Forward and backward of every pass. Returns the weight, and the loss divided by the nominal weight."""
@@ -368,7 +369,15 @@ class Trainer:
     def _write(self, version: Version, tree: Any) -> Checkpoint:
         meta = {"task": self.spec.task, "options": dict(self.spec.options), "seed": self.spec.seed}
         meta |= {"order": ORDER_NAME, "global_batch": self.spec.global_batch, "shards": self.spec.shard_count}
-        return write(self.storage, self.job, version, tree, meta)
+        return replace(write(self.storage, self.job, version, tree, meta), score=self._score(version, tree))
+
+    def _score(self, version: Version, tree: Any) -> float | None:
+        """The evaluation's loss at this state, if it was evaluated."""
+        evaluation, told = self.bench.evaluation, tree["evaluation"]
+        if evaluation is None or told["step"] != version.step or len(told["finished"]) != evaluation.chunks:
+            return None
+        loss = combine(told["finished"]).get("loss")
+        return loss if loss is not None and isfinite(loss) else None
 
     def _wrote_beside(self, checkpoint: Checkpoint) -> None:
         self.control.happened(WroteBeside(checkpoint))

@@ -37,6 +37,8 @@ def draw(seed: int) -> Plan:
     jobs = tuple(
         replace(spec, checkpoint_every=beside.choice(BESIDE), keep_last=beside.choice((1, 2, 3))) for spec in jobs
     )
+    best = Random(f"{seed} best")
+    jobs = tuple(replace(spec, keep_best=best.choice((0, 0, 1, 2))) for spec in jobs)
     faults: list[Fault] = []
     for some in theme.faults:
         faults += _some(random, some, workers, faults[0] if faults else None)

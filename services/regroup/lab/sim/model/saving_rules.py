@@ -43,7 +43,7 @@ def saved(ghosts: Ghosts, world: World, old: Job, job: Job) -> None:
     assert job.checkpoint.path not in ghosts.deleted, f"{version} counts, and its file was deleted"
     bad = [one.checkpoint.path for one in job.struck]
     assert job.checkpoint.path not in bad, f"{version} was struck, and counts again"
-    assert len(job.older) < job.spec.keep_last, f"{len(job.older) + 1} checkpoints are kept of {job.spec.keep_last}"
+    _keeps(old, job)
     again = old.checkpoint is not None and version == old.checkpoint.version and old.saver is not None
     newer = old.checkpoint is None or version > old.checkpoint.version
     assert newer or again, f"the checkpoint goes back to {version}"  # again: it had just been written beside, too
@@ -55,6 +55,18 @@ def saved(ghosts: Ghosts, world: World, old: Job, job: Job) -> None:
     else:
         _beside(world, old, version)
     assert ghosts.states[job.id, version] == surviving(job.history, version), "the checkpoint is not as history tells"
+
+
+def _keeps(old: Job, job: Job) -> None:
+    """The newest and the best of those that there were, and no others."""
+    files = {one.path: one for one in (*old.older, old.checkpoint, job.checkpoint) if one is not None}
+    newest = sorted(files.values(), key=lambda one: one.version, reverse=True)
+    scored = [(one.score, -one.version.step, one.path) for one in newest if one.score is not None]
+    wanted = {one.path for one in newest[: job.spec.keep_last]}
+    wanted |= {path for _, _, path in sorted(scored)[: job.spec.keep_best]}
+    kept = {one.path for one in (job.checkpoint, *job.older) if one is not None}
+    assert kept == wanted, f"{kept} are kept, not the newest and the best, {wanted}"
+    assert wanted.isdisjoint(one.path for one in job.doomed), "one of the newest or the best is to be deleted"
 
 
 def discards(cluster: Cluster, order: Discard) -> None:

@@ -334,7 +334,8 @@ class StepLoops(ABC):
         path = f"{trainer.job}-g{version.generation}-s{version.step}"
         self.ghosts.deleted.discard(path)
         self.ghosts.damaged.discard(path)
-        return Checkpoint(version, path, "c", 1)
+        score = float(version.step * 7 % 5) if self.jobs[trainer.job].spec.keep_best else None
+        return Checkpoint(version, path, "c", 1, score=score)
 
     def write_beside(self, trainer: Trainer) -> None:
         """What it copied is durable, wherever its step loop is by now."""

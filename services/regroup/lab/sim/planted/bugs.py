@@ -202,7 +202,9 @@ BUGS = (
         "return generation == state.generation",
     ),
     Bug("an older checkpoint takes the place of a newer one", REPORTS, "if state > job.saved and", "if"),
-    Bug("a checkpoint that is kept is deleted", KEEPING, "others[job.spec.keep_last - 1 :]", "others"),
+    Bug("a checkpoint that is kept is deleted", KEEPING, "one for one in others if one not in kept", "*others"),
+    Bug("a best one is deleted", KEEPING, " or one in best]", "]"),
+    Bug("the worst are taken for the best", KEEPING, "sorted(scored)[:count]", "sorted(scored, reverse=True)[:count]"),
     # damaged files of checkpoints
     Bug(
         "one worker's word is enough",
