@@ -88,6 +88,8 @@ class Driver:
             "stop": choice([0, 0, 0, 0.1]),
             "rest": choice([0, 0, 0.5, 2]),
             "unreadable": choice([0, 0, 1]),
+            "leave": choice([0, 0, 0.5]),
+            "drain": choice([0, 0, 0.5, 2]),
         }
 
     def run(self, events: int) -> None:
@@ -158,6 +160,12 @@ class Driver:
                     world.raise_in_loop(trainer, random.randrange(4))
             case "unreadable" if trainer and not trainer.hung and trainer.loop.at == "reading":
                 world.fail_to_read(trainer, damaged=random.random() < 0.5)
+            case "leave" if agent.alive and not agent.leaving:
+                world.ask_to_end(agent)
+            case "leave" if agent.alive:
+                world.go(agent)  # it waits no longer
+            case "drain" if name in world.workers:
+                world.command(random.choice([m.DrainWorker(name), m.AdmitWorker(name)]))
             case "rest" if world.jobs:
                 job = random.choice(list(world.jobs))
                 asked = [m.PauseJob(job), m.PauseJob(job, hold=True), m.ResumeJob(job), m.ResumeJob(job)]
@@ -244,13 +252,13 @@ def heal(world: World, seconds: float = 150.0) -> None:
     if world.cluster is None:
         world.start_coordinator()
     for agent in world.agents.values():
-        if not agent.alive:
-            world.start_agent(agent)
         if agent.heard and agent.heard != agent.link:
             world.notice_closed(agent)
     end = world.now + seconds
     while world.now < end:
         for agent in world.agents.values():
+            if not agent.alive:
+                world.start_agent(agent)
             if agent.link:
                 world.heartbeat(agent)
             else:
@@ -258,6 +266,8 @@ def heal(world: World, seconds: float = 150.0) -> None:
         quiet(world)
         for name in [name for name, worker in world.workers.items() if worker.quarantined]:
             world.command(m.ClearWorker(name))
+        for name in [name for name, worker in world.workers.items() if worker.drained]:
+            world.command(m.AdmitWorker(name))
         for job in [job.id for job in world.jobs.values() if job.wanted in (Wanted.HOLD, Wanted.PAUSE)]:
             world.command(m.ResumeJob(job))
         if all(job.ended for job in world.jobs.values()):

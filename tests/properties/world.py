@@ -90,6 +90,22 @@ class World(LinkedAgents[Connected]):
         self.now += seconds
         self.decide(m.Tick())
 
+    # --- an agent that is asked to end
+
+    def ask_to_end(self, agent: Connected) -> None:
+        agent.leaving = True
+        if agent.link:
+            self.heartbeat(agent)
+
+    def go(self, agent: Connected) -> None:
+        """It says goodbye, which is under way when it is gone, or lost with its connection."""
+        boot = agent.boot
+        if agent.trainer is not None:
+            self.end_trainer(agent, asked=True)
+        if agent.link:
+            self.send(agent, m.AgentLeft(boot=boot))
+        self.kill_agent(agent)
+
     # --- the network
 
     def post(self, queue: list[Any], message: Any) -> None:

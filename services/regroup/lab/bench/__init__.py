@@ -28,7 +28,7 @@ from regroup.lab.local import ClusterFailed
 from regroup.lab.result_file import JsonFile, result_file
 
 app = typer.Typer(
-    help="Measure recovery, overhead, goodput and checkpoints on this machine.\n\nEach in a cluster of its own.",
+    help="Measure recovery, overhead, goodput and checkpoints here.\n\nEach in a cluster of its own.",
     rich_markup_mode=None,
     add_completion=False,
     no_args_is_help=True,

@@ -14,7 +14,7 @@ from typing import Any
 
 from regroup.core.jobs import JobPhase
 from regroup.lab.sim.lives.outcome import Outcome
-from regroup.lab.sim.lives.plan import LASTING, Kind, Plan
+from regroup.lab.sim.lives.plan import GOING, LASTING, Kind, Plan
 from regroup.lab.sim.lives.reasons import explanation, sentences, unreached
 from regroup.lab.sim.lives.underway import ALONE, Activity
 
@@ -32,8 +32,8 @@ def several_jobs(plan: Plan) -> bool:
 
 
 def a_rest(plan: Plan) -> bool:
-    """A job that is paused: its user asked for it, or it makes room for another."""
-    return several_jobs(plan) or any(fault.kind in (Kind.PAUSE, Kind.HOLD) for fault in plan.faults)
+    """A job that is paused: its user asked for it, it makes room for another, or all that hold it leave."""
+    return several_jobs(plan) or any(fault.kind in (Kind.PAUSE, Kind.HOLD, *GOING) for fault in plan.faults)
 
 
 # Kinds that strike nothing where there is no trainer, no leader, no save.
@@ -58,7 +58,7 @@ def _at_once(one: Activity, other: Activity) -> tuple[Activity, Activity]:
 
 
 _NO_TRAINER = Why("a job has no trainer before it was lent workers: it takes another job, or one that rested", a_rest)
-_NO_REST = Why("a job is paused only if its user asks for it, or if it makes room for another", a_rest)
+_NO_REST = Why("a job is paused only if its user asks for it, it makes room, or all that hold it leave", a_rest)
 NEVER_IN_PHASE: Mapping[tuple[Kind, JobPhase], Why] = {
     **{(kind, JobPhase.QUEUED): _NO_TRAINER for kind in OF_TRAINERS},
     **{(kind, JobPhase.PAUSED): _NO_REST for kind in Kind},

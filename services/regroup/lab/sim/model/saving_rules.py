@@ -61,9 +61,9 @@ def _keeps(old: Job, job: Job) -> None:
     """The newest and the best of those that there were, and no others."""
     files = {one.path: one for one in (*old.older, old.checkpoint, job.checkpoint) if one is not None}
     newest = sorted(files.values(), key=lambda one: one.version, reverse=True)
-    scored = [(one.score, -one.version.step, one.path) for one in newest if one.score is not None]
+    scored = [(one.score, place, one.path) for place, one in enumerate(newest) if one.score is not None]
     wanted = {one.path for one in newest[: job.spec.keep_last]}
-    wanted |= {path for _, _, path in sorted(scored)[: job.spec.keep_best]}
+    wanted |= {path for _, _, path in sorted(scored)[: job.spec.keep_best]}  # of equal ones the newest
     kept = {one.path for one in (job.checkpoint, *job.older) if one is not None}
     assert kept == wanted, f"{kept} are kept, not the newest and the best, {wanted}"
     assert wanted.isdisjoint(one.path for one in job.doomed), "one of the newest or the best is to be deleted"
