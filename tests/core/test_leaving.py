@@ -226,6 +226,17 @@ def test_a_new_agent_is_not_leaving_and_that_the_old_one_died_was_meant(scene):
     assert (worker.leaving, worker.errors) == (False, 0)
 
 
+def test_who_is_to_hold_what_all_leave_with_is_paused(scene):
+    scene.running("a")
+    scene.train("a", 3)
+    leave(scene, "a")
+    scene.halt("a", (1, 4))
+    scene.does(m.PauseJob("j", hold=True))
+    scene.saved("a", (1, 4))
+    assert (scene.job.phase, scene.job.wanted) == (JobPhase.PAUSED, Wanted.PAUSE)
+    assert scene.told("a", m.Go) == [m.Go("b1")]
+
+
 def test_who_was_admitted_again_before_the_state_is_saved_goes_on(scene):
     scene.running("a")
     scene.train("a", 3)

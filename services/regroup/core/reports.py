@@ -304,8 +304,9 @@ def _saved(turn: Turn, job: Job, member: Member, report: m.StateSaved) -> None:
         turn.end(job, JobPhase.STOPPED, f"stopped {where}", **saved, step=version.step)
     elif job.wanted in RESTED:
         turn.pause(job, job.wanted, f"{RESTED[job.wanted]} {where}", **saved)
-    elif job.wanted is Wanted.RUN and leaving.is_left_by(turn, job, version):
-        turn.pause(job, Wanted.YIELD, f"rests {where}; all that held it leave", **saved)
+    elif leaving.is_left_by(turn, job, version):  # nobody is left to hold it, either
+        rest = Wanted.PAUSE if job.wanted is Wanted.HOLD else Wanted.YIELD
+        turn.pause(job, rest, f"rests {where}; all that held it leave", **saved)
     else:  # it was asked to go on meanwhile
         turn.change_job(job, saver=None, **saved)
 

@@ -20,7 +20,7 @@ WEATHER_LASTS = 8.0  # seconds
 BESIDE = (None, None, 1, 3, 8)  # steps between checkpoints
 DETACHED = (2.0, POLICY.detached_limit, 9.0)  # seconds, as an operator may set it between two coordinators
 WEIGHED_TO = list(accumulate(theme.weight for theme in THEMES))  # the sum of the weights up to each theme
-LEAVING = 0.3  # of the lives have somebody who is to go
+LEAVING = 0.2  # of the lives have somebody who is to go
 GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, lie evenly: even a few seeds in a row meet all themes
 
 

@@ -111,7 +111,7 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     if job.saver is not None and job.saver != old.saver:
         saving_rules.to_save(world, before, decision, old, job, job.saver)
     leaving_rules.asked(old, job)
-    leaving_rules.rests(decision.cluster, old, job)
+    leaving_rules.rests(before, decision.cluster, old, job)
     leaving_rules.saved(decision.cluster, old, job)
     if len(job.struck) > len(old.struck):
         striking_rules.struck(ghosts, decision, old, job)

@@ -55,13 +55,15 @@ def to_save(cluster: Cluster, job: Job, version: Version) -> None:
     assert not stay, f"{version} is to be saved, and {stay} stay with it"
 
 
-def rests(cluster: Cluster, old: Job, job: Job) -> None:
+def rests(before: Cluster, after: Cluster, old: Job, job: Job) -> None:
     """A job that is to run rests only because nobody is left with its state."""
     if old.wanted is not Wanted.RUN or job.phase is not JobPhase.PAUSED or job.wanted is not Wanted.YIELD:
         return
     if old.formation is None:
         return
-    there = [(one, cluster.trainer(one)) for one in old.formation.members if not departs(cluster, one)]
+    watch = before.watches.get(job.id)
+    gone = {*watch.dead, *watch.evicted} if watch is not None else set()
+    there = [(one, after.trainer(one)) for one in old.formation.members if not (one in gone or departs(after, one))]
     stay = [one for one, status in there if status is not None and status.version == job.saved]
     assert not stay, f"{job.id} rests, and {stay} stay with its state"
 

@@ -239,6 +239,16 @@ FAILING = (
         workers=(2, 3),
         spares=(0,),
     ),
+    # a store so slow that its coordinator decides about what is long over
+    long_life(
+        (
+            Some((Kind.STORE_MUTE,), (1,), seconds=(7.0, 18.0), waits=0.0, since=0.5, until=3.0),
+            Some((Kind.KILL_TRAINER,), (1,), waits=0.0, after=(0.05, 1.0)),
+        ),
+        weight=6,
+        workers=(2, 3),
+        spares=(0,),
+    ),
     # two coordinators at once
     long_life(
         (
