@@ -31,6 +31,7 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
             _known(ghosts, world, job, job.formation, decision.cluster.watches.get(id))
     for id, watch in decision.cluster.watches.items():
         _answered(world, decision.cluster.jobs[id], watch, before.watches.get(id))
+        striking_rules.heard(ghosts, watch)
         known = before.watches[id].evicted if id in before.watches else frozenset()
         for member in watch.evicted - known:
             lending_rules.evicted(world, before, decision, before.jobs[id], member)
@@ -116,7 +117,7 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     if len(job.struck) > len(old.struck):
         striking_rules.struck(ghosts, decision, old, job)
     elif job.checkpoint is not old.checkpoint:
-        saving_rules.saved(ghosts, world, old, job)
+        saving_rules.saved(ghosts, world, decision.cluster, old, job)
     rests = job.phase is JobPhase.PAUSED and old.phase is not JobPhase.PAUSED and job.formation is not None
     if rests and told_back(decision, job.id):
         gave_up(world, before, decision.cluster, old, job, job.saved)

@@ -36,7 +36,7 @@ def to_save(world: World, before: Cluster, decision: Decision, old: Job, job: Jo
         assert version.step >= shown or told_back(decision, job.id), "steps that were shown are given up unsaid"
 
 
-def saved(ghosts: Ghosts, world: World, old: Job, job: Job) -> None:
+def saved(ghosts: Ghosts, world: World, after: Cluster, old: Job, job: Job) -> None:
     """What is called durable is, is what was asked for, and is the state that history tells of."""
     assert job.checkpoint is not None, "a checkpoint is forgotten"
     version = job.checkpoint.version
@@ -53,7 +53,7 @@ def saved(ghosts: Ghosts, world: World, old: Job, job: Job) -> None:
         asked = (old.saver, version) in ghosts.writers or (saver is not None and saver.session.version == version)
         assert asked or saver is None, "the checkpoint is not what the saver was asked for"
     else:
-        _beside(world, old, version)
+        _beside(ghosts, world, old, version, said=reached(job, after.watches.get(job.id)))
     assert ghosts.states[job.id, version] == surviving(job.history, version), "the checkpoint is not as history tells"
 
 
@@ -77,9 +77,11 @@ def discards(cluster: Cluster, order: Discard) -> None:
     assert kept.isdisjoint(order.paths), f"{kept & set(order.paths)} are kept, and to be deleted"
 
 
-def _beside(world: World, job: Job, version: Version) -> None:
-    """What was written beside the training counts only once nobody who trains on is behind it."""
+def _beside(ghosts: Ghosts, world: World, job: Job, version: Version, said: int) -> None:
+    """What was written beside the training counts only once all who train on said that they are not behind it."""
     assert job.formation is not None, "a checkpoint moves, and nobody trains, and nobody was asked to save"
+    line = surviving(job.history, Version(job.history[-1].generation, max(said, job.history[-1].base_step)))
+    assert ghosts.states[job.id, version] == line[: version.step], f"{version} counts, and step {said} is committed"
     for trainer in [one for one in map(world.living, job.formation.members) if one is not None]:
         held = trainer.session.version
         behind = held is not None and held < version and job.formation.base < version  # else it is given its base

@@ -3,7 +3,7 @@
 Owns: these rules. Refuses to know: which checkpoints count (`saving_rules`), and how a file was damaged.
 """
 
-from regroup.core.cluster import Cluster
+from regroup.core.cluster import Cluster, Watch
 from regroup.core.decide import Decision
 from regroup.core.jobs import Formation, Job
 from regroup.lab.sim.model.ghosts import Ghosts
@@ -23,6 +23,14 @@ def struck(ghosts: Ghosts, decision: Decision, old: Job, job: Job) -> None:
     assert len(workers) > 1 or not unasked, (
         f"{one.path} is struck by the word of {workers}, and {unasked} was not asked"
     )
+
+
+def heard(ghosts: Ghosts, watch: Watch) -> None:
+    """A worker's word against a file counts as often as it was given, each time in another generation."""
+    said = ghosts.words.get(watch.questioned, set())
+    for name, word in watch.words.items():
+        given = sum(worker == name for worker, _ in said)
+        assert word.damaged <= given, f"{name} found {watch.questioned} damaged {given} times, not {word.damaged}"
 
 
 def begins(job: Job, formation: Formation) -> None:

@@ -330,7 +330,7 @@ BUGS = (
     Bug(
         "a job that was saved because all go goes on with them",
         REPORTS,
-        "elif job.wanted is Wanted.RUN and leaving.is_left_by(turn, job, version):",
+        "elif leaving.is_left_by(turn, job, version):",
         "elif False:",
     ),
     Bug("who saves is sent away because it is to go", LEAVING, "if job.saver == member or (", "if ("),
