@@ -62,7 +62,12 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
 
 
 def _known(ghosts: Ghosts, world: World, job: Job, formation: Formation, watch: Watch | None) -> None:
-    """What is known of the last formation is so: who holds its state, the steps of each, and that all are done."""
+    """What is known of the last formation is so: who holds its state, the steps of each, and that all are done.
+
+    Once it trains, nobody has failed to form in a row.
+    """
+    forgiven = watch is None or job.phase is not JobPhase.RUNNING or job.round is not None or not watch.stumbled
+    assert forgiven, f"{job.id} trains, and it is still known who failed to form"
     step, base = reached(job, watch), formation.base.step
     made = ghosts.commits.get(job.id, {}).get(formation.generation, set())
     done = max(base, max(made, default=-1) + 1)

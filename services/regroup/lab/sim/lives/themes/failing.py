@@ -239,6 +239,13 @@ FAILING = (
         workers=(2, 3),
         spares=(0,),
     ),
+    # somebody hangs in mid-training, and stays there
+    long_life(
+        (Some((Kind.HANG, Kind.WEDGE), (1, 2), seconds=(7.0, 18.0), waits=0.0, since=1.5, until=3.0),),
+        weight=5,
+        workers=(3,),
+        spares=(0,),
+    ),
     # a store so slow that its coordinator decides about what is long over
     long_life(
         (
