@@ -178,7 +178,8 @@ class Trial:
         assert job.phase is JobPhase.COMPLETED, f"{job.reason}\n{job.error}\n{self.story()}"
         found = self.audit()
         assert found.ok, f"{found.summary}: {found.faults}\n{self.story()}"
-        assert (found.lost, found.doubled, found.missing_records, found.steps) == (0, 0, 0, job.step)
+        counted = (found.lost, found.doubled, found.missing_records, found.steps)
+        assert counted == (0, 0, 0, job.step - self.begins)
         return job
 
     def points_are_complete(self) -> None:
@@ -218,6 +219,12 @@ class Trial:
     # --- What the workers wrote down
 
     @property
+    def begins(self) -> int:
+        """The first step of its own."""
+        beginning = self.now.beginning
+        return beginning.step if beginning is not None else 0
+
+    @property
     def records(self) -> Path:
         return self.bed.cluster.data_dir / "records" / self.id
 
@@ -238,7 +245,7 @@ class Trial:
         while generation:
             spans[generation] = range(links[generation].base_step, end)
             generation, end = links[generation].parent, links[generation].base_step
-        assert end == 0
+        assert end == self.begins
         return spans
 
     def curve(self) -> list[float]:
@@ -247,7 +254,7 @@ class Trial:
         for one in self.applied():
             if one.step in spans.get(one.generation, ()):
                 losses[one.step].add(one.loss)
-        assert sorted(losses) == list(range(self.now.step))
+        assert sorted(losses) == list(range(self.begins, self.now.step))
         assert all(len(told) == 1 for told in losses.values()), "members differ in the loss of a step"
         return [losses[step].pop() for step in sorted(losses)]
 

@@ -69,6 +69,8 @@ def job_sheet(job: JobView, now: float) -> RenderableType:
         ("batch", f"{job.spec.global_batch} samples in {job.shards} shards"),
         ("submitted", f"{clock(job.submitted)}, {duration(now - job.submitted)} ago"),
     ]
+    if job.beginning is not None:
+        rows.append(("begins", f"at step {job.beginning.step}, from job {job.beginning.job}: {job.beginning.path}"))
     if (kept := job.checkpoint) is not None:
         told = f"{size(kept.bytes)}, step {kept.version.step}, sha256 {kept.checksum[:16]}..."
         rows.append(("checkpoint", told))

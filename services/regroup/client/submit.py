@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from regroup.client import terminal
+from regroup.client.sdk import Client
 from regroup.client.terminal import AsJson
 from regroup.client.watch import exit_code, watch
 from regroup.client.yaml_values import BadYaml, read_yaml
@@ -69,6 +70,10 @@ def submit(
     keep_best: Annotated[int | None, _field("keep_best")] = None,
     step_timeout: Annotated[float | None, _field("step_timeout")] = None,
     max_restarts: Annotated[int | None, _field("max_restarts")] = None,
+    begin_from: Annotated[
+        str | None,
+        typer.Option(metavar="JOB[@STEP]", help="Go on from another job's checkpoint; default: the newest it keeps."),
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", "--follow", "-w", help="Watch the job until it ends.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -103,6 +108,8 @@ def submit(
     if "task" not in fields:
         terminal.give_up("name a task, such as `regroup submit digits --steps 200`, or a file with -f", terminal.USAGE)
     with terminal.connected(context) as client:
+        if begin_from is not None:
+            fields["begin_from"] = source(client, begin_from)
         job = client.submit(**fields)
         if not wait:
             terminal.write_json(job) if as_json else terminal.write(job.id)
@@ -113,6 +120,14 @@ def submit(
     if as_json:
         terminal.write_json(ended)
     raise typer.Exit(exit_code(ended, JobPhase.COMPLETED))
+
+
+def source(client: Client, given: str) -> dict[str, Any]:
+    """`JOB` or `JOB@STEP` as a field of a job. Ends the command if it is neither."""
+    name, at, step = given.partition("@")
+    if not name or (at and not (step.isascii() and step.isdecimal())):
+        terminal.give_up(f"--begin-from {given}: write JOB or JOB@STEP, such as j-k3v7p2mxda@200", terminal.USAGE)
+    return {"job": terminal.job_id(client, name), **({"step": int(step)} if at else {})}
 
 
 def from_file(file: Path) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from regroup.coordinator.desk import Desk, InContext
 from regroup.coordinator.gathering import RecordsBroke
 from regroup.coordinator.persistence import StoreUnavailable
 from regroup.coordinator.problems import (
+    CANNOT_BEGIN,
     CONFLICT,
     JOB_ENDED,
     KEY_TAKEN,
@@ -32,6 +33,7 @@ from regroup.coordinator.problems import (
     documented,
 )
 from regroup.coordinator.submissions import body_schema, read_spec
+from regroup.core.beginning import completed
 from regroup.core.cluster import NoSuchJob
 from regroup.core.jobs import Job, JobSpec, StepPoint
 from regroup.core.messages import PauseJob, ResumeJob, StopJob, SubmitJob
@@ -75,7 +77,7 @@ def job_at(desk: Desk, job: str) -> Job:
     "",
     status_code=201,
     summary="Submit a job",
-    responses=documented(MALFORMED, KEY_TAKEN, TOO_LARGE)
+    responses=documented(MALFORMED, KEY_TAKEN, CANNOT_BEGIN, TOO_LARGE)
     | {201: _PLACED, 200: _PLACED | {"model": JobView, "description": "the job that was submitted under this key"}},
     openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": body_schema()}}}},
 )
@@ -87,7 +89,7 @@ async def submit(
     if id not in desk.cluster.jobs:
         await desk.command(SubmitJob(id, spec, at))
     job = job_at(desk, id)
-    if job.spec != spec:
+    if job.spec != completed(desk.cluster.jobs, spec):
         raise Refused(
             KEY_TAKEN, f"job {id} was submitted under this key, with another spec: make a new key for each job"
         )

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 
 from regroup.coordinator.json_line import JsonLine
 from regroup.coordinator.persistence import StoreUnavailable, Unconfirmed
-from regroup.core.cluster import Conflict, JobEnded, NoSuchJob, NoSuchWorker, Refusal
+from regroup.core.cluster import CannotBegin, Conflict, JobEnded, NoSuchJob, NoSuchWorker, Refusal
 from regroup.core.jobs import JobPhase, JobSpec, Problem
 from regroup.wire.rest import ProblemView
 
@@ -44,6 +44,7 @@ NOT_ALLOWED = Kind("method-not-allowed", 405, "This path does not know this meth
 JOB_ENDED = Kind("job-ended", 409, "The job has ended")
 KEY_TAKEN = Kind("key-taken", 409, "Another job was submitted under this key")
 CONFLICT = Kind("conflict", 409, "The job is where this cannot be done")
+CANNOT_BEGIN = Kind("cannot-begin", 409, "The job cannot begin from that checkpoint")
 REFUSED = Kind("refused", 409, "The command cannot be carried out")
 TOO_LARGE = Kind("body-too-large", 413, "The body is too large")
 INVALID = Kind("invalid-request", 422, "The request is not valid")
@@ -164,6 +165,8 @@ async def _refusal(request: Request, error: Exception) -> JsonLine:
         kind = JOB_ENDED if isinstance(error, JobEnded) else CONFLICT
         job = request.app.state.context.desk.cluster.jobs.get(request.path_params.get("job"))
         phase = job.phase if job else None
+    elif isinstance(error, CannotBegin):
+        return respond(CANNOT_BEGIN, str(error), error.problems)
     return respond(kind, str(error) or kind.title, phase=phase)
 
 

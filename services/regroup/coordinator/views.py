@@ -19,6 +19,7 @@ from regroup.core.stragglers import is_straggler
 from regroup.core.workers import LEFT, Sighting, Telemetry, Worker
 from regroup.wire.rest import (
     GONE,
+    BeginningView,
     ClusterView,
     EventView,
     JobView,
@@ -34,6 +35,7 @@ from regroup.wire.rest import (
 def job_view(cluster: Cluster, job: Job, points: Sequence[StepPoint] = ()) -> JobView:
     """A job with its members; `points` are its latest ones, oldest first, for the loss."""
     step = committed_step(cluster, job)
+    begins = job.beginning
     loss = next((point.loss for point in reversed(points) if point.loss is not None), None)
     return JobView(
         id=job.id,
@@ -67,6 +69,9 @@ def job_view(cluster: Cluster, job: Job, points: Sequence[StepPoint] = ()) -> Jo
         history=job.history,
         checkpoint=job.checkpoint,
         older=job.older,
+        beginning=None
+        if begins is None
+        else BeginningView(job=begins.job, step=job.origin.step, path=begins.checkpoint.path),
         struck=job.struck,
         result=None if job.result is None else plain(job.result),
         error=job.error,
@@ -90,6 +95,11 @@ def rate(cluster: Cluster, job: Job) -> float | None:
 
 
 def samples_trained(job: Job, step: int) -> int:
+    """The samples of the committed steps below `step`; those of the job that it begins from are not its own."""
+    return _samples_below(job, step) - _samples_below(job, job.origin.step)
+
+
+def _samples_below(job: Job, step: int) -> int:
     """The samples of the first `step` steps: whole epochs, and the batches of the one under way."""
     batch = job.spec.global_batch
     if job.fingerprint is None:
@@ -160,7 +170,7 @@ def cluster_view(
         idle=sum(worker.job is None for worker in fit),
         jobs={phase: phases[phase] for phase in JobPhase},
         fallback=tuple(job.id for job in cluster.jobs.values() if fallen_back(job)),
-        updates=sum(steps.values()),
+        updates=sum(steps[job.id] - job.origin.step for job in cluster.jobs.values()),
         samples=sum(samples_trained(job, steps[job.id]) for job in cluster.jobs.values()),
         throughput=sum((rate(cluster, job) or 0.0) * job.spec.global_batch for job in cluster.jobs.values()),
     )

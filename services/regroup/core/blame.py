@@ -5,6 +5,7 @@ Refuses to know: how failures are noticed (`reports`), and when members are susp
 """
 
 from regroup.core import messages as m
+from regroup.core.beginning import other_data
 from regroup.core.jobs import Job, JobPhase, StepFailure
 from regroup.core.replicas import sound
 from regroup.core.settling import candidates
@@ -21,6 +22,9 @@ def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
     """
     theirs = status.fingerprint
     others = [each for each in candidates(turn.cluster, job) if each.worker != name]
+    if not (job.history or others) and (why := other_data(job, theirs)) is not None:
+        turn.end(job, JobPhase.FAILED, f"task: {why}")
+        return False
     if job.fingerprint is None or not (job.history or others):
         turn.change_job(job, fingerprint=theirs)
         return True

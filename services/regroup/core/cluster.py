@@ -5,11 +5,11 @@ Refuses to know: how it changes. `jobs` and `workers` are persisted before anyth
 and `watches` are lost with the coordinator, and told anew by the workers' next heartbeats.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from regroup.core.jobs import Job, Member, Version
+from regroup.core.jobs import Job, Member, Problem, Version
 from regroup.core.workers import Hang, Sighting, TrainerStatus, Worker
 
 
@@ -138,6 +138,14 @@ class NoSuchWorker(Refusal):
 
 class JobEnded(Refusal):
     """The job has ended; ended states absorb."""
+
+
+class CannotBegin(Refusal):
+    """A job cannot begin from the checkpoint that it names."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("; ".join(f"{each.field}: {each.message}" for each in problems))
+        self.problems = tuple(problems)
 
 
 class Conflict(Refusal):

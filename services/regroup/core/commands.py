@@ -1,14 +1,30 @@
-"""What is asked of a job, mostly by its user: to stop, to pause, to be held, to go on, to make room for another.
+"""What is asked of a job, mostly by its user: to begin, stop, pause, be held, go on, or make room for another.
 
 Owns: what each of these changes at once. The rest follows from `Job.wanted` at any later moment (`rounds`, `regroup`),
 so that it outlives this coordinator.
 Refuses to know: how a boundary is reached and a state saved. To ask twice is to ask once.
 """
 
+from dataclasses import replace
+
+from regroup.core.beginning import beginning, completed
 from regroup.core.cluster import Conflict, JobEnded
-from regroup.core.jobs import Job, JobPhase, Wanted
+from regroup.core.jobs import Job, JobPhase, JobSpec, Wanted
 from regroup.core.regroup import durable
 from regroup.core.turn import Turn
+
+
+def submit(turn: Turn, id: str, spec: JobSpec, at: float) -> None:
+    """Raises CannotBegin."""
+    spec = completed(turn.jobs, spec)
+    begins = beginning(turn.jobs, spec)
+    job = turn.jobs[id] = Job(id=id, spec=spec, submitted=at, beginning=begins)
+    if begins is None:
+        turn.note("submitted", f"submitted: {spec.task}", job=id)
+        return
+    turn.jobs[id] = replace(job, step=job.origin.step)
+    reason = f"submitted: {spec.task}, which begins at step {job.origin.step}, from {begins.checkpoint.path}"
+    turn.note("submitted", reason, job=id, source=begins.job, step=job.origin.step)
 
 
 def stop(turn: Turn, job: Job) -> None:

@@ -13,7 +13,7 @@ from regroup.core import commands
 from regroup.core import messages as m
 from regroup.core.absence import expected, forget_gone, lacks_for, unlend_absent
 from regroup.core.cluster import Cluster, Policy, reached
-from regroup.core.jobs import Job, JobPhase, StepPoint, Wanted
+from regroup.core.jobs import JobPhase, StepPoint, Wanted
 from regroup.core.leaving import admit, drain, let_go
 from regroup.core.notes import Note
 from regroup.core.orders import due
@@ -43,8 +43,7 @@ def decide(cluster: Cluster, event: m.Event, now: float, policy: Policy) -> Deci
     match event:
         case m.SubmitJob(job=job, spec=spec, at=at):
             if job not in turn.jobs:  # said twice, it is one job
-                turn.jobs[job] = Job(id=job, spec=spec, submitted=at)
-                turn.note("submitted", f"submitted: {spec.task}", job=job)
+                commands.submit(turn, job, spec, at)
         case m.StopJob(job=job):
             commands.stop(turn, turn.job(job))
         case m.PauseJob(job=job, hold=hold):

@@ -21,6 +21,16 @@ class Problem:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class BeginFrom:
+    """Another job's checkpoint, from whose state and step a new job goes on."""
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+
+    job: str
+    step: int | None = None  # None: the newest that it keeps
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """What a user asks for. `global_batch`, `shards` and `seed` are fixed for the life of the job.
@@ -47,6 +57,7 @@ class JobSpec:
     keep_best: int = 0  # besides those, so many with the lowest evaluation loss
     step_timeout: float = 60.0  # seconds without a committed step until somebody is suspected
     max_restarts: int = 3  # how often a total loss may restart the job
+    begin_from: BeginFrom | None = None  # None: from the seed, at step 0
 
     def problems(self) -> tuple[Problem, ...]:
         """Everything that contradicts, in the order of the fields; empty when the spec is sound."""
@@ -138,7 +149,7 @@ class Version:
     step: int
 
 
-ORIGIN = Version(0, 0)  # the state that the lowest rank builds from the job's seed
+ORIGIN = Version(0, 0)  # the state that the lowest rank builds from the job's seed; see Job.origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +201,7 @@ class Formation:
     @property
     def receivers(self) -> tuple[int, ...]:
         """The ranks whose state differs from the leader's, or who have none: they are replaced."""
-        fresh = self.base == ORIGIN
+        fresh = self.base.generation == 0
         return tuple(
             rank for rank, seat in enumerate(self.seats) if rank != self.leader and (fresh or seat.version != self.base)
         )
@@ -222,6 +233,15 @@ class Fingerprint:
     code: str  # digest of parameters' names, shapes and dtypes, and of the task's options
     dataset: str  # digest of the dataset's length and of some of its samples
     samples: int  # N, the dataset's length
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The checkpoint of another job that a job begins from, as it was found when the job was submitted."""
+
+    job: str  # whose it is; nothing of that job is asked any more
+    checkpoint: Checkpoint
+    fingerprint: Fingerprint | None  # of that job: the data is to be the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +288,7 @@ class Job:
     fingerprint: Fingerprint | None = None
     checkpoint: Checkpoint | None = None  # the newest durable state; where no formation is, the next begins from it
     older: tuple[Checkpoint, ...] = ()  # durable states before that one that are kept, the newest of them first
+    beginning: Beginning | None = None  # None: the job begins from its seed
     doomed: tuple[Checkpoint, ...] = ()  # no longer kept; their files are to be deleted
     struck: tuple[Struck, ...] = ()  # found damaged, in that order
     result: Mapping[str, Any] | None = None  # what the task said of the final state
@@ -282,9 +303,19 @@ class Job:
         return self.phase in ENDED
 
     @property
+    def origin(self) -> Version:
+        """The state that the job begins with: of generation 0, as no generation of its own made it."""
+        return ORIGIN if self.beginning is None else Version(0, self.beginning.checkpoint.version.step)
+
+    @property
     def saved(self) -> Version:
-        """The newest durable state; before there is a checkpoint, the one that anybody builds from the seed."""
-        return self.checkpoint.version if self.checkpoint is not None else ORIGIN
+        """The newest durable state; before there is a checkpoint, the one that the job begins with."""
+        return self.checkpoint.version if self.checkpoint is not None else self.origin
+
+    @property
+    def latest(self) -> Checkpoint | None:
+        """Where that state is to be read; None: anybody builds it from the seed."""
+        return self.checkpoint or (self.beginning.checkpoint if self.beginning is not None else None)
 
     @property
     def steps(self) -> int | None:

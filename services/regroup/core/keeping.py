@@ -8,6 +8,7 @@ Does not guarantee: that a file goes away: its worker may never come back. It is
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from regroup.core.beginning import is_needed
 from regroup.core.cluster import Cluster
 from regroup.core.jobs import Checkpoint, Job
 
@@ -34,9 +35,10 @@ def doomed_files(cluster: Cluster, name: str) -> Mapping[str, tuple[str, ...]]:
     """Job -> the files that worker `name` is to delete: what it wrote itself, and URLs of those that are forgotten."""
     found: dict[str, tuple[str, ...]] = {}
     for job in cluster.jobs.values():
-        mine = tuple(one.path for one in job.doomed if _is_due_to(cluster, name, one)) if job.doomed else ()
+        mine = [one.path for one in job.doomed if _is_due_to(cluster, name, one)] if job.doomed else []
+        mine = [path for path in mine if not is_needed(cluster.jobs, path)]
         if mine:
-            found[job.id] = mine
+            found[job.id] = tuple(mine)
     return found
 
 

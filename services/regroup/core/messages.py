@@ -226,6 +226,7 @@ class CheckpointUnreadable:
     error: str
     damaged: bool = False  # the storage answered, and the file is not the one that was written; else it may return
     missing: bool = False  # likewise: here is none of that name
+    unfit: bool = False  # it is whole, and another job's, which this one cannot begin from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

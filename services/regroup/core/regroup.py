@@ -130,9 +130,9 @@ def conclude(
 
 def durable(job: Job) -> str:
     """How far a job is that nobody trains, in words."""
-    if job.checkpoint is None:
+    if job.latest is None:
         return "before its first step"
-    return f"at step {job.checkpoint.version.step}; its state is in {job.checkpoint.path}"
+    return f"at step {job.saved.step}; its state is in {job.latest.path}"
 
 
 def _save(job: Job, base: _Base, holders: list[Member], finished: bool, tried: Sequence[Member]) -> SaveState:
@@ -152,7 +152,7 @@ def _base(
         return _Base(job.saved)  # whatever any trainer still holds of a generation that a pause closed is void
     stateful = {member: answer.version for member, answer in answers.items() if answer.version is not None}
     listed = job.formation.members
-    best = max(stateful.values(), default=ORIGIN)
+    best = max(stateful.values(), default=job.origin)
     # A listed member's promise ends the last generation; but one that never got its base, and answers with an older
     # state of its own, must not put the others back to that.
     if best >= job.formation.base and any(member in stateful for member in listed):
@@ -189,12 +189,14 @@ def _train(job: Job, generation: int, answers: Mapping[Member, Answer], base: _B
         owners=_owners(job, members, base.version.step),
         store=answers[leader].store,
         micro_batch=job.spec.micro_batch,
-        checkpoint=None if held else job.checkpoint,
+        checkpoint=None if held else job.latest,
     )
     names = ", ".join(member.worker for member in members)
     lost = "the last generation is lost: " if base.rolled_back else ""
     if base.version == ORIGIN:
         start = "no state is left: from the seed, at step 0, on" if lost else "from the seed on"
+    elif base.version == job.origin and job.beginning is not None:
+        start = f"{lost}from the checkpoint of step {base.version.step} of job {job.beginning.job} on"
     elif not held:
         start = f"{lost}from the checkpoint of step {base.version.step} on"
     elif lost:

@@ -12,7 +12,7 @@ Refuses to know: what the answers mean (`regroup.conclude`), what is done about 
 from enum import Enum, auto
 
 from regroup.core.hanging import GRACE, awaits_data, set_aside, starve, waits_in_vain, worth_a_round
-from regroup.core.jobs import ORIGIN, Job, JobPhase, Member, Round, Wanted
+from regroup.core.jobs import Job, JobPhase, Member, Round, Wanted
 from regroup.core.leaving import departs, is_held_by_goers, owes_word
 from regroup.core.regroup import ASKED_TO, NothingToSave, Wait, durable
 from regroup.core.schedule import is_free, known_to_hold
@@ -221,7 +221,7 @@ def _form(turn: Turn, job: Job) -> None:
 def _run(turn: Turn, job: Job) -> None:
     watch, formation = turn.watch(job.id), job.formation
     assert formation is not None
-    first = formation.base == ORIGIN and len(job.history) == 1
+    first = formation.base == job.origin and len(job.history) == 1
     names = ", ".join(member.worker for member in formation.members)
     reason = f"{'started' if first else 'regrouped'} in generation {formation.generation}: {names}"
     turn.change_job(job, phase=JobPhase.RUNNING, reason=reason, step=max(job.step, formation.base.step))

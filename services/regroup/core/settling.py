@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from regroup.core.cluster import ASKED, Answer, Cluster, reached
-from regroup.core.jobs import ORIGIN, Job, JobPhase, Link, Member, Version, Wanted
+from regroup.core.jobs import Job, JobPhase, Link, Member, Version, Wanted
 from regroup.core.regroup import ASKED_TO, RESTED, Hold, NothingToSave, SaveState, Train, Verdict, Wait, conclude
 from regroup.core.schedule import Cost
 from regroup.core.suspicion import evict, had_its_chance, hang_words, hangs, is_stuck
@@ -175,7 +175,7 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
     meant = job.formation is not None and all(watch.dead.get(member) == ASKED for member in job.formation.members)
     # A checkpoint that was struck is no loss of workers; but to begin anew is one of all state, however that came.
     read = job.formation is not None and job.formation.checkpoint is not None and not watch.formed
-    spared = meant or (read and formation.base != ORIGIN)
+    spared = meant or (read and formation.base != job.origin)
     restarts = job.restarts + (verdict.rolled_back and lost and not spared)
     if restarts > job.spec.max_restarts:
         turn.end(job, JobPhase.FAILED, f"all state was lost more often than max_restarts ({job.spec.max_restarts})")

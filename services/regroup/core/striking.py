@@ -11,7 +11,7 @@ another machine than the one that wrote it: the folder may not be shared.
 from collections.abc import Mapping
 
 from regroup.core.cluster import Word
-from regroup.core.jobs import Checkpoint, Job, Member, Struck
+from regroup.core.jobs import Checkpoint, Job, JobPhase, Member, Struck
 from regroup.core.messages import CheckpointUnreadable
 from regroup.core.schedule import is_free
 from regroup.core.turn import Turn
@@ -19,10 +19,13 @@ from regroup.core.turn import Turn
 
 def take_word(turn: Turn, job: Job, member: Member, report: CheckpointUnreadable) -> None:
     """Somebody could not read the checkpoint that its generation begins from."""
-    formation, checkpoint, watch = job.formation, job.checkpoint, turn.watch(job.id)
+    formation, checkpoint, watch = job.formation, job.latest, turn.watch(job.id)
     asked = formation is not None and formation.generation == report.generation
     if formation is None or not asked or checkpoint is None or formation.checkpoint != checkpoint:
         return  # told twice: nobody is to read that file any more
+    if report.unfit:
+        turn.end(job, JobPhase.FAILED, f"it cannot begin from another job's checkpoint: {report.error}")
+        return
     name = member.worker
     words = watch.words if watch.questioned == checkpoint.path else {}
     before = words.get(name, Word(0, 0))
@@ -65,13 +68,16 @@ def _strike(
     turn: Turn, job: Job, checkpoint: Checkpoint, words: Mapping[str, Word], report: CheckpointUnreadable
 ) -> None:
     names = ", ".join(sorted(name for name, word in words.items() if word.damaged))
-    left = job.older[0] if job.older else None
-    back = (
-        f"goes back to step {left.version.step}" if left is not None else "begins again from step 0, for none is older"
-    )
     step = checkpoint.version.step
+    if job.checkpoint is None:
+        reason = f"the checkpoint of step {step} that it begins from is damaged: {names} found: {report.error}"
+        turn.end(job, JobPhase.FAILED, reason)
+        return
+    left = job.older[0] if job.older else None
+    base = left.version.step if left is not None else job.origin.step
+    back = f"goes back to step {base}" if left is not None else f"begins again from step {base}, for none is older"
     reason = f"the checkpoint of step {step} is struck, and the job {back}: {names} found it damaged: {report.error}"
     struck = (*job.struck, Struck(checkpoint, report.error))
     turn.change_job(job, checkpoint=left, older=job.older[1:], struck=struck, reason=reason)
     turn.change_watch(job.id, unable={}, rereads=0, questioned="", words={})
-    turn.note("struck", reason, job=job.id, step=step, path=checkpoint.path, base_step=left.version.step if left else 0)
+    turn.note("struck", reason, job=job.id, step=step, path=checkpoint.path, base_step=base)

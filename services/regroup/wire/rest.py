@@ -36,6 +36,7 @@ SPEC_WORDS: Mapping[str, str] = {
     "keep_best": "besides those, so many with the lowest evaluation loss; needs evaluate_every",
     "step_timeout": "seconds without a committed step until a worker is suspected",
     "max_restarts": "how often the job may start again after all its workers were lost",
+    "begin_from": "another job's checkpoint from which to go on: its job, and its step; default: the newest kept",
 }
 
 
@@ -59,6 +60,15 @@ class LentView:
 
     worker: str
     doing: Annotated[str, Field(description="its trainer's phase, or why it has none")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginningView:
+    """Where a job begins that was given another one's checkpoint."""
+
+    job: Annotated[str, Field(description="whose checkpoint it is")]
+    step: Annotated[int, Field(description="the first step of its own; those before are the other job's")]
+    path: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +107,9 @@ class JobView:
     history: Annotated[tuple[Link, ...], Field(description="steps of a parent beyond base_step are void")]
     checkpoint: Checkpoint | None
     older: Annotated[tuple[Checkpoint, ...], Field(description="kept checkpoints before that one, the newest first")]
+    beginning: Annotated[
+        BeginningView | None, Field(description="the other job's checkpoint that it begins from; null: its seed")
+    ]
     struck: Annotated[tuple[Struck, ...], Field(description="damaged checkpoints, and what is wrong with each")]
     result: Annotated[Mapping[str, Any] | None, Field(description="what the task said of the final state")]
     error: Annotated[str | None, Field(description="the traceback of a failed job")]

@@ -51,8 +51,8 @@ class Replica:
         """
         current = self.model.state_dict()  # keeps the versions that the modules noted in it
         theirs = tree["model"]
-        if _shapes(current) != _shapes(theirs):
-            different = sorted(set(_shapes(current).items()) ^ set(_shapes(theirs).items()), key=str)
+        if shapes(current) != shapes(theirs):
+            different = sorted(set(shapes(current).items()) ^ set(shapes(theirs).items()), key=str)
             raise ValueError(f"the state is of another model: {different[:4]}")
         current.update(theirs)
         self.model.load_state_dict(current)
@@ -62,6 +62,15 @@ class Replica:
         self._task.load_state(tree["task"])
         self.step = tree["step"]
         self.nominal_weight = tree["nominal_weight"]
+
+    def settings_at(self, step: int) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """States of an optimizer and of a schedule that is built anew and brought to `step`, without any training."""
+        _, optimizer, scheduler = self._build()
+        if scheduler is None:
+            return optimizer.state_dict(), None
+        for _ in range(step):
+            scheduler.step()
+        return optimizer.state_dict(), scheduler.state_dict()
 
     def digest(self) -> int:
         """48 bits over the parameters and buffers. Members with equal bits have equal digests.
@@ -86,7 +95,8 @@ def _state(model: nn.Module, optimizer: Optimizer, scheduler: LRScheduler | None
     }
 
 
-def _shapes(state: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+def shapes(state: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """Each tensor's shape and dtype; () for what a module keeps there that is none."""
     return {name: (*value.shape, value.dtype) if isinstance(value, Tensor) else () for name, value in state.items()}
 
 

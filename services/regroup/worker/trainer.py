@@ -28,6 +28,7 @@ from regroup.core.messages import (
 from regroup.core.replicas import sound
 from regroup.core.shards import owned
 from regroup.core.workers import LoopPhase
+from regroup.worker.beginning import DoesNotFit, begun, facts
 from regroup.worker.beside import Beside
 from regroup.worker.checkpoint import CheckpointDamaged, read, write
 from regroup.worker.control import Control
@@ -36,7 +37,6 @@ from regroup.worker.evaluation import combine
 from regroup.worker.group import Alone, Forming, Group, GroupBroken
 from regroup.worker.log import log
 from regroup.worker.nursery import Birth
-from regroup.worker.order import ORDER_NAME
 from regroup.worker.position import OUTSIDE, Position
 from regroup.worker.prepare import USERS, Bench
 from regroup.worker.pulse import Pulse
@@ -166,7 +166,7 @@ class Trainer:
         """Rules 4 and 5: the leader keeps its state; whoever differs takes it, beside its own, and swaps at the end."""
         generation, receivers = formation.generation, formation.receivers
         if group.rank == formation.leader and formation.checkpoint is not None:
-            tree = self._read(generation, formation.checkpoint)
+            tree = self._read(formation, formation.checkpoint)
             if receivers:
                 give(group, tree, receivers)
             self._swap_in(generation, tree)
@@ -184,20 +184,24 @@ class Trainer:
         leads, own = group.rank == formation.leader, group.rank not in receivers and formation.checkpoint is None
         self.control.begin_telling(leads, self.replica.step, own)
 
-    def _read(self, generation: int, checkpoint: Checkpoint) -> Any:
-        """Nobody holds the state any more: it is where a pause left it."""
+    def _read(self, formation: Formation, checkpoint: Checkpoint) -> Any:
+        """Nobody holds the state: it is where a pause left it, or another job, from whose this one begins."""
+        source = self.spec.begin_from if formation.base.generation == 0 else None
         try:
-            tree, _ = read(self.storage, self.job, checkpoint)
+            tree, meta = read(self.storage, source.job if source is not None else self.job, checkpoint)
+            if source is not None:
+                tree = begun(self.spec, self.replica, tree, meta)
         except USERS as error:
             log(error)
             damaged = error if isinstance(error, CheckpointDamaged) else None
             report = CheckpointUnreadable(
                 job=self.job,
                 incarnation=self.birth.incarnation,
-                generation=generation,
-                error=str(error),
+                generation=formation.generation,
+                error=f"{checkpoint.path}: {error}" if isinstance(error, DoesNotFit) else str(error),
                 damaged=damaged is not None,
                 missing=damaged is not None and damaged.missing,
+                unfit=isinstance(error, DoesNotFit),
             )
             raise Raised(report) from error
         return tree
@@ -367,9 +371,8 @@ class Trainer:
         self.control.happened(SaveEnded(saved))
 
     def _write(self, version: Version, tree: Any) -> Checkpoint:
-        meta = {"task": self.spec.task, "options": dict(self.spec.options), "seed": self.spec.seed}
-        meta |= {"order": ORDER_NAME, "global_batch": self.spec.global_batch, "shards": self.spec.shard_count}
-        return replace(write(self.storage, self.job, version, tree, meta), score=self._score(version, tree))
+        written = write(self.storage, self.job, version, tree, facts(self.spec))
+        return replace(written, score=self._score(version, tree))
 
     def _score(self, version: Version, tree: Any) -> float | None:
         """The evaluation's loss at this state, if it was evaluated."""

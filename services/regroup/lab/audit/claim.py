@@ -1,6 +1,7 @@
 """What is audited: the coordinator's claim about a job, and which steps of which generation it makes up.
 
-Owns: the walk along the chain of history, from the final state's generation to the seed.
+Owns: the walk along the chain of history, from the final state's generation to the seed, or to the other job's
+checkpoint that the job begins from.
 Refuses to know: records.
 """
 
@@ -18,6 +19,7 @@ class Claim:
     history: tuple[Link, ...]
     tip: int | None  # the generation of the final state; None: nothing was formed
     steps: int  # committed
+    begins: int = 0  # the first step of its own; what is before it, another job has trained
     final: bool  # that state is the last one: what lies beyond it is void, not under way
     dataset: int | None  # N; None: taken from the highest index read
     global_batch: int
@@ -45,4 +47,8 @@ def surviving(claim: Claim) -> tuple[dict[int, range], list[str]]:
             return spans, [f"generation {generation} began at step {link.base_step}, beyond its state's step {end}"]
         spans[generation] = range(link.base_step, end)
         generation, end = link.parent, link.base_step
-    return spans, [f"nothing in the history says where the first {plural(end, 'step')} came from"] if end else []
+    if end == claim.begins:
+        return spans, []
+    if claim.begins:
+        return spans, [f"the history leads back to step {end}, and the job is said to begin at step {claim.begins}"]
+    return spans, [f"nothing in the history says where the first {plural(end, 'step')} came from"]

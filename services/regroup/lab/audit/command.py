@@ -72,6 +72,7 @@ def claim_of(job: JobView, events: Iterable[EventView] = ()) -> Claim:
         history=job.history,
         tip=saved.generation if saved else last.generation if last else None,
         steps=saved.step if saved else under_way,
+        begins=job.beginning.step if job.beginning else 0,
         final=saved is not None and (job.ended or job.phase is JobPhase.PAUSED),
         dataset=job.dataset,
         global_batch=job.spec.global_batch,

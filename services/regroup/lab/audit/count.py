@@ -92,7 +92,13 @@ class _Count:
     def result(self) -> Audit:
         claim = self._claim
         missing, missing_texts = self._missing()
-        samples = count_epochs(self._epochs, steps=claim.steps, global_batch=claim.global_batch, dataset=claim.dataset)
+        samples = count_epochs(
+            self._epochs,
+            steps=claim.steps,
+            begins=claim.begins,
+            global_batch=claim.global_batch,
+            dataset=claim.dataset,
+        )
         faults = (
             *self._faults,
             *listed(missing_texts),
@@ -105,7 +111,7 @@ class _Count:
         generations, void = sum(len(span) > 0 for span in self._spans.values()), self._void()
         return Audit(
             ok=not faults,
-            steps=claim.steps,
+            steps=claim.steps - claim.begins,
             generations=generations,
             epochs=samples.complete,
             samples=samples.samples,
@@ -113,7 +119,7 @@ class _Count:
             doubled=samples.doubled,
             missing_records=missing,
             void_steps=void,
-            summary=_summary(claim.steps, generations, samples, void, exact=not faults),
+            summary=_summary(claim, generations, samples, void, exact=not faults),
             faults=faults,
         )
 
@@ -168,7 +174,8 @@ class _Count:
         return sum(step not in self._spans.get(g, ()) for g in judged for step in self._applied[g])
 
 
-def _summary(steps: int, generations: int, samples: EpochCount, void: int, exact: bool) -> str:
+def _summary(claim: Claim, generations: int, samples: EpochCount, void: int, exact: bool) -> str:
+    steps = claim.steps - claim.begins
     text = f"{plural(samples.samples, 'sample')} in {plural(steps, 'step')} over {plural(generations, 'generation')}"
     if not exact:
         text += f": NOT EXACT, {grouped(samples.lost)} lost, {grouped(samples.doubled)} doubled"
@@ -178,4 +185,6 @@ def _summary(steps: int, generations: int, samples: EpochCount, void: int, exact
         text += f", each exactly once in each of {plural(samples.complete, 'complete epoch')}"
     else:
         text += ", each exactly once"
+    if claim.begins:
+        text += f"; those before step {claim.begins} are another job's"
     return text + (f"; {plural(void, 'void step')} discarded" if void else "")

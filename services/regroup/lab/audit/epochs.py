@@ -16,7 +16,7 @@ SPARSE = 64  # indices per read, from which on a set is smaller than a byte for 
 
 @dataclass(frozen=True, slots=True)
 class EpochCount:
-    complete: int  # epochs
+    complete: int  # epochs, from their first step to their last
     samples: int  # read, in all epochs
     lost: int
     doubled: int
@@ -24,12 +24,18 @@ class EpochCount:
 
 
 def count_epochs(
-    epochs: Mapping[int, "array[int]"], *, steps: int, global_batch: int, dataset: int | None
+    epochs: Mapping[int, "array[int]"], *, steps: int, begins: int = 0, global_batch: int, dataset: int | None
 ) -> EpochCount:
-    """`epochs` are the indices read in the `steps` committed steps, by epoch; `dataset` is N, if it is known."""
+    """`epochs` are the indices read in the committed steps from `begins` to `steps`, by epoch; `dataset` is N, if it is
+    known. Of an epoch that another job began, what that one read is not looked for, and the epoch is not complete.
+    """
     length = dataset or 1 + max((max(read) for read in epochs.values() if read), default=0)
-    complete, rest = divmod(steps, steps_per_epoch(length, global_batch))
-    due = dict.fromkeys(range(complete), length) | ({complete: rest * global_batch} if rest else {})
+    whole = steps_per_epoch(length, global_batch)
+    complete, rest = divmod(steps, whole)
+    first, before = divmod(begins, whole)
+    due = dict.fromkeys(range(first, complete), length) | ({complete: rest * global_batch} if rest else {})
+    if before:
+        due[first] -= before * global_batch
     faults: list[str] = []
     lost = doubled = 0
     for epoch in sorted(due.keys() | epochs.keys()):
@@ -47,7 +53,8 @@ def count_epochs(
         if distinct > expected:
             read_text = f"{grouped(distinct)} samples read, its committed steps have {grouped(expected)}"
             faults.append(f"epoch {epoch}: {read_text}")
-    return EpochCount(complete, sum(map(len, epochs.values())), lost, doubled, tuple(faults))
+    own = max(0, complete - first - (before > 0))
+    return EpochCount(own, sum(map(len, epochs.values())), lost, doubled, tuple(faults))
 
 
 def _distinct(read: "array[int]", length: int) -> tuple[int, int, int | None]:
