@@ -22,8 +22,8 @@ def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
     """
     theirs = status.fingerprint
     others = [each for each in candidates(turn.cluster, job) if each.worker != name]
-    if not (job.history or others) and (why := other_data(job, theirs)) is not None:
-        turn.end(job, JobPhase.FAILED, f"task: {why}")
+    if (why := other_data(job, theirs)) is not None:
+        _refuse_data(turn, job, name, why)
         return False
     if job.fingerprint is None or not (job.history or others):
         turn.change_job(job, fingerprint=theirs)
@@ -34,6 +34,16 @@ def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
     parts = [part for part in ("code", "dataset", "samples") if getattr(theirs, part) != getattr(ours, part)]
     turn.refuse(job, name, f"its {' and '.join(parts)} differ from the other workers'")
     return False
+
+
+def _refuse_data(turn: Turn, job: Job, name: str, why: str) -> None:
+    """Not the data of the checkpoint that the job begins from. Where two find the same, or nobody else is there to
+    look, it is the job's; else this worker's."""
+    unasked = [one for one in turn.workers if one != name and one not in job.refused and turn.cluster.present(one)]
+    if not job.history and (why in job.refused.values() or not unasked):
+        turn.end(job, JobPhase.FAILED, f"it cannot begin from another job's checkpoint: {why}")
+    else:
+        turn.refuse(job, name, why)
 
 
 def prepare_failed(turn: Turn, job: Job, name: str, report: m.PrepareFailed) -> None:

@@ -39,6 +39,10 @@ def draw(seed: int) -> Plan:
     )
     best = Random(f"{seed} best")
     jobs = tuple(replace(spec, keep_best=best.choice((0, 0, 1, 2))) for spec in jobs)
+    beginning = Random(f"{seed} beginning")
+    begins = beginning.random() < (0.15 if len(jobs) == 1 else 0.6)
+    if begins and len(jobs) == 1:
+        jobs = (*jobs, replace(jobs[0], keep_last=beginning.choice((1, 2, 3))))
     faults: list[Fault] = []
     for some in theme.faults:
         faults += _some(random, some, workers, faults[0] if faults else None)
@@ -65,6 +69,7 @@ def draw(seed: int) -> Plan:
         drifts=tuple(random.uniform(-0.01, 0.01) for _ in range(workers + 1)),
         pace=pace,
         learned=learned,
+        begins=begins,
         detached=tuple(random.choice(DETACHED) for _ in range(3)) if random.random() < 0.15 else (),
     )
 

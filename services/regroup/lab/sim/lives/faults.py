@@ -171,7 +171,7 @@ class Faults:
             case Kind.CRASH | Kind.FREEZE | Kind.STORE_CUT:
                 return self._life.leader is not None
             case Kind.DAMAGE:
-                return any(job.checkpoint is not None for job in self._life.jobs.values())
+                return any(job.latest is not None for job in self._life.jobs.values())
         return True
 
     def _do(self, kind: Kind, agent: LinkedAgent) -> None:
@@ -223,7 +223,7 @@ class Faults:
             case Kind.ISOLATE if agent.link and dice.random() < 0.5:
                 life.network.drop(agent.link)
             case Kind.DAMAGE:
-                kept = [job.checkpoint for job in life.jobs.values() if job.checkpoint is not None]
+                kept = [job.latest for job in life.jobs.values() if job.latest is not None]
                 life.ghosts.damaged.update(one.path for one in kept)
             case Kind.STOP if life.jobs:
                 life.ask(m.StopJob(dice.choice(sorted(life.jobs))))

@@ -16,7 +16,7 @@ from regroup.coordinator.persistence import Saved, StoreUnavailable
 from regroup.core import messages as m
 from regroup.core.cluster import Cluster, Refusal
 from regroup.core.decide import Decision
-from regroup.core.jobs import Job, JobPhase, JobSpec, Wanted
+from regroup.core.jobs import BeginFrom, Job, JobPhase, JobSpec, Wanted
 from regroup.core.workers import Worker
 from regroup.lab.sim.lives.faults import Faults
 from regroup.lab.sim.lives.justice import Justice
@@ -54,11 +54,13 @@ class Life(Paced):
         self.gone: set[str] = set()  # workers whose machines will not come back
         self.draining: set[str] = set()  # agents that left in good order, and are not back
         self.leaves = Random(f"{plan.seed} leaves")  # of its own, so that the other dice fall as they would without
+        self.begins = Random(f"{plan.seed} begins")  # likewise
         self.answered: dict[str, float] = {}  # when an agent's heartbeat was last answered
         self.reasons: set[str] = set()
         self.healed = False
         self._deadline = inf
         self._free = asyncio.Event()  # the first job is over
+        self._kept = asyncio.Event()  # it has a checkpoint, or will have none any more
         self._to_ask = 0  # what users will still ask for
         self.decided_at = 0.0
         self.over: asyncio.Future[None] = self.loop.create_future()
@@ -119,6 +121,8 @@ class Life(Paced):
             self._administer(self.leader)
         if "j0" in self.jobs and self.jobs["j0"].ended:
             self._free.set()
+        if "j0" in self.jobs and (self.jobs["j0"].ended or self.jobs["j0"].checkpoint is not None):
+            self._kept.set()
         submitted = len(self.jobs) == len(self.plan.jobs)
         if submitted and all(job.ended for job in self.jobs.values()):
             lending_rules.over(self)
@@ -151,10 +155,22 @@ class Life(Paced):
         if job != "j0":  # others come while the first is under way, or when it is over
             wait = self.dice.choice((0.0, 4.0, 8.0, None))
             await (asyncio.sleep(wait) if wait is not None else self._free.wait())
+        begins = self.plan.begins and job != "j0"
+        if begins:
+            await self._kept.wait()
         while job not in self.jobs:
             if self.leader is not None:
-                await self._say(self.leader, m.SubmitJob(job, spec, self.now))
+                asked = self._begun(spec) if begins else spec
+                await self._say(self.leader, m.SubmitJob(job, asked, self.now))
             await asyncio.sleep(0.5)
+
+    def _begun(self, spec: JobSpec) -> JobSpec:
+        """A job that goes on from the first one's newest checkpoint, for some steps more."""
+        newest = self.jobs["j0"].checkpoint
+        if newest is None:
+            return spec
+        steps = newest.version.step + self.begins.choice((1, 4, spec.steps or 13))
+        return replace(spec, begin_from=BeginFrom("j0"), steps=steps, epochs=None)
 
     def ask(self, command: m.Command) -> None:
         """A user's word to whoever leads, if anybody does."""

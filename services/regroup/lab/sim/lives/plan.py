@@ -153,6 +153,7 @@ class Plan:
     drifts: tuple[float, ...]  # seconds per second
     pace: float  # seconds of a move of a step loop, in the mean
     learned: bool = False  # agents watch their trainers' step loops, by limits that they learned
+    begins: bool = False  # later jobs begin from a checkpoint of the first one, where it has any then
     detached: tuple[float, ...] = ()  # the detached limits of the first coordinators; the policy's for later ones
 
     def limits(self, coordinator: int) -> Policy:

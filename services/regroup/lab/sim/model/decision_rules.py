@@ -12,7 +12,7 @@ from regroup.core.decide import Decision
 from regroup.core.jobs import ENDED, ORIGIN, Formation, Job, JobPhase, Link, Version, Wanted
 from regroup.core.phases import JOB_ARROWS
 from regroup.core.workers import TrainerPhase
-from regroup.lab.sim.model import leaving_rules, lending_rules, saving_rules, striking_rules
+from regroup.lab.sim.model import beginning_rules, leaving_rules, lending_rules, saving_rules, striking_rules
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further, may_roll_back
 from regroup.lab.sim.model.world import World, told_back
@@ -21,6 +21,8 @@ from regroup.lab.sim.model.world import World, told_back
 def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -> None:
     for id, job in decision.cluster.jobs.items():
         old = before.jobs.get(id)
+        if old is None:
+            beginning_rules.submitted(ghosts, decision.cluster, job)
         if old is not None and old is not job:
             _changed(ghosts, world, before, decision, old, job)
         same = old is job and before.watches.get(id) is decision.cluster.watches.get(id)
@@ -55,6 +57,7 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
             assert name in {member.worker for member in order.formation.members}, "a Form goes to no member"
         if isinstance(order, m.Discard):
             saving_rules.discards(decision.cluster, order)
+            beginning_rules.discards(decision.cluster, order)
         if isinstance(order, m.Go):
             leaving_rules.goes(world, decision.cluster, name, order)
         if isinstance(order, m.Release):
@@ -152,17 +155,20 @@ def _issued(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job, b
     assert all(trainer.session.promised >= n for trainer in members), "a member did not promise the formation"
     prints = {trainer.session.fingerprint for trainer in members}
     assert prints <= {job.fingerprint}, f"members have different code or data: {prints}"
-    expected = surviving(job.history, Version(n, base.step))
-    if base != ORIGIN:
+    expected = surviving(job.history, Version(n, base.step), job.origin.step)
+    if base.generation == 0:
+        assert base == job.origin, f"it begins at {base}, and was to begin at {job.origin}"
+    else:
         assert ghosts.states[job.id, base] == expected, "the base is the state that history tells of"
     leader = world.living(formation.members[formation.leader])
     read = formation.checkpoint
     striking_rules.begins(job, formation)
     if read is not None:
-        assert read == job.checkpoint, "what is read is not the job's checkpoint"
-        assert read.version == base, f"{read.version} is read, and the generation begins from {base}"
+        assert read == job.latest, "what is read is not the job's checkpoint"
+        its = read.version if base.generation else job.origin
+        assert its == base, f"{read.version} is read, and the generation begins from {base}"
     if leader is not None and leader.session.promised == n:
-        assert base == ORIGIN or read or leader.session.version == base, "the leader holds the base"
+        assert base == ORIGIN or read is not None or leader.session.version == base, "the leader holds the base"
         assert leader.session.store == formation.store, "the rendezvous is the leader's"
     best = max((trainer.session.version or ORIGIN for trainer in members), default=ORIGIN)
     assert best <= base or (job.id, base) in ghosts.closed, f"{best} is given up for {base}"

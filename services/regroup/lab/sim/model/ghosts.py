@@ -44,8 +44,9 @@ class Ghosts:
         )
 
 
-def surviving(history: tuple[Link, ...], version: Version) -> History:
-    """In which generation each step of a state was reduced, by the chain of history (rule 8)."""
+def surviving(history: tuple[Link, ...], version: Version, begins: int = 0) -> History:
+    """In which generation each step of a state was reduced, by the chain of history (rule 8); 0: in another job, whose
+    checkpoint this one begins from at the step `begins`."""
     links = {link.generation: link for link in history}
     generation, step = version.generation, version.step
     found: list[int] = []
@@ -54,5 +55,5 @@ def surviving(history: tuple[Link, ...], version: Version) -> History:
         assert step >= link.base_step, f"{version} is below its own generation's base"
         found = [generation] * (step - link.base_step) + found
         generation, step = link.parent, link.base_step
-    assert step == 0, f"{version} begins with {step} steps that no generation committed"
-    return tuple(found)
+    assert step == begins, f"{version} begins with {step} steps that no generation committed"
+    return (0,) * begins + tuple(found)

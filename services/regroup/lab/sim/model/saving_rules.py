@@ -11,7 +11,7 @@ from regroup.core.cluster import Cluster, reached
 from regroup.core.decide import Decision
 from regroup.core.jobs import Job, JobPhase, Member, StepPoint, Version
 from regroup.core.messages import Discard
-from regroup.lab.sim.model import leaving_rules
+from regroup.lab.sim.model import beginning_rules, leaving_rules
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further
 from regroup.lab.sim.model.trainer import PRINT, consumed
@@ -54,7 +54,8 @@ def saved(ghosts: Ghosts, world: World, after: Cluster, old: Job, job: Job) -> N
         assert asked or saver is None, "the checkpoint is not what the saver was asked for"
     else:
         _beside(ghosts, world, old, version, said=reached(job, after.watches.get(job.id)))
-    assert ghosts.states[job.id, version] == surviving(job.history, version), "the checkpoint is not as history tells"
+    made = surviving(job.history, version, job.origin.step)
+    assert ghosts.states[job.id, version] == made, "the checkpoint is not as history tells"
 
 
 def _keeps(old: Job, job: Job) -> None:
@@ -80,7 +81,8 @@ def discards(cluster: Cluster, order: Discard) -> None:
 def _beside(ghosts: Ghosts, world: World, job: Job, version: Version, said: int) -> None:
     """What was written beside the training counts only once all who train on said that they are not behind it."""
     assert job.formation is not None, "a checkpoint moves, and nobody trains, and nobody was asked to save"
-    line = surviving(job.history, Version(job.history[-1].generation, max(said, job.history[-1].base_step)))
+    newest = job.history[-1]
+    line = surviving(job.history, Version(newest.generation, max(said, newest.base_step)), job.origin.step)
     assert ghosts.states[job.id, version] == line[: version.step], f"{version} counts, and step {said} is committed"
     for trainer in [one for one in map(world.living, job.formation.members) if one is not None]:
         held = trainer.session.version
@@ -124,14 +126,15 @@ def ended(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) -> 
         assert trained, "a job that trains does not fail because a newcomer cannot be prepared"
         said = not job.history and job.id in ghosts.unpreparable
         often = len(job.failures) > 1 or job.restarts >= job.spec.max_restarts
-        assert said or often, f"failed for no reason: {job.reason}"
+        damaged = beginning_rules.is_damaged(ghosts, job)
+        assert said or often or damaged, f"failed for no reason: {job.reason}"
 
 
 def measured(job: Job, points: Iterable[StepPoint]) -> None:
     """What is shown of a job's steps is of those that survived; that nothing of it is missing is not promised."""
     if job.checkpoint is None or job.phase is JobPhase.FAILED:
         return
-    made = surviving(job.history, job.checkpoint.version)
+    made = surviving(job.history, job.checkpoint.version, job.origin.step)
     for point in points:
         assert point.step < len(made), f"step {point.step} is shown of a job that ended at {len(made)}"
         told = point.loss is None or isnan(point.loss) or int(point.loss) == made[point.step]

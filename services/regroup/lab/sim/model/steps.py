@@ -221,7 +221,9 @@ class StepLoops(ABC):
     def _read(self, trainer: Trainer) -> None:
         trainer.loop.at = "reading"
         trainer_rules.read(self.ghosts, trainer, trainer.group)
-        if trainer.group.checkpoint is not None and trainer.group.checkpoint.path in self.ghosts.damaged:
+        # Another job's file may be deleted once this job has one of its own, and is asked for again if those fail.
+        bad = self.ghosts.damaged | self.ghosts.deleted
+        if trainer.group.checkpoint is not None and trainer.group.checkpoint.path in bad:
             self.fail_to_read(trainer, damaged=True)
 
     def fail_to_read(self, trainer: Trainer, damaged: bool = False) -> None:
@@ -236,13 +238,17 @@ class StepLoops(ABC):
         if trainer.loop.broken:
             self.leave(trainer)
             return
-        if group.base.generation == 0:
+        if group.base.generation == 0 and group.checkpoint is None:
             trainer.history = ()
         self.gifts[trainer.job, group.generation] = self._state_for(trainer, group)
 
     def _state_for(self, trainer: Trainer, group: Formation) -> History:
         """What its leader gives: its own, or what it read."""
-        return trainer.state if group.checkpoint is None else self.ghosts.states[trainer.job, group.base]
+        if group.checkpoint is None:
+            return trainer.state
+        if group.base.generation == 0:
+            return (0,) * group.base.step
+        return self.ghosts.states[trainer.job, group.base]
 
     def _load(self, trainer: Trainer) -> None:
         group = trainer.group
@@ -257,7 +263,7 @@ class StepLoops(ABC):
 
     def _held(self, trainer: Trainer) -> None:
         group = trainer.group
-        if group.base.generation == 0 and trainer.rank == group.leader:
+        if group.base.generation == 0 and group.checkpoint is None and trainer.rank == group.leader:
             trainer.history = ()
         trainer.loop.at = "stepping"
         self.take(trainer, s.StateHeld(group.generation))

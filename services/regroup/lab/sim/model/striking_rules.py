@@ -15,6 +15,7 @@ def struck(ghosts: Ghosts, decision: Decision, old: Job, job: Job) -> None:
     assert job.struck[:-1] == old.struck, "a checkpoint that was struck is forgotten"
     assert one == old.checkpoint, f"{one} is struck, and {old.checkpoint} is what counts"
     assert (job.checkpoint, *job.older) == (old.older or (None,)), f"after {one} comes {job.checkpoint}"
+    assert job.saved >= job.origin, f"after {one} comes {job.saved}, and it began at {job.origin}"
     assert any(note.kind == "struck" and note.job == job.id for note in decision.notes), "struck, and nobody is told"
     words = ghosts.words.get(one.path, set())
     workers = {worker for worker, _ in words}

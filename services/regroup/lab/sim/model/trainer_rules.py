@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from regroup.core import messages as m
 from regroup.core.jobs import Formation, JobSpec, Version
 from regroup.core.workers import TrainerPhase
+from regroup.lab.sim.model import beginning_rules
 from regroup.lab.sim.model.ghosts import Ghosts
 from regroup.lab.sim.model.trainer import CHANGING, Contribution, Happening, History, Trainer, consumed
 from regroup.worker import session as s
@@ -55,10 +56,12 @@ def _holds(ghosts: Ghosts, job: str, version: Version, history: History | None) 
 def read(ghosts: Ghosts, trainer: Trainer, formation: Formation) -> None:
     """The leader reads the checkpoint from which its generation begins."""
     assert formation.checkpoint is not None, "there is nothing to read"
-    version = formation.checkpoint.version
+    version, path = formation.checkpoint.version, formation.checkpoint.path
+    if formation.base.generation == 0:
+        beginning_rules.read(ghosts, trainer.job, formation)
+        return
     assert version == formation.base, f"{version} is read, and the generation begins from {formation.base}"
     assert (trainer.job, version) in ghosts.written, f"{version} is read, and was never written"
-    path = formation.checkpoint.path
     assert path not in ghosts.deleted, f"{path} is read, and was deleted"
 
 

@@ -95,8 +95,8 @@ BUGS = (
     Bug(
         "the highest step leads, whatever its generation",
         REGROUP,
-        "best = max(stateful.values(), default=ORIGIN)",
-        "best = max(stateful.values(), default=ORIGIN, key=lambda version: version.step)",
+        "best = max(stateful.values(), default=job.origin)",
+        "best = max(stateful.values(), default=job.origin, key=lambda version: version.step)",
     ),
     Bug(
         "only who is behind is replaced",
@@ -205,6 +205,9 @@ BUGS = (
     Bug("a checkpoint that is kept is deleted", KEEPING, "one for one in others if one not in kept", "*others"),
     Bug("a best one is deleted", KEEPING, " or one in best]", "]"),
     Bug("the worst are taken for the best", KEEPING, "sorted(scored)[:count]", "sorted(scored, reverse=True)[:count]"),
+    # another job's checkpoint
+    Bug("a file that a job begins from is deleted", KEEPING, "if not is_needed(cluster.jobs, path)", "if True"),
+    Bug("a job begins at its seed, and not where it was to", JOBS, "else self.origin\n", "else ORIGIN\n"),
     # damaged files of checkpoints
     Bug(
         "one worker's word is enough",

@@ -137,6 +137,7 @@ def job_identity(job: Job) -> Hashable:
     durable = (job.phase, job.generation, asked, _formation(job.formation), job.saver, job.wanted, job.history)
     files: tuple[Hashable, ...] = (
         job.saved,
+        job.origin,
         tuple(one.version for one in job.older),
         frozenset(one.path for one in job.doomed),
     )

@@ -1,0 +1,46 @@
+"""What must hold of a job that begins from another job's checkpoint.
+
+Owns: these rules. Refuses to know: everything that holds of all jobs (`decision_rules`, `saving_rules`).
+"""
+
+from regroup.core.cluster import Cluster
+from regroup.core.jobs import Formation, Job
+from regroup.core.messages import Discard
+from regroup.lab.sim.model.ghosts import Ghosts
+
+
+def submitted(ghosts: Ghosts, cluster: Cluster, job: Job) -> None:
+    """It begins exactly where the newest checkpoint is that the other job keeps."""
+    asked, begins = job.spec.begin_from, job.beginning
+    assert (asked is None) == (begins is None), f"{job.id} was to begin from {asked}, and begins from {begins}"
+    if asked is None or begins is None:
+        assert job.step == 0, f"{job.id} begins at its seed, and step {job.step} is shown"
+        return
+    source = cluster.jobs[asked.job]
+    assert begins.checkpoint == source.checkpoint, f"{job.id} begins from {begins.checkpoint}, not from the newest"
+    assert begins.checkpoint.path not in ghosts.deleted, f"{job.id} begins from a file that was deleted"
+    assert job.step == begins.checkpoint.version.step, f"{job.id} begins, and step {job.step} is shown"
+    assert job.steps is None or job.steps > job.step, f"{job.id} begins at its end"
+
+
+def discards(cluster: Cluster, order: Discard) -> None:
+    """No file is deleted from which a job has yet to begin, or may have to begin again."""
+    for job in cluster.jobs.values():
+        if job.beginning is not None and not job.ended and job.checkpoint is None:
+            path = job.beginning.checkpoint.path
+            assert path not in order.paths, f"{path} is to be deleted, and {job.id} has nothing else to begin from"
+
+
+def read(ghosts: Ghosts, job: str, formation: Formation) -> None:
+    """The leader reads another job's file, which is whole, and of that step."""
+    file = formation.checkpoint
+    assert file is not None, "there is nothing to read"
+    sources = [id for id, version in ghosts.written if version == file.version and id != job]
+    states = [ghosts.states[id, file.version] for id in sources]
+    assert any(len(one) == formation.base.step for one in states), f"{file.version} is read for {formation.base}"
+
+
+def is_damaged(ghosts: Ghosts, job: Job) -> bool:
+    """Whether more than one word says so of the file that the job begins from."""
+    file = job.latest
+    return file is not None and job.checkpoint is None and len(ghosts.words.get(file.path, ())) > 1
