@@ -40,7 +40,7 @@ def draw(seed: int) -> Plan:
     best = Random(f"{seed} best")
     jobs = tuple(replace(spec, keep_best=best.choice((0, 0, 1, 2))) for spec in jobs)
     beginning = Random(f"{seed} beginning")
-    begins = beginning.random() < (0.15 if len(jobs) == 1 else 0.6)
+    begins = beginning.random() < (0.15 if len(jobs) == 1 else 0.55)
     if begins and len(jobs) == 1:
         jobs = (*jobs, replace(jobs[0], keep_last=beginning.choice((1, 2, 3))))
     faults: list[Fault] = []
