@@ -16,7 +16,7 @@ import pytest
 
 from regroup.client import Client, cli, terminal, watch
 from regroup.client.printable import PlainConsole
-from regroup.core.jobs import Formation, JobPhase, JobSpec, Member, Seat, StepPoint, Version, Wanted
+from regroup.core.jobs import Checkpoint, Formation, JobPhase, JobSpec, Member, Seat, StepPoint, Version, Wanted
 from regroup.core.messages import StopJob
 from regroup.core.notes import Note
 
@@ -85,7 +85,47 @@ def test_every_field_is_an_option(run, served):
         "keep_best": 1,
         "step_timeout": 9.5,
         "max_restarts": 1,
+        "begin_from": None,
     }
+
+
+@pytest.fixture
+def keeper(served, submitted):
+    """A job that keeps the checkpoints of steps 4 and 2."""
+    newest, older = (Checkpoint(Version(1, step), f"/c/{submitted}/s{step}", "sum", 1) for step in (4, 2))
+    job = replace(served.desk.cluster.jobs[submitted], checkpoint=newest, older=(older,), phase=JobPhase.PAUSED)
+    served.desk.cluster = replace(served.desk.cluster, jobs={submitted: job})
+    return submitted
+
+
+@pytest.mark.parametrize(("given", "step"), [("", 4), ("@2", 2)])
+def test_a_job_begins_from_the_beginning_of_another_ones_name(run, served, keeper, given, step):
+    code, out, _ = run("submit", "digits", "--steps", "9", "--begin-from", keeper[2:7] + given, "--json")
+    told = json.loads(out)
+    assert (code, told["step"], told["samples"]) == (0, step, 0)
+    assert told["beginning"] == {"job": keeper, "step": step, "path": f"/c/{keeper}/s{step}"}
+    code, out, _ = run("job", told["id"])
+    assert f"at step {step}, from job {keeper}: /c/{keeper}/s{step}" in " ".join(out.split())
+
+
+def test_a_checkpoint_that_no_job_can_begin_from_is_refused_by_its_field(run, served, keeper):
+    code, out, err = run("submit", "digits", "--steps", "4", "--seed", "7", "--begin-from", keeper)
+    assert (code, out) == (1, "")
+    assert err.splitlines() == [
+        "regroup: the job cannot begin from that checkpoint",
+        "  seed: is 7, and the checkpoint's job has 0: they must be the same",
+        "  steps: must lead beyond step 4, where it begins, and to 4 steps in all",
+    ]
+    code, _, err = run("submit", "digits", "--steps", "9", "--begin-from", f"{keeper}@3")
+    assert code == 1
+    assert f"begin_from.step: job {keeper} keeps no checkpoint of step 3; it keeps those of steps 4, 2" in err
+
+
+@pytest.mark.parametrize("given", ["", "@3", "k3v@", "k3v@x", "k3v@-1"])
+def test_a_beginning_is_a_job_and_a_step(run, served, given):
+    code, out, err = run("submit", "digits", "--steps", "4", "--begin-from", given)
+    assert (code, out) == (2, "")
+    assert f"--begin-from {given}: write JOB or JOB@STEP" in err
 
 
 def test_a_file_gives_the_fields_and_options_come_on_top(run, served, tmp_path):

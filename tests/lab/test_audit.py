@@ -161,6 +161,18 @@ def trained(*, steps: int = 0, epochs: int = 0) -> Story:
     return writer.story()
 
 
+def begun(begins: int, *, steps: int) -> Story:
+    """As above, with two members, from another job's checkpoint after `begins` steps."""
+    writer = Writer(samples=20, shards=3, per_shard=2)
+    writer.step = begins
+    writer.form(["w0-a", "w1-a"])
+    writer.commit(2)
+    writer.trail()
+    writer.form(["w0-a"])
+    writer.commit(steps - 2)
+    return replace(writer.story(), claim=replace(writer.claim(), begins=begins))
+
+
 # --- What is whole is found whole
 
 
@@ -432,3 +444,31 @@ def test_a_thousand_faults_of_one_kind_are_told_in_a_few_lines():
     assert found.missing_records == 300
     assert len(found.faults) < 30
     assert "and 92 more like this" in found.faults
+
+
+@pytest.mark.parametrize("begins", [2, 3, 4])
+def test_a_job_that_begins_from_another_ones_checkpoint_answers_for_its_own_steps(begins):
+    story = begun(begins, steps=8 - begins)
+    found = story.audit()
+    assert (found.ok, found.steps, found.lost, found.doubled, found.faults) == (True, 8 - begins, 0, 0, ())
+    assert found.epochs == (8 - begins) // 4
+    assert found.summary.endswith(f"; those before step {begins} are another job's")
+
+
+def test_a_sample_that_is_lost_in_the_epoch_that_another_job_began_is_found():
+    story = begun(2, steps=6)
+    (_, line), *_ = story.survivors()
+    line["indices"].pop()
+    found = story.audit()
+    assert (found.ok, found.lost) == (False, 1)
+    assert any(fault.startswith("epoch 0: 1 sample of ") for fault in found.faults)
+
+
+def test_a_history_that_does_not_lead_back_to_where_the_job_begins_is_found():
+    story = begun(3, steps=5)
+    claim = replace(story.claim, begins=2)
+    fault = "the history leads back to step 3, and the job is said to begin at step 2"
+    assert audit(claim, story.pieces(100)).faults[0] == fault
+    assert (
+        audit(replace(claim, begins=0), []).faults[0] == "nothing in the history says where the first 3 steps came from"
+    )

@@ -8,7 +8,7 @@ import pytest
 
 from regroup.coordinator.persistence import Unconfirmed
 from regroup.core.cluster import Cluster
-from regroup.core.jobs import JobPhase, StepPoint
+from regroup.core.jobs import Checkpoint, JobPhase, StepPoint, Version
 
 SPEC = {"task": "digits", "steps": 10}
 
@@ -289,3 +289,46 @@ async def test_a_result_with_a_number_that_json_has_no_word_for_is_shown_with_nu
     answer = await api.get(f"/v1/jobs/{job}")
     assert answer.status_code == 200
     assert answer.json()["result"] == {"loss": None, "text": ["a", None]}
+
+
+@pytest.fixture
+async def keeper(api, desk):
+    """A job that keeps the checkpoint of step 4."""
+    id = (await api.post("/v1/jobs", json=SPEC)).json()["id"]
+    kept = Checkpoint(Version(1, 4), f"/c/{id}/s4", "sum", 1)
+    desk.cluster = replace(desk.cluster, jobs={id: replace(desk.cluster.jobs[id], checkpoint=kept)})
+    return id
+
+
+async def test_a_job_that_begins_from_a_checkpoint_shows_where_and_is_one_under_its_key(api, desk, keeper):
+    asked = SPEC | {"begin_from": {"job": keeper}}
+    sent = [await api.post("/v1/jobs", json=asked, headers={"Idempotency-Key": "k1"}) for _ in range(2)]
+    assert [answer.status_code for answer in sent] == [201, 200]
+    job = sent[0].json()
+    assert (job["step"], job["beginning"]) == (4, {"job": keeper, "step": 4, "path": f"/c/{keeper}/s4"})
+    listed = (await api.get("/v1/cluster")).json()
+    assert (listed["updates"], listed["samples"]) == (0, 0)
+
+
+async def test_a_job_that_cannot_begin_there_is_refused_field_by_field(api, desk, keeper):
+    answer = await api.post("/v1/jobs", json=SPEC | {"seed": 9, "begin_from": {"job": keeper, "step": 4}})
+    assert answer.status_code == 409
+    told = answer.json()
+    assert (told["type"], [each["field"] for each in told["errors"]]) == ("/problems/cannot-begin", ["seed"])
+    answer = await api.post("/v1/jobs", json=SPEC | {"begin_from": {"job": "j-none"}})
+    assert answer.json()["errors"] == [{"field": "begin_from.job", "message": "there is no job j-none"}]
+    assert list(desk.cluster.jobs) == [keeper]
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"begin_from": "j-1"}, "begin_from"),
+        ({"begin_from": {}}, "begin_from.job"),
+        ({"begin_from": {"job": "j-1", "step": "4"}}, "begin_from.step"),
+        ({"begin_from": {"job": "j-1", "at": 4}}, "begin_from.at"),
+    ],
+)
+async def test_a_malformed_beginning_is_named(api, given, field):
+    answer = await api.post("/v1/jobs", json=SPEC | given)
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field)

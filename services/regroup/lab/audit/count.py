@@ -176,7 +176,9 @@ class _Count:
 
 def _summary(claim: Claim, generations: int, samples: EpochCount, void: int, exact: bool) -> str:
     steps = claim.steps - claim.begins
-    text = f"{plural(samples.samples, 'sample')} in {plural(steps, 'step')} over {plural(generations, 'generation')}"
+    where = f" from step {claim.begins} on" if claim.begins else ""
+    text = f"{plural(samples.samples, 'sample')} in {plural(steps, 'step')}{where}"
+    text += f" over {plural(generations, 'generation')}"
     if not exact:
         text += f": NOT EXACT, {grouped(samples.lost)} lost, {grouped(samples.doubled)} doubled"
     elif steps == 0:
@@ -185,6 +187,4 @@ def _summary(claim: Claim, generations: int, samples: EpochCount, void: int, exa
         text += f", each exactly once in each of {plural(samples.complete, 'complete epoch')}"
     else:
         text += ", each exactly once"
-    if claim.begins:
-        text += f"; those before step {claim.begins} are another job's"
     return text + (f"; {plural(void, 'void step')} discarded" if void else "")
