@@ -452,7 +452,7 @@ def test_a_job_that_begins_from_another_ones_checkpoint_answers_for_its_own_step
     found = story.audit()
     assert (found.ok, found.steps, found.lost, found.doubled, found.faults) == (True, 8 - begins, 0, 0, ())
     assert found.epochs == (8 - begins) // 4
-    assert found.summary.endswith(f"; those before step {begins} are another job's")
+    assert f" in {8 - begins} steps from step {begins} on over 2 generations, each exactly once" in found.summary
 
 
 def test_a_sample_that_is_lost_in_the_epoch_that_another_job_began_is_found():

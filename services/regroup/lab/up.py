@@ -103,7 +103,8 @@ def _tell_of_jobs(cluster: LocalCluster, tell: Callable[[str], None]) -> None:
     """From which step each will go on."""
     with suppress(RegroupError), cluster.client() as client:
         for job in [job for job in client.jobs() if not job.ended]:
-            saved = job.checkpoint.version.step if job.checkpoint is not None else 0
+            begins = job.beginning.step if job.beginning is not None else 0
+            saved = job.checkpoint.version.step if job.checkpoint is not None else begins
             tell(f"job {job.id} is {job.phase}; from step {saved} on it goes on at the next start")
 
 
