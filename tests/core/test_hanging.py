@@ -144,6 +144,24 @@ def test_a_step_whose_data_comes_too_late_three_times_fails_the_job_and_says_wha
     )
 
 
+def test_fetches_that_come_too_late_by_turns_fail_the_job_although_no_round_lasts_long(scene):
+    running(scene, "a", "b")
+    for fetch in (1, 3, 5):
+        for slow, other in ("ab", "ba"):
+            if scene.job.ended:
+                break
+            accuse(scene, slow, replace(STARVES, lasts=60.1, limit=60.0, fetch=fetch))
+            generation = scene.job.generation
+            scene.halt(other, (generation - 1, 3))
+            accuse(
+                scene, slow, None, phase=TrainerPhase.HALTED, promised=generation, version=Version(generation - 1, 3)
+            )
+            scene.train("a")
+            scene.train("b")
+    assert scene.job.phase is JobPhase.FAILED
+    assert "3 times no data came in 60 s" in scene.job.reason
+
+
 def test_a_fetch_that_never_ends_counts_once(scene):
     running(scene, "a")
     for _ in range(5):

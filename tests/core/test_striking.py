@@ -188,6 +188,16 @@ def test_that_a_file_is_missing_counts_only_where_it_was_written(resumed, place,
     assert struck(scene) == [9] * counts
 
 
+def test_the_last_checkpoint_is_not_struck_for_being_missing_but_waited_for(resumed):
+    scene = resumed("a", "b", steps=(9,))
+    for _ in "ab":
+        finds(scene, missing=True)
+        halted(scene, "a", "b")
+    assert struck(scene) == []
+    assert scene.job.phase is JobPhase.WAITING
+    assert scene.job.saved == Version(1, 9)
+
+
 def test_one_after_the_other_is_struck_and_then_the_job_begins_again(resumed):
     scene = resumed("a", "b", steps=(9, 6))
     for _ in range(4):

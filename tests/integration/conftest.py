@@ -301,7 +301,7 @@ def make_bed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Abstract
     @contextmanager
     def make(**settings: str) -> Iterator[Bed]:
         folder = tmp_path_factory.mktemp("bed")
-        usual = {"error_limit": "1000000", "leader_lease": "1"}
+        usual = {"error_limit": "1000000", "leader_lease": "1", "hang_floor": "120"}  # gates hold trainers for long
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(TASKS), os.environ.get("PYTHONPATH")))))
             cluster = LocalCluster(folder, 3, threads=1, settings={**usual, **settings}, isolated=True)

@@ -243,7 +243,8 @@ def test_a_step_that_only_the_dead_committed_is_void_and_done_again(started: Any
 
 def test_a_kill_while_the_survivors_of_another_form_is_survived(started: Any, same_curve: Any) -> None:
     first = {"at": "forward", "step": 25, "do": "kill", "worker": "w2"}
-    trial = started(faults=(first, {"at": "forming", "step": 25, "do": "kill", "worker": "w1"}))
+    trial = started(faults=(first, {"at": "forming", "step": 25, "do": "kill", "worker": "w1"}), gates=(15,))
+    trial.until_all(3)
     trial.finish()
     assert trial.done(0)
     assert trial.done(1)

@@ -534,6 +534,14 @@ def test_a_save_is_done_once_per_order_and_reported():
     assert trainer.session.phase is TrainerPhase.HALTED
 
 
+def test_who_has_saved_and_is_asked_again_says_so_again_and_writes_nothing():
+    trainer = saving()
+    trainer.gets(SaveEnded(saved(2)))
+    assert trainer.gets(Save("j", 2, Version(1, 0))) == (Say(saved(2)),)
+    trainer.gets(Halt("j", 3))
+    assert trainer.gets(Save("j", 3, Version(1, 0))) == (Write(3, Version(1, 0)),)
+
+
 def test_a_failed_save_keeps_the_state_and_can_be_ordered_again():
     trainer = saving()
     trainer.gets(SaveEnded(SaveFailed(job="j", incarnation="i1", generation=2, error="disk full")))

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 
 CLOSING_LIMIT = 3  # seconds that requests under way are given
+IDLE_LIMIT = 60  # seconds; longer than clients keep a connection (httpx: 5), or one is closed as it is used again
 
 
 class CannotListen(Exception):
@@ -47,6 +48,7 @@ class HttpServer(uvicorn.Server):
                 log_level="warning",
                 access_log=False,
                 server_header=False,
+                timeout_keep_alive=IDLE_LIMIT,
                 timeout_graceful_shutdown=CLOSING_LIMIT,
             )
         )

@@ -16,23 +16,29 @@ from regroup.core.regroup import Wait
 from regroup.core.settling import answers_of
 from regroup.core.suspicion import evict, had_its_chance, hang_words
 from regroup.core.turn import Turn
-from regroup.core.workers import Sighting
+from regroup.core.workers import Hang, Sighting
 
 GRACE = 1.0  # seconds that who hangs has to come back, once the others have answered
 STARVED = 3  # fetches for one step, each longer than step_timeout, until it is the task's error
 
 
 def hang_told(turn: Turn, name: str, before: Sighting) -> None:
-    """Say once what a heartbeat says for the first time. `before`: what was known until then."""
+    """Say once what a heartbeat says for the first time. `before`: what was known until then.
+
+    A fetch that outlasts step_timeout counts here, for others' may end just then, and each round come to nothing.
+    """
     seen = turn.sightings[name]
     hang, trainer = seen.hang, seen.trainer
     if hang is None or trainer is None:
         return
     known = before.trainer is not None and before.trainer.incarnation == trainer.incarnation
-    if known and before.hang is not None and before.hang.phase is hang.phase:
+    if known and before.hang is not None and (before.hang.phase, before.hang.fetch) == (hang.phase, hang.fetch):
         return
     facts = {"phase": str(hang.phase), "seconds": round(hang.lasts, 3), "limit": round(hang.limit, 3)}
     turn.note("hang", f"the trainer on {name} {hang_words(hang)}", trainer.job, name, **facts)
+    job = turn.jobs.get(trainer.job)
+    if job is not None and hang.fetch and hang.lasts >= job.spec.step_timeout:
+        _came_too_late(turn, job, Member(name, trainer.incarnation), hang)
 
 
 def stacks_taken(turn: Turn, name: str, report: m.StacksTaken) -> None:
@@ -91,22 +97,27 @@ def set_aside(turn: Turn, job: Job, members: Sequence[Member]) -> None:
 
 
 def starve(turn: Turn, job: Job) -> None:
-    """No step in time, because data does not come to anybody. Where it comes too late again and again, the job ends.
+    """No step in time, because data does not come to anybody."""
+    for member in job.formation.members if job.formation is not None else ():
+        hang = turn.cluster.hang(member)
+        if hang is not None and hang.fetch:
+            _came_too_late(turn, turn.jobs[job.id], member, hang)
+
+
+def _came_too_late(turn: Turn, job: Job, member: Member, hang: Hang) -> None:
+    """Count this fetch, once. Where data comes too late again and again, the job ends.
 
     A fetch that never ends is no new one: storage may return.
     """
+    if job.ended:
+        return
     step, limit = reached(job, turn.watch(job.id)), job.spec.step_timeout
-    for member in job.formation.members if job.formation is not None else ():
-        hang = turn.cluster.hang(member)
-        if hang is None or not hang.fetch:
-            continue
-        error = f"no data came in {limit:g} s (fetch {member.incarnation}.{hang.fetch})"
-        failure = StepFailure(step, -1, member.worker, error)
-        if failure not in job.failures:
-            job = turn.change_job(job, failures=(*job.failures[-19:], failure))
-        late = [one for one in job.failures if one.step == step and one.worker == member.worker]
-        if sum(one.error.startswith("no data came") for one in late) >= STARVED:
-            way_out = "make the dataset faster, or step_timeout longer"
-            reason = f"the task failed in step {step}: {STARVED} times no data came in {limit:g} s: {way_out}"
-            turn.end(job, JobPhase.FAILED, reason, error=reason)
-            return
+    error = f"no data came in {limit:g} s (fetch {member.incarnation}.{hang.fetch})"
+    failure = StepFailure(step, -1, member.worker, error)
+    if failure not in job.failures:
+        job = turn.change_job(job, failures=(*job.failures[-19:], failure))
+    late = [one for one in job.failures if one.step == step and one.worker == member.worker]
+    if sum(one.error.startswith("no data came") for one in late) >= STARVED:
+        way_out = "make the dataset faster, or step_timeout longer"
+        reason = f"the task failed in step {step}: {STARVED} times no data came in {limit:g} s: {way_out}"
+        turn.end(job, JobPhase.FAILED, reason, error=reason)

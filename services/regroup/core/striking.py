@@ -5,7 +5,8 @@ Refuses to know: how a file is read, and which checkpoints are kept (`keeping`).
 Does not guarantee: that a struck file is damaged: where nobody else can tell, one worker's word does, the second time.
 
 That the storage refused or did not answer says nothing of the file. Nor does it that a file in a folder is missing on
-another machine than the one that wrote it: the folder may not be shared.
+another machine than the one that wrote it: the folder may not be shared. What is missing may also be brought back, and
+is waited for where no older checkpoint is left.
 """
 
 from collections.abc import Mapping
@@ -30,7 +31,8 @@ def take_word(turn: Turn, job: Job, member: Member, report: CheckpointUnreadable
     words = watch.words if watch.questioned == checkpoint.path else {}
     before = words.get(name, Word(0, 0))
     if before.generation < report.generation:
-        counts = report.damaged and not (report.missing and _lies_elsewhere(turn, name, checkpoint))
+        waits = report.missing and (not job.older or _lies_elsewhere(turn, name, checkpoint))
+        counts = report.damaged and not waits
         words = {**words, name: Word(report.generation, before.damaged + counts)}
     unable = {**watch.unable, member: report.error}
     turn.change_watch(job.id, unable=unable, questioned=checkpoint.path, words=words)

@@ -165,6 +165,7 @@ class Session:
     owed: int | None = None  # a Halt that came while applying
     at_work: bool = False  # the step loop has not come back from its last formation: it may be in the task's code
     written: Checkpoint | None = None  # the newest that was written beside the training
+    saved: StateSaved | None = None  # what the last order to save led to
     heard: float = -inf  # when the last heartbeat was sent that was answered, on this machine's clock, seconds
 
     @property
@@ -239,7 +240,8 @@ def handle(session: Session, happening: Halt | Form | Save | RenewLease | LoopEv
             return _broke(replace(session, version=None), generation, reason)
         case SaveEnded(report=report):
             if session.phase is TrainerPhase.SAVING and session.promised == report.generation:
-                session = _enter(session, TrainerPhase.HALTED)
+                told = report if isinstance(report, StateSaved) else None
+                session = replace(_enter(session, TrainerPhase.HALTED), saved=told)
             return session, (Say(report),)
         case WroteBeside(checkpoint=checkpoint):
             return replace(session, written=checkpoint), ()
@@ -309,6 +311,8 @@ def _save(session: Session, order: Save) -> Handled:
     asked = session.phase is TrainerPhase.HALTED and session.promised == order.generation
     if not asked or session.version != order.version:
         return session, ()
+    if session.saved is not None and session.saved.generation == order.generation:
+        return session, (Say(session.saved),)  # it was asked again before this was heard
     return _enter(session, TrainerPhase.SAVING), (Write(order.generation, order.version, order.final),)
 
 

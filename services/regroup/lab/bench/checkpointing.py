@@ -21,7 +21,7 @@ from regroup.core.jobs import JobSpec
 from regroup.lab.bench.failing import BenchFailed, expect_alive
 from regroup.lab.bench.figures import Interval, bootstrap
 from regroup.lab.bench.following import LIMIT, Applied, Following
-from regroup.lab.bench.gate import Gate
+from regroup.lab.bench.gate import TAKES_TURNS, Gate
 from regroup.lab.bench.overhead import RANKS, SKIPPED, STEPS, Model
 from regroup.lab.bench.overhead import spec as gated_spec
 from regroup.lab.local import LocalCluster
@@ -79,7 +79,7 @@ def measure(outcome: Outcome, rounds: int, data_dir: Path, *, on_round: Callable
     """
     data_dir.mkdir(parents=True, exist_ok=True)
     with (
-        LocalCluster(data_dir / "cluster", 2 * RANKS, isolated=True, threads=1) as cluster,
+        LocalCluster(data_dir / "cluster", 2 * RANKS, isolated=True, threads=1, settings=TAKES_TURNS) as cluster,
         cluster.client() as client,
     ):
         plain, saving = (

@@ -14,6 +14,7 @@ from pathlib import Path
 
 PAUSE = 0.1  # seconds between two looks of whoever waits
 COUNT = struct.Struct("q")
+TAKES_TURNS = {"hang_floor": "600"}  # of a cluster: whoever waits at a gate does not hang
 
 
 class Gate:

@@ -27,7 +27,7 @@ from regroup.core.shards import default_shards
 from regroup.lab.bench.failing import ASK_EVERY, BenchFailed, expect_alive
 from regroup.lab.bench.figures import Interval, bootstrap
 from regroup.lab.bench.following import Following, newest
-from regroup.lab.bench.gate import Gate
+from regroup.lab.bench.gate import TAKES_TURNS, Gate
 from regroup.lab.local import LocalCluster
 
 RANKS = 2
@@ -113,7 +113,7 @@ def measure(
     model = duel.model
     data_dir.mkdir(parents=True, exist_ok=True)
     with (
-        LocalCluster(data_dir / "cluster", 2 * RANKS, isolated=True, threads=1) as cluster,
+        LocalCluster(data_dir / "cluster", 2 * RANKS, isolated=True, threads=1, settings=TAKES_TURNS) as cluster,
         cluster.client() as client,
         ExitStack() as ends,
     ):
