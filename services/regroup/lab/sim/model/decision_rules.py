@@ -179,3 +179,5 @@ def _issued(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job, b
     else:
         shown = reached(old, before.watches.get(job.id))
         assert base.step >= shown, f"no roll-back was told, and step {shown} that all committed is gone"
+        below = old.formation is not None and base < old.formation.base
+        assert not below, f"no roll-back was told, and {base} is below what the last generation began from"

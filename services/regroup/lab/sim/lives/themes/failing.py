@@ -246,6 +246,16 @@ FAILING = (
         workers=(3,),
         spares=(0,),
     ),
+    # one waits for its data, and the other dies after it answered
+    long_life(
+        (
+            Some((Kind.STARVE,), (1,), seconds=(18.0,), crowds=(1,), waits=0.0, since=1.5, until=3.0),
+            Some((Kind.KILL_TRAINER,), (1,), crowds=(1,), waits=0.0, after=(1.0, 2.0), whom=OTHERS),
+        ),
+        weight=8,
+        workers=(2,),
+        spares=(0,),
+    ),
     # a store so slow that its coordinator decides about what is long over
     long_life(
         (
