@@ -31,7 +31,8 @@ def take_word(turn: Turn, job: Job, member: Member, report: CheckpointUnreadable
     words = watch.words if watch.questioned == checkpoint.path else {}
     before = words.get(name, Word(0, 0))
     if before.generation < report.generation:
-        waits = report.missing and (not job.older or _lies_elsewhere(turn, name, checkpoint))
+        last = job.checkpoint is not None and not job.older
+        waits = report.missing and (last or _lies_elsewhere(turn, name, checkpoint))
         counts = report.damaged and not waits
         words = {**words, name: Word(report.generation, before.damaged + counts)}
     unable = {**watch.unable, member: report.error}
