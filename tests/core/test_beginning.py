@@ -171,11 +171,12 @@ def test_when_all_is_lost_before_its_first_checkpoint_it_goes_back_to_where_it_b
     assert beside.noted("rolled_back")[-1].reason == reason
 
 
-def test_where_the_file_is_damaged_the_job_fails_and_names_it(beside):
+@pytest.mark.parametrize("missing", [False, True])
+def test_where_the_file_is_damaged_or_gone_the_job_fails_and_names_it(beside, missing):
     formed(beside, "a", "b")
-    cannot_read(beside, damaged=True)
+    cannot_read(beside, damaged=True, missing=missing)
     assert not beside.job.ended
-    cannot_read(beside, damaged=True)
+    cannot_read(beside, damaged=True, missing=missing)
     assert beside.job.phase is JobPhase.FAILED
     reason = "the checkpoint of step 9 that it begins from is damaged: a, b found: /c/j0/s9 is not there"
     assert beside.job.reason == reason
