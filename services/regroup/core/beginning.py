@@ -30,7 +30,7 @@ def beginning(jobs: Mapping[str, Job], spec: JobSpec) -> Beginning | None:
     source = jobs.get(asked.job)
     if source is None:
         raise CannotBegin([Problem("begin_from.job", f"there is no job {asked.job}")])
-    kept = [one for one in (source.checkpoint, *source.older) if one is not None]
+    kept = source.kept
     if not kept:
         message = f"job {source.id} has no checkpoint: pause it, or give a job checkpoint_every"
         raise CannotBegin([Problem("begin_from.job", message)])

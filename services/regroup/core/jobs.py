@@ -313,6 +313,11 @@ class Job:
         return self.checkpoint.version if self.checkpoint is not None else self.origin
 
     @property
+    def kept(self) -> tuple[Checkpoint, ...]:
+        """Its own checkpoints, the newest first."""
+        return (self.checkpoint, *self.older) if self.checkpoint is not None else ()
+
+    @property
     def latest(self) -> Checkpoint | None:
         """Where that state is to be read; None: anybody builds it from the seed."""
         return self.checkpoint or (self.beginning.checkpoint if self.beginning is not None else None)

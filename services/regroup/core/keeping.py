@@ -15,8 +15,7 @@ from regroup.core.jobs import Checkpoint, Job
 
 def taken_in(job: Job, newest: Checkpoint) -> Mapping[str, Any]:
     """What changes of a job that has a new checkpoint."""
-    before = (job.checkpoint, *job.older) if job.checkpoint is not None else ()
-    others = [one for one in before if one.path != newest.path]  # a state may be written twice, to one file
+    others = [one for one in job.kept if one.path != newest.path]  # a state may be written twice, to one file
     best = _best((newest, *others), job.spec.keep_best)
     kept = [one for number, one in enumerate(others, start=1) if number < job.spec.keep_last or one in best]
     dropped = [one for one in others if one not in kept]

@@ -50,12 +50,12 @@ class Watching:
     def _judged(self, mark: Mark, before: Hang | None) -> Hang | None:
         if mark.phase is LoopPhase.PREPARING:
             return None
-        stands = self.silent > limit_of(0.0, self.floor, self.most)
+        still = limit_of(0.0, self.floor, self.most)
+        stands = self.silent > still
         if before is not None and before.fetch and before.fetch == mark.fetch:
             return before  # to wait for it no longer, as a Halt says, does not bring the data
         if mark.phase in WAITS:
-            limit = limit_of(0.0, self.floor, self.most)
-            return Hang(phase=mark.phase, lasts=self.silent, limit=limit, stands=True) if stands else None
+            return Hang(phase=mark.phase, lasts=self.silent, limit=still, stands=True) if stands else None
         limit = limit_of(mark.longest, self.floor, self.most)
         if self.lasts <= limit:
             return None

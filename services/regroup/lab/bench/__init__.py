@@ -5,13 +5,11 @@ Refuses to know: how it is measured (`recovery`, `overhead`, `goodput`, `checkpo
 """
 
 import re
-import shutil
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Annotated, Any
 
 import typer
@@ -26,6 +24,7 @@ from regroup.lab.bench.machine import this_machine
 from regroup.lab.bench.recovery import Outcome, Scenario, Whom
 from regroup.lab.local import ClusterFailed
 from regroup.lab.result_file import JsonFile, result_file
+from regroup.lab.work_folder import leave, work_folder
 
 app = typer.Typer(
     help="Measure recovery, overhead, goodput and checkpoints here.\n\nEach in a cluster of its own.",
@@ -186,13 +185,7 @@ class _End:
 @contextmanager
 def _bench(given: Path | None) -> Iterator[tuple[Path, _End]]:
     """A new folder to work in. Whatever ends the measuring early is told here, so that the figures so far still are."""
-    end, place = _End(), given and given.expanduser().absolute()
-    try:
-        if place is not None:
-            place.mkdir(parents=True, exist_ok=True)
-        folder = Path(mkdtemp(prefix="regroup-bench-", dir=place))
-    except OSError as error:
-        terminal.give_up(f"cannot make a folder to work in: {error}", terminal.FAILED)
+    end, folder = _End(), work_folder(given, "bench")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started is stopped
     try:
         yield folder, end
@@ -202,10 +195,7 @@ def _bench(given: Path | None) -> Iterator[tuple[Path, _End]]:
     except (BenchFailed, ClusterFailed, RegroupError, OSError) as error:
         end.code = terminal.FAILED
         terminal.complain(f"bench: {error}")
-    if given is None and end.code != terminal.FAILED:
-        shutil.rmtree(folder)
-    else:
-        print(f"records and logs are kept in {folder}", file=sys.stderr)
+    leave(folder, keep=given is not None or end.code == terminal.FAILED)
 
 
 class _Progress:

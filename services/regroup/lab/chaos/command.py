@@ -4,12 +4,10 @@ Owns: the options, the folder that it works in, and that Ctrl-C leaves what was 
 Refuses to know: what a cell does, and how results are shown.
 """
 
-import shutil
 import signal
 import sys
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Annotated
 
 import typer
@@ -26,6 +24,7 @@ from regroup.lab.chaos.trial import try_cell
 from regroup.lab.chaos.verdict import Outcome, Result
 from regroup.lab.local import ClusterFailed
 from regroup.lab.result_file import JsonFile, result_file, text_file
+from regroup.lab.work_folder import leave, work_folder
 
 SUBSETS = {"ci": CI}
 
@@ -55,7 +54,7 @@ def chaos(
         return
     machine, results, code = this_machine(), list[Result](), terminal.OK
     with result_file(json_file) as save, text_file(html) as draw:
-        folder = _folder(data_dir)
+        folder = work_folder(data_dir, "chaos")
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started is stopped
         try:
             _run(chosen, folder, results)
@@ -72,10 +71,7 @@ def chaos(
         terminal.write(f"\n{report.summary(results)}\n{machine}")
         save(report.figures(results, machine))
         draw(page(results, str(machine)))
-    if data_dir is None and code == terminal.OK:
-        shutil.rmtree(folder)
-    else:
-        print(f"records and logs are kept in {folder}", file=sys.stderr)
+    leave(folder, keep=data_dir is not None or code != terminal.OK)
     raise typer.Exit(code)
 
 
@@ -91,16 +87,6 @@ def _chosen(faults: list[str], phases: list[Phase], named: str | None) -> list[C
     if named not in SUBSETS:
         terminal.give_up(f"there is no subset {named}; there are {', '.join(SUBSETS)}", terminal.USAGE)
     return subset(SUBSETS[named])
-
-
-def _folder(given: Path | None) -> Path:
-    place = given and given.expanduser().absolute()
-    try:
-        if place is not None:
-            place.mkdir(parents=True, exist_ok=True)
-        return Path(mkdtemp(prefix="regroup-chaos-", dir=place))
-    except OSError as error:
-        terminal.give_up(f"cannot make a folder to work in: {error}", terminal.FAILED)
 
 
 def _run(chosen: list[Cell], folder: Path, results: list[Result]) -> None:

@@ -5,14 +5,12 @@ Refuses to know: what is done to the cluster, and what is flat.
 """
 
 import random
-import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Annotated
 
 import typer
@@ -27,6 +25,7 @@ from regroup.lab.local import ClusterFailed
 from regroup.lab.result_file import JsonFile, result_file
 from regroup.lab.soak import report
 from regroup.lab.soak.run import Outcome, regroup, soaking, weather
+from regroup.lab.work_folder import leave, work_folder
 
 TELL_EVERY = 60.0  # seconds between two lines where there is no terminal
 
@@ -49,7 +48,7 @@ def soak(
         terminal.give_up("there is nothing to do: give --regroups, --minutes, or both", terminal.USAGE)
     outcome, machine, code = Outcome(), this_machine(), terminal.OK
     with result_file(json_file) as save:
-        folder = _folder(data_dir)
+        folder = work_folder(data_dir, "soak")
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started is stopped
         try:
             with soaking(folder / "cluster") as bed:
@@ -76,21 +75,8 @@ def soak(
             code = terminal.FAILED
         terminal.write("\n" + ("sound" if code == terminal.OK else "not proved sound"))
         save(report.figures(outcome, seed, machine, code == terminal.INTERRUPTED))
-    if data_dir is None and code == terminal.OK:
-        shutil.rmtree(folder)
-    else:
-        print(f"records and logs are kept in {folder}", file=sys.stderr)
+    leave(folder, keep=data_dir is not None or code != terminal.OK)
     raise typer.Exit(code)
-
-
-def _folder(given: Path | None) -> Path:
-    place = given and given.expanduser().absolute()
-    try:
-        if place is not None:
-            place.mkdir(parents=True, exist_ok=True)
-        return Path(mkdtemp(prefix="regroup-soak-", dir=place))
-    except OSError as error:
-        terminal.give_up(f"cannot make a folder to work in: {error}", terminal.FAILED)
 
 
 @contextmanager
