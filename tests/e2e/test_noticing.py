@@ -19,12 +19,18 @@ CHANCE = 5.5  # seconds that a connection must have lasted until somebody is giv
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, serve: Any) -> Iterator[Any]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, serve: Any) -> Iterator[Any]:
     """The Halt's limit stays ten seconds: whoever hangs is not waited for that long."""
     with serve(tmp_path_factory.mktemp("cluster"), workers=2, hang_floor=str(FLOOR), error_limit="100") as served:
         time.sleep(CHANCE)
         yield served
-        served.stop_all()
+
+
+@pytest.fixture
+def served(cluster: Any) -> Iterator[Any]:
+    """No test leaves its job behind: it would keep the workers of the next."""
+    yield cluster
+    cluster.stop_all()
 
 
 def trains(served: Any, folder: Path, place: str) -> Any:

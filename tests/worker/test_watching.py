@@ -106,6 +106,17 @@ def test_a_process_that_stands_still_in_its_own_phase_is_said_to() -> None:
     assert one.hang.stands
 
 
+def test_a_process_that_was_stopped_in_the_middle_of_a_pass_is_said_to_stand_still_as_soon_as_it_hangs() -> None:
+    one = Watched()
+    one.sits(2 * LOOK)
+    one.ticks = False
+    one.sits(4.0 - 2 * LOOK)
+    assert one.hang is None
+    one.looks()
+    assert one.hang is not None
+    assert one.hang.stands
+
+
 def test_the_time_in_which_the_agent_was_away_counts_for_nobody() -> None:
     one = Watched()
     one.ticks = False  # the machine slept, or the agent was stopped: nobody knows what the trainer did

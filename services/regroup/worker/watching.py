@@ -14,6 +14,7 @@ from regroup.worker.pulse import WAITS, Mark
 
 LOOK = 0.25  # seconds between two looks
 AWAY = 1.0  # seconds between two looks, beyond which the agent was away
+BLUR = 2 * LOOK  # seconds of a silence that may not have been seen: where its last beat is noticed a look later
 TIMES = 5.0  # so many times the longest of the last passes is a hang
 _DATA = frozenset({LoopPhase.DATA, LoopPhase.FIRST_BATCH})
 
@@ -59,5 +60,6 @@ class Watching:
         limit = limit_of(mark.longest, self.floor, self.most)
         if self.lasts <= limit:
             return None
+        stands = self.silent > still - BLUR
         fetch = mark.fetch if mark.phase in _DATA and mark.fetch % 2 and not stands else 0
         return Hang(phase=mark.phase, lasts=self.lasts, limit=limit, stands=stands, fetch=fetch)
