@@ -7,9 +7,14 @@ from collections.abc import Callable, Iterator
 from uuid import uuid4
 
 import httpx
+import hypothesis
 import pytest
 
 from regroup.coordinator import embedded
+
+# How fast a machine is says nothing about what is tested.
+hypothesis.settings.register_profile("regroup", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("regroup")
 
 
 def pytest_configure() -> None:
