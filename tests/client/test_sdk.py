@@ -26,7 +26,7 @@ from regroup.client.sdk import server_sent
 from regroup.client.transport import understood
 from regroup.coordinator.persistence import Unconfirmed
 from regroup.core.jobs import JobPhase, JobSpec, StepPoint
-from regroup.core.messages import StopJob
+from regroup.core.messages.commands import StopJob
 
 
 def test_a_job_is_submitted_listed_read_and_stopped(client):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regroup.coordinator.gathering import Gathering, RecordsBroke
-from regroup.core.messages import ReadRecords, RecordsOrder
+from regroup.core.messages.orders import ReadRecords, RecordsOrder
 from regroup.worker import archive
 from regroup.worker.archive import PIECE
 

@@ -27,7 +27,9 @@ from regroup.core.jobs import (
     Version,
     Wanted,
 )
-from regroup.core.messages import AgentRegistered, Heartbeat, StateSaved, StepsCommitted, StopJob, SubmitJob
+from regroup.core.messages.agent_reports import AgentRegistered, Heartbeat
+from regroup.core.messages.commands import StopJob, SubmitJob
+from regroup.core.messages.trainer_reports import StateSaved, StepsCommitted
 from regroup.core.workers import TrainerPhase, TrainerStatus, Worker
 from regroup.wire.keys import server_keys
 from regroup.wire.link import Hub

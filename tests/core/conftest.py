@@ -5,10 +5,14 @@ from typing import Any
 
 import pytest
 
-from regroup.core import messages as m
 from regroup.core.cluster import Cluster, Policy
 from regroup.core.decide import Decision, decide
 from regroup.core.jobs import Checkpoint, Fingerprint, Job, JobSpec, Member, Version
+from regroup.core.messages.agent_reports import AgentRegistered, Heartbeat, TrainerExited
+from regroup.core.messages.commands import SubmitJob
+from regroup.core.messages.events import Disconnected, Event, Report, Reported, Tick
+from regroup.core.messages.orders import Order
+from regroup.core.messages.trainer_reports import GroupBroke, StateSaved, StepFailed
 from regroup.core.notes import Note
 from regroup.core.workers import TrainerPhase, TrainerStatus
 
@@ -30,25 +34,25 @@ class Scene:
         self.policy = replace(POLICY, **policy)
         self.now = 100.0
         self.cluster = Cluster(started=self.now)
-        self.orders: list[tuple[str, m.Order]] = []  # of the last event
+        self.orders: list[tuple[str, Order]] = []  # of the last event
         self.notes: list[Note] = []  # of all events
         self.sequence = 0
 
     # --- events
 
-    def does(self, event: m.Event) -> Decision:
+    def does(self, event: Event) -> Decision:
         decision = decide(self.cluster, event, self.now, self.policy)
         self.cluster, self.orders = decision.cluster, list(decision.orders)
         self.notes += decision.notes
         return decision
 
-    def says(self, name: str, report: m.Report) -> Decision:
-        return self.does(m.Reported(name, report))
+    def says(self, name: str, report: Report) -> Decision:
+        return self.does(Reported(name, report))
 
     def after(self, seconds: float, heard: str = "") -> Decision:
         """Time passed, and the coordinator looks. `heard` as in `passes`."""
         self.passes(seconds, heard)
-        return self.does(m.Tick())
+        return self.does(Tick())
 
     def passes(self, seconds: float, heard: str) -> None:
         """`heard`: the workers whose agents spoke all the while, whatever their trainers do."""
@@ -59,13 +63,13 @@ class Scene:
 
     def submit(self, job: str = "j", **spec: Any) -> None:
         asked = {"task": "digits", "steps": 10, "global_batch": 8, "shards": 4, "max_workers": 2, **spec}
-        self.does(m.SubmitJob(job, JobSpec(**asked), 0.0))
+        self.does(SubmitJob(job, JobSpec(**asked), 0.0))
 
     def register(self, *names: str, boot: str = "b1") -> None:
         """A new agent's first heartbeat, in the same breath, says that it has no trainer."""
         for name in names:
             known = self.cluster.workers.get(name)
-            self.says(name, m.AgentRegistered(boot=boot, device="cpu", host="h", pid=1, version="1"))
+            self.says(name, AgentRegistered(boot=boot, device="cpu", host="h", pid=1, version="1"))
             if known is None or known.boot != boot:
                 self.beat(name)
 
@@ -85,7 +89,7 @@ class Scene:
                 known["fingerprint"] = None
             trainer = TrainerStatus(incarnation=incarnation, phase=phase, **known)
         boot = self.cluster.workers[name].boot
-        return self.says(name, m.Heartbeat(boot=boot, sequence=self.sequence, trainer=trainer))
+        return self.says(name, Heartbeat(boot=boot, sequence=self.sequence, trainer=trainer))
 
     def prepare(self, *names: str, incarnation: str = "i1", **facts: Any) -> None:
         for name in names:
@@ -108,23 +112,23 @@ class Scene:
     def saved(self, name: str, version: tuple[int, int], generation: int | None = None) -> Decision:
         checkpoint = Checkpoint(Version(*version), "/c/j", "sum", 1)
         n = self.job.generation if generation is None else generation
-        return self.says(name, m.StateSaved(job="j", incarnation="i1", generation=n, checkpoint=checkpoint))
+        return self.says(name, StateSaved(job="j", incarnation="i1", generation=n, checkpoint=checkpoint))
 
     def exits(
         self, name: str, incarnation: str = "i1", cause: str = "killed by SIGKILL", asked: bool = False, **where: int
     ) -> Decision:
         """Its trainer is gone; `where`: the step and the shard whose passes ran."""
-        return self.says(name, m.TrainerExited(job="j", incarnation=incarnation, cause=cause, asked=asked, **where))
+        return self.says(name, TrainerExited(job="j", incarnation=incarnation, cause=cause, asked=asked, **where))
 
     def breaks(self, name: str, generation: int, incarnation: str = "i1") -> Decision:
         reason = "a neighbour is gone"
-        return self.says(name, m.GroupBroke(job="j", incarnation=incarnation, generation=generation, reason=reason))
+        return self.says(name, GroupBroke(job="j", incarnation=incarnation, generation=generation, reason=reason))
 
     def raises(self, name: str, generation: int = 1, step: int = 3, shard: int = 2) -> Decision:
         """The task's own code raised in its trainer."""
         where = {"generation": generation, "step": step, "shard": shard}
         error, traceback = "ValueError: bad sample", "Traceback ...\nValueError: bad sample"
-        return self.says(name, m.StepFailed(job="j", incarnation="i1", **where, error=error, traceback=traceback))
+        return self.says(name, StepFailed(job="j", incarnation="i1", **where, error=error, traceback=traceback))
 
     def finished(self, *names: str) -> None:
         """A job j of ten steps, all committed, whose state is about to be saved."""
@@ -141,7 +145,7 @@ class Scene:
         self.running("a", "b", min_workers=1)
         for name in "ab":
             self.train(name, 3)
-        self.does(m.Disconnected("b"))
+        self.does(Disconnected("b"))
         self.breaks("a", 1)
         self.halt("a", (1, 3))
         assert self.members == ["a"]

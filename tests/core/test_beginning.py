@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from regroup.core import messages as m
 from regroup.core.cluster import CannotBegin
 from regroup.core.jobs import BeginFrom, Checkpoint, Fingerprint, Job, JobPhase, JobSpec, Struck, Version
+from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob
+from regroup.core.messages.orders import Discard, Form
+from regroup.core.messages.trainer_reports import CheckpointUnreadable
 from regroup.core.workers import TrainerPhase
 
 PRINT = Fingerprint("code", "data", 100)
@@ -49,7 +51,7 @@ def cannot_read(scene, *, incarnation="i1", **facts):
     name, n = formation.members[formation.leader].worker, formation.generation
     scene.beat(name, TrainerPhase.FORMING, incarnation, promised=n, generation=n)
     told = {"generation": n, "error": "/c/j0/s9 is not there", **facts}
-    scene.says(name, m.CheckpointUnreadable(job="j", incarnation=incarnation, **told))
+    scene.says(name, CheckpointUnreadable(job="j", incarnation=incarnation, **told))
     if not scene.job.ended:
         for member in formation.members:
             scene.halt(member.worker, None, incarnation)
@@ -62,7 +64,7 @@ def test_a_job_begins_at_the_step_of_the_checkpoint_that_it_names_or_of_the_newe
     assert (beside.job.step, beside.job.saved, formation.base) == (step, Version(0, step), Version(0, step))
     assert formation.checkpoint == file(step)
     assert formation.receivers == (1,)
-    assert beside.told("a", m.Form)[0].steps == 20
+    assert beside.told("a", Form)[0].steps == 20
     assert beside.noted("form")[0].reason == f"from the checkpoint of step {step} of job j0 on a, b"
     assert beside.noted("submitted")[0].reason == f"submitted: digits, which begins at step {step}, from /c/j0/s{step}"
     for name in "ab":
@@ -124,7 +126,7 @@ def test_its_file_is_not_deleted_before_it_has_a_checkpoint_of_its_own(beside):
     formed(beside, "a", checkpoint_every=2)
     source(beside, doomed=(file(9),))
     beside.register("z")
-    assert beside.told("z", m.Discard) == []
+    assert beside.told("z", Discard) == []
     written = Checkpoint(Version(1, 12), "/c/j/s12", "sum", 1)
     beside.train("a", 12)
     n = beside.job.generation
@@ -132,12 +134,12 @@ def test_its_file_is_not_deleted_before_it_has_a_checkpoint_of_its_own(beside):
     beside.beat("a", TrainerPhase.TRAINING, written=written, **state)
     assert beside.job.saved == Version(1, 12)
     beside.beat("z")
-    assert beside.told("z", m.Discard) == [m.Discard("j0", ("/c/j0/s9",))]
+    assert beside.told("z", Discard) == [Discard("j0", ("/c/j0/s9",))]
 
 
 def test_its_file_is_not_kept_for_a_job_that_has_ended(beside):
     begin(beside)
-    beside.does(m.StopJob("j"))
+    beside.does(StopJob("j"))
     assert (beside.job.phase, beside.job.reason, beside.job.step) == (
         JobPhase.STOPPED,
         "stopped at step 9; its state is in /c/j0/s9",
@@ -145,7 +147,7 @@ def test_its_file_is_not_kept_for_a_job_that_has_ended(beside):
     )
     source(beside, doomed=(file(9),))
     beside.register("z")
-    assert beside.told("z", m.Discard) == [m.Discard("j0", ("/c/j0/s9",))]
+    assert beside.told("z", Discard) == [Discard("j0", ("/c/j0/s9",))]
 
 
 def test_what_the_other_job_keeps_later_changes_nothing(beside):
@@ -228,14 +230,14 @@ def test_when_the_only_one_of_its_own_is_struck_it_begins_again_where_it_began(b
     formed(beside, "a", "b")
     for name in "ab":
         beside.train(name, 12)
-    beside.does(m.PauseJob("j"))
+    beside.does(PauseJob("j"))
     for name in "ab":
         beside.halt(name, (1, 12))
     beside.saved(beside.job.saver.worker, (1, 12))
     for name in "ab":
         beside.exits(name, asked=True)
         beside.beat(name)
-    beside.does(m.ResumeJob("j"))
+    beside.does(ResumeJob("j"))
     beside.prepare("a", "b", incarnation="i2")
     for name in "ab":
         beside.halt(name, None, "i2")

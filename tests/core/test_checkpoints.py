@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
-from regroup.core import messages as m
 from regroup.core.jobs import Checkpoint, JobPhase, Version
+from regroup.core.messages.commands import PauseJob
+from regroup.core.messages.orders import Save
+from regroup.core.messages.trainer_reports import CheckpointFailed
 from regroup.core.workers import TrainerPhase
 
 
@@ -87,7 +89,7 @@ def test_when_all_die_at_once_the_job_goes_on_from_its_last_checkpoint(scene):
 
 def test_a_checkpoint_that_could_not_be_written_is_told_and_the_training_goes_on(scene):
     scene.running("a", "b")
-    failed = m.CheckpointFailed(job="j", incarnation="i1", step=4, error="OSError: disk full")
+    failed = CheckpointFailed(job="j", incarnation="i1", step=4, error="OSError: disk full")
     scene.says("a", failed)
     (note,) = scene.noted("checkpoint_failed")
     assert note.reason == "a could not write the checkpoint of step 4, and trains on: OSError: disk full"
@@ -99,11 +101,11 @@ def test_to_pause_right_at_a_checkpoint_needs_no_other_one(scene):
     for name in "ab":
         scene.train(name, 4)
     writes(scene, "a", 1, 4, at=4)
-    scene.does(m.PauseJob("j"))
+    scene.does(PauseJob("j"))
     for name in "ab":
         scene.halt(name, (1, 4))
     assert (scene.job.phase, scene.job.checkpoint) == (JobPhase.PAUSED, file(1, 4))
-    assert scene.told("a", m.Save) == []
+    assert scene.told("a", Save) == []
 
 
 def test_a_checkpoint_that_is_told_after_the_end_changes_nothing(scene):

@@ -4,10 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from regroup.core import messages as m
 from regroup.core.cluster import JobEnded, NoSuchJob, NoSuchWorker
 from regroup.core.decide import decide
 from regroup.core.jobs import ORIGIN, JobPhase, Link, StepPoint, Version
+from regroup.core.messages.agent_reports import AgentLeft, AgentRegistered, Heartbeat
+from regroup.core.messages.commands import ClearWorker, StopJob
+from regroup.core.messages.events import Disconnected
+from regroup.core.messages.orders import Form, Halt, Heard, Prepare, Release, Welcome
+from regroup.core.messages.trainer_reports import Formed, Halted, StepsCommitted
 from regroup.core.workers import TrainerPhase
 
 # --- A whole life
@@ -16,24 +20,24 @@ from regroup.core.workers import TrainerPhase
 def test_a_job_is_prepared_formed_trained_regrouped_saved_and_completed(scene):
     scene.submit(steps=9, min_workers=2)
     assert scene.job.phase is JobPhase.QUEUED
-    scene.says("a", m.AgentRegistered(boot="b1", device="cpu", host="h", pid=1, version="1"))
+    scene.says("a", AgentRegistered(boot="b1", device="cpu", host="h", pid=1, version="1"))
     assert scene.job.phase is JobPhase.QUEUED
-    assert scene.told("a", m.Welcome) == [m.Welcome(1.0)]
+    assert scene.told("a", Welcome) == [Welcome(1.0)]
     scene.beat("a")
     scene.register("b")
     assert scene.job.phase is JobPhase.PREPARING
-    assert scene.told("b", m.Prepare) == [m.Prepare("j", scene.job.spec)]
+    assert scene.told("b", Prepare) == [Prepare("j", scene.job.spec)]
     scene.beat("a", TrainerPhase.PREPARING)
     scene.prepare("a")
     assert scene.job.round is None
     scene.prepare("b")
     assert scene.job.generation == scene.job.round.generation == 1
-    assert scene.told("b", m.Halt) == [m.Halt("j", 1)]
+    assert scene.told("b", Halt) == [Halt("j", 1)]
     scene.halt("a", None)
     scene.halt("b", None)
     assert scene.members == ["a", "b"]
     assert scene.job.formation.base == ORIGIN
-    assert scene.told("b", m.Form) == [m.Form("j", scene.job.formation, 9)]
+    assert scene.told("b", Form) == [Form("j", scene.job.formation, 9)]
     scene.train("a")
     assert scene.job.phase is JobPhase.PREPARING
     scene.train("b")
@@ -43,7 +47,7 @@ def test_a_job_is_prepared_formed_trained_regrouped_saved_and_completed(scene):
         scene.train(name, 4)
     scene.exits("b")
     assert (scene.job.phase, scene.job.generation) == (JobPhase.REGROUPING, 2)
-    assert scene.told("a", m.Halt) == [m.Halt("j", 2)]
+    assert scene.told("a", Halt) == [Halt("j", 2)]
     scene.halt("a", (1, 5))
     assert scene.job.phase is JobPhase.WAITING
     assert scene.job.reason == "waits for workers: 1 of 2 are ready; step 5 is kept in memory"
@@ -61,7 +65,7 @@ def test_a_job_is_prepared_formed_trained_regrouped_saved_and_completed(scene):
     finished = {"promised": 3, "generation": 3, "version": Version(3, 9)}
     scene.beat("a", TrainerPhase.FINISHED, **finished)
     assert scene.job.round.boundary
-    assert scene.told("a", m.Halt) == [m.Halt("j", 4, boundary=True)]
+    assert scene.told("a", Halt) == [Halt("j", 4, boundary=True)]
     scene.halt("a", (3, 9))
     assert scene.job.saver is None
     scene.halt("b", (3, 9), "i2")
@@ -71,7 +75,7 @@ def test_a_job_is_prepared_formed_trained_regrouped_saved_and_completed(scene):
     assert scene.job.phase is JobPhase.COMPLETED
     assert scene.job.checkpoint.version == Version(3, 9)
     assert scene.job.step == 9
-    assert scene.told("a", m.Release) == [m.Release("j")]
+    assert scene.told("a", Release) == [Release("j")]
     assert [worker.job for worker in scene.cluster.workers.values()] == [None, None]
     assert "j" not in scene.cluster.watches
 
@@ -90,12 +94,12 @@ def test_every_change_of_phase_has_a_reason_in_the_timeline(scene):
 def test_the_next_job_gets_the_workers_of_one_that_ended(scene):
     scene.running("a", step=0)
     scene.submit("k", max_workers=1)
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     scene.halt("a", (1, 2))
     scene.saved("a", (1, 2))
     assert scene.cluster.jobs["k"].phase is JobPhase.QUEUED
     scene.beat("a")
-    assert scene.told("a", m.Prepare) == [m.Prepare("k", scene.cluster.jobs["k"].spec)]
+    assert scene.told("a", Prepare) == [Prepare("k", scene.cluster.jobs["k"].spec)]
 
 
 def test_points_are_taken_from_members_of_the_last_formation_alone(scene):
@@ -103,7 +107,7 @@ def test_points_are_taken_from_members_of_the_last_formation_alone(scene):
     point = StepPoint(0, 1.5, 8.0, 8, 0.1, 0.01)
 
     def committed(name, generation, incarnation="i1"):
-        report = m.StepsCommitted(job="j", incarnation=incarnation, generation=generation, step=1, points=(point,))
+        report = StepsCommitted(job="j", incarnation=incarnation, generation=generation, step=1, points=(point,))
         return scene.says(name, report).points
 
     assert committed("a", 1) == (("j", (point,)),)
@@ -130,29 +134,29 @@ def test_a_heartbeat_changes_nothing_durable(scene):
 def test_a_heartbeat_is_answered_with_the_last_issued_generation(scene):
     scene.running("a", "b")
     scene.train("a", 1)
-    assert scene.told("a", m.Heard) == [m.Heard(scene.sequence, 1)]
+    assert scene.told("a", Heard) == [Heard(scene.sequence, 1)]
     scene.exits("b")
     scene.train("a", 1)
-    assert scene.told("a", m.Heard) == [m.Heard(scene.sequence, 1)]  # 2 is taken, not issued
+    assert scene.told("a", Heard) == [Heard(scene.sequence, 1)]  # 2 is taken, not issued
 
 
 def test_a_heartbeat_of_an_older_boot_is_not_answered(scene):
     scene.running("a")
     scene.register("a", boot="b2")
-    scene.says("a", m.Heartbeat(boot="b1", sequence=99))
-    assert scene.told("a", m.Heard) == []
+    scene.says("a", Heartbeat(boot="b1", sequence=99))
+    assert scene.told("a", Heard) == []
 
 
 def test_a_heartbeat_that_was_overtaken_says_nothing_any_more(scene):
     """Else a trainer that it does not know yet would be taken for dead."""
     scene.running("a", "b")
-    scene.says("a", m.Heartbeat(boot="b1", sequence=1))
+    scene.says("a", Heartbeat(boot="b1", sequence=1))
     assert not scene.dead("a")
     assert scene.job.round is None
 
 
 def test_a_report_before_any_registration_is_not_an_error(scene):
-    scene.says("ghost", m.Heartbeat(boot="b", sequence=1))
+    scene.says("ghost", Heartbeat(boot="b", sequence=1))
     scene.exits("ghost")
     assert scene.orders == []
     assert scene.cluster.workers == {}
@@ -165,7 +169,7 @@ def test_a_late_report_of_a_dead_incarnation_buries_nobody(scene):
     scene.beat("b")
     scene.prepare("b", incarnation="i2")
     scene.breaks("b", 1, "i1")
-    scene.says("b", m.Halted(job="j", incarnation="i1", generation=2, version=Version(1, 4), store="s"))
+    scene.says("b", Halted(job="j", incarnation="i1", generation=2, version=Version(1, 4), store="s"))
     assert not scene.dead("b", "i2")
     assert scene.cluster.sightings["b"].trainer.incarnation == "i2"
 
@@ -175,10 +179,10 @@ def test_a_late_report_does_not_change_what_was_answered(scene):
     scene.exits("b")
     scene.halt("a", (1, 5))
     n = scene.job.generation
-    scene.says("a", m.StepsCommitted(job="j", incarnation="i1", generation=1, step=4))
-    scene.says("a", m.Formed(job="j", incarnation="i1", generation=1))
+    scene.says("a", StepsCommitted(job="j", incarnation="i1", generation=1, step=4))
+    scene.says("a", Formed(job="j", incarnation="i1", generation=1))
     scene.breaks("a", 1)
-    scene.says("a", m.Halted(job="j", incarnation="i1", generation=1, version=None, store="s"))
+    scene.says("a", Halted(job="j", incarnation="i1", generation=1, version=None, store="s"))
     trainer = scene.cluster.sightings["a"].trainer
     assert (trainer.phase, trainer.promised, trainer.version) == (TrainerPhase.HALTED, n, Version(1, 5))
 
@@ -195,7 +199,7 @@ def test_a_worker_that_registers_anew_is_known_dead(scene):
 
 def test_the_same_agent_registering_again_is_only_a_new_connection(scene):
     scene.running("a", "b")
-    scene.does(m.Disconnected("b"))
+    scene.does(Disconnected("b"))
     scene.register("b")
     assert not scene.dead("b")
     assert scene.cluster.sightings["b"].trainer is not None
@@ -224,7 +228,7 @@ def test_a_member_known_dead_before_a_restart_is_found_dead_again_though_its_wor
 
 def test_an_agent_that_leaves_takes_its_trainer_along(scene):
     scene.running("a", "b")
-    scene.says("b", m.AgentLeft(boot="b1"))
+    scene.says("b", AgentLeft(boot="b1"))
     assert scene.dead("b")
     assert scene.cluster.workers["b"].job is None
     assert scene.cluster.workers["b"].errors == 0
@@ -232,7 +236,7 @@ def test_an_agent_that_leaves_takes_its_trainer_along(scene):
 
 def test_the_last_words_of_an_older_agent_do_not_bury_its_successor(scene):
     scene.running("a", "b")
-    scene.says("b", m.AgentLeft(boot="b0"))
+    scene.says("b", AgentLeft(boot="b0"))
     assert not scene.dead("b")
 
 
@@ -250,14 +254,14 @@ def test_a_generation_above_the_coordinators_is_jumped_above(scene):
 
 def test_refusals_change_nothing(scene):
     scene.running("a")
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     scene.halt("a", (1, 1))
     scene.saved("a", (1, 1))
     before = scene.cluster
     for command, refusal in (
-        (m.StopJob("j"), JobEnded),
-        (m.StopJob("none"), NoSuchJob),
-        (m.ClearWorker("none"), NoSuchWorker),
+        (StopJob("j"), JobEnded),
+        (StopJob("none"), NoSuchJob),
+        (ClearWorker("none"), NoSuchWorker),
     ):
         with pytest.raises(refusal):
             decide(scene.cluster, command, scene.now, scene.policy)
@@ -292,8 +296,8 @@ def test_a_job_that_is_submitted_again_under_its_id_goes_on_as_it_is(scene, spec
 def test_a_lost_connection_is_told_once_and_a_goodbye_is_told_as_one(scene):
     scene.register("a", "b")
     for _ in range(2):
-        scene.does(m.Disconnected("a"))
-    scene.says("b", m.AgentLeft(boot="b1"))
-    scene.does(m.Disconnected("b"))
+        scene.does(Disconnected("a"))
+    scene.says("b", AgentLeft(boot="b1"))
+    scene.does(Disconnected("b"))
     assert [note.worker for note in scene.noted("lost")] == ["a"]
     assert [note.worker for note in scene.noted("left")] == ["b"]

@@ -4,9 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from regroup.core import messages as m
 from regroup.core.cluster import reached
 from regroup.core.jobs import ORIGIN, Checkpoint, JobPhase, Version
+from regroup.core.messages.agent_reports import AgentLeft, AgentRegistered, TrainerExited
+from regroup.core.messages.commands import StopJob
+from regroup.core.messages.events import Disconnected, KeepSteps, Tick
+from regroup.core.messages.orders import Halt, Release, Save
+from regroup.core.messages.trainer_reports import SaveFailed, StateSaved
 from regroup.core.workers import TrainerPhase
 
 # --- Stopping
@@ -14,7 +18,7 @@ from regroup.core.workers import TrainerPhase
 
 def test_a_queued_job_stops_at_once(scene):
     scene.submit()
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     assert (scene.job.phase, scene.job.reason) == (JobPhase.STOPPED, "stopped before its first step")
 
 
@@ -22,16 +26,16 @@ def test_a_preparing_job_stops_at_once_and_frees_its_workers(scene):
     scene.submit()
     scene.register("a")
     scene.beat("a", TrainerPhase.PREPARING)
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     assert scene.job.phase is JobPhase.STOPPED
-    assert scene.told("a", m.Release) == [m.Release("j")]
+    assert scene.told("a", Release) == [Release("j")]
 
 
 def test_a_job_that_is_asked_for_its_first_promise_stops_when_it_has_it(scene):
     scene.submit(max_workers=1)
     scene.register("a")
     scene.prepare("a")
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     assert not scene.job.ended
     scene.halt("a", None)
     assert scene.job.phase is JobPhase.STOPPED
@@ -39,11 +43,11 @@ def test_a_job_that_is_asked_for_its_first_promise_stops_when_it_has_it(scene):
 
 def test_a_running_job_stops_at_a_boundary_with_its_state_saved(scene):
     scene.running("a", "b")
-    scene.does(m.StopJob("j"))
-    assert scene.told("a", m.Halt) == [m.Halt("j", 2, boundary=True)]
+    scene.does(StopJob("j"))
+    assert scene.told("a", Halt) == [Halt("j", 2, boundary=True)]
     scene.halt("a", (1, 4))
     scene.halt("b", (1, 4))
-    assert scene.told("a", m.Save) == [m.Save("j", 2, Version(1, 4))]
+    assert scene.told("a", Save) == [Save("j", 2, Version(1, 4))]
     assert scene.job.phase is JobPhase.RUNNING
     scene.saved("a", (1, 4))
     assert (scene.job.phase, scene.job.step) == (JobPhase.STOPPED, 4)
@@ -52,7 +56,7 @@ def test_a_running_job_stops_at_a_boundary_with_its_state_saved(scene):
 def test_a_regrouping_job_saves_and_stops_instead_of_forming(scene):
     scene.running("a", "b", min_workers=1)
     scene.exits("b")
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     scene.halt("a", (1, 4))
     assert scene.job.saver.worker == "a"
     scene.saved("a", (1, 4))
@@ -64,7 +68,7 @@ def test_a_forming_job_stops_once_it_formed(scene):
     scene.breaks("a", 1)
     for name in "ab":
         scene.halt(name, (1, 4))
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     for name in "ab":
         scene.train(name)
     scene.after(0.2)
@@ -75,7 +79,7 @@ def test_a_waiting_job_saves_what_its_survivors_hold(scene):
     scene.running("a", "b")
     scene.exits("b")
     scene.halt("a", (1, 4))
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     scene.halt("a", (1, 4))
     scene.saved("a", (1, 4))
     assert scene.job.phase is JobPhase.STOPPED
@@ -87,7 +91,7 @@ def test_a_waiting_job_whose_survivors_have_not_re_attached_yet_waits_for_them_a
     scene.exits("b")
     scene.halt("a", (1, 4))
     scene.restart()
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     assert not scene.job.ended
     scene.after(scene.policy.absent_limit)
     assert not scene.job.ended
@@ -102,12 +106,12 @@ def test_a_state_that_nobody_told_of_yet_is_asked_for_before_a_job_ends_without_
     scene.breaks("a", 1)
     scene.halt("a", (1, 3))
     scene.halt("b", None)
-    scene.does(m.Disconnected("b"))
+    scene.does(Disconnected("b"))
     scene.exits("a")
     assert scene.job.phase is JobPhase.WAITING
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     scene.register("b")
-    assert scene.told("b", m.Halt) == [m.Halt("j", 4)]
+    assert scene.told("b", Halt) == [Halt("j", 4)]
     scene.halt("b", (2, 3))
     assert scene.job.saver.worker == "b"
 
@@ -123,7 +127,7 @@ def test_a_stop_that_saves_an_older_state_says_that_it_goes_back(scene):
     scene.halt("b", (1, 3))
     assert (scene.members, scene.job.formation.base, scene.job.step) == (["a", "b"], Version(2, 7), 7)
     scene.exits("a")
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     scene.halt("b", (1, 3))
     assert (scene.job.saver.worker, scene.job.step) == ("b", 3)
     assert scene.job.reason == "the last generation is lost: b saves the state of step 3, to stop"
@@ -137,7 +141,7 @@ def test_a_state_of_more_steps_than_are_shown_is_shown_only_once_it_is_saved(sce
     scene.running("a", "b", min_workers=1)
     for name in "ab":
         scene.train(name, 3)
-    scene.does(m.Disconnected("b"))
+    scene.does(Disconnected("b"))
     scene.exits("a")
     scene.prepare("a", incarnation="i2")
     scene.after(scene.policy.detached_limit + scene.policy.detached_margin + 1.0)
@@ -147,7 +151,7 @@ def test_a_state_of_more_steps_than_are_shown_is_shown_only_once_it_is_saved(sce
     assert (scene.job.formation.generation, scene.job.formation.base, scene.job.step) == (3, ORIGIN, 0)
     scene.restart()
     scene.register("a", "b")
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     scene.holds_on("b")
     scene.beat("a", TrainerPhase.FORMING, incarnation="i2", promised=3, generation=3)
     scene.breaks("a", 3, incarnation="i2")
@@ -165,10 +169,10 @@ def test_nothing_is_given_up_while_somebody_that_just_connected_has_not_told_wha
     scene.train("a", 3)
     workers = {"a": scene.cluster.workers["a"]}
     scene.cluster = replace(scene.cluster, workers=workers, sightings={"a": scene.cluster.sightings["a"]})
-    scene.says("b", m.AgentRegistered(boot="b1", device="cpu", host="h", pid=1, version="1"))
+    scene.says("b", AgentRegistered(boot="b1", device="cpu", host="h", pid=1, version="1"))
     scene.exits("a")
-    scene.does(m.StopJob("j"))
-    scene.does(m.Tick())
+    scene.does(StopJob("j"))
+    scene.does(Tick())
     assert scene.job.reason == "asked to stop; the last generation is lost, and b has yet to tell what it holds"
     scene.holds_on("b")
     scene.halt("b", (1, 3))
@@ -180,8 +184,8 @@ def test_what_is_shown_stands_still_while_an_older_state_is_saved(scene):
     """a, which was silent for long, is back with more steps than are being saved: it comes too late."""
     scene.parted()
     scene.train("a", 7)
-    scene.does(m.Disconnected("a"))
-    scene.does(m.StopJob("j"))
+    scene.does(Disconnected("a"))
+    scene.does(StopJob("j"))
     scene.after(scene.job.spec.step_timeout + 1.0)  # no boundary was reached
     scene.register("b")
     scene.holds_on("b")
@@ -192,7 +196,7 @@ def test_what_is_shown_stands_still_while_an_older_state_is_saved(scene):
     assert (scene.job.saver.worker, scene.job.step) == ("b", 3)
     scene.register("a")
     scene.train("a", 7)
-    scene.does(m.KeepSteps())
+    scene.does(KeepSteps())
     assert (reached(scene.job, scene.cluster.watches["j"]), scene.job.step) == (3, 3)
     scene.saved("b", (1, 3))
     assert (scene.job.phase, scene.job.step) == (JobPhase.STOPPED, 3)
@@ -204,7 +208,7 @@ def test_a_job_does_not_end_without_a_state_that_a_slow_member_said_it_holds(sce
     scene.register("b")
     scene.holds_on("b")
     scene.exits("a")
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     for _ in range(8):
         scene.after(scene.policy.halt_limit + 0.1)
         scene.holds_on("b")
@@ -220,7 +224,7 @@ def test_a_holder_that_gives_no_sign_for_the_detached_limit_holds_up_a_stop_no_l
     scene.register("b")
     scene.holds_on("b")
     scene.exits("a")
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     began = scene.now
     while not scene.job.ended and scene.now < began + 200:
         scene.after(1.0)
@@ -235,8 +239,8 @@ def test_a_cluster_that_was_stopped_in_good_order_costs_its_jobs_no_restart(scen
     for name in "ab":
         scene.train(name, 4)
     for name in "ab":
-        scene.says(name, m.TrainerExited(job="j", incarnation="i1", cause="killed by SIGKILL", asked=True))
-        scene.says(name, m.AgentLeft(boot="b1"))
+        scene.says(name, TrainerExited(job="j", incarnation="i1", cause="killed by SIGKILL", asked=True))
+        scene.says(name, AgentLeft(boot="b1"))
     scene.restart()
     scene.register("a", "b", boot="b2")
     scene.prepare("a", "b", incarnation="i2")
@@ -248,9 +252,9 @@ def test_a_cluster_that_was_stopped_in_good_order_costs_its_jobs_no_restart(scen
 
 def test_stopping_twice_is_once(scene):
     scene.running("a")
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     before = scene.job
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     assert scene.job == before
 
 
@@ -260,7 +264,7 @@ def test_stopping_twice_is_once(scene):
 def test_a_failed_save_is_retried_by_another_member_and_never_called_completed(scene):
     scene.finished("a", "b")
     n = scene.job.generation
-    scene.says("a", m.SaveFailed(job="j", incarnation="i1", generation=n, error="OSError: disk full"))
+    scene.says("a", SaveFailed(job="j", incarnation="i1", generation=n, error="OSError: disk full"))
     assert not scene.job.ended
     assert "disk full" in scene.job.reason
     scene.after(0.5)
@@ -276,7 +280,7 @@ def test_a_failed_save_is_retried_by_another_member_and_never_called_completed(s
 
 def test_after_a_new_beginning_the_failed_saves_of_the_old_one_are_forgotten(scene):
     scene.finished("a")
-    scene.says("a", m.SaveFailed(job="j", incarnation="i1", generation=scene.job.generation, error="OSError: full"))
+    scene.says("a", SaveFailed(job="j", incarnation="i1", generation=scene.job.generation, error="OSError: full"))
     scene.exits("a")
     scene.prepare("a", incarnation="i2")
     scene.after(scene.policy.save_retry)
@@ -344,17 +348,17 @@ def test_a_job_that_ends_without_its_state_shows_the_steps_that_it_had_reached(s
 
 def test_asking_twice_to_stop_is_told_once(scene):
     scene.running("a")
-    scene.does(m.StopJob("j"))
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
+    scene.does(StopJob("j"))
     assert len(scene.noted("stopping")) == 1
 
 
 def test_a_job_that_waits_and_is_asked_to_stop_says_so(scene):
     scene.running("a", "b")
-    scene.does(m.Disconnected("b"))
+    scene.does(Disconnected("b"))
     scene.exits("a")
     scene.after(scene.policy.halt_limit + 0.1)
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     assert scene.job.phase is JobPhase.WAITING
     assert scene.job.reason.startswith("asked to stop; the state of generation 1 may live on b: ")
 
@@ -363,6 +367,6 @@ def test_a_report_that_failed_is_told_with_the_end(scene):
     scene.finished("a")
     told = {"job": "j", "incarnation": "i1", "generation": scene.job.generation}
     checkpoint = Checkpoint(Version(1, 10), "/c/j", "sum", 1)
-    scene.says("a", m.StateSaved(**told, checkpoint=checkpoint, remark="report() failed: KeyError: 'x'"))
+    scene.says("a", StateSaved(**told, checkpoint=checkpoint, remark="report() failed: KeyError: 'x'"))
     assert scene.job.phase is JobPhase.COMPLETED
     assert scene.job.reason == "completed at step 10; its state is in /c/j; report() failed: KeyError: 'x'"

@@ -2,8 +2,17 @@
 
 import pytest
 
-from regroup.core import messages as m
 from regroup.core.jobs import Fingerprint, JobPhase, StepPoint
+from regroup.core.messages.commands import ClearWorker
+from regroup.core.messages.orders import Prepare, Release
+from regroup.core.messages.trainer_reports import (
+    WORKER,
+    GroupBroke,
+    PrepareFailed,
+    ReplicasDiffered,
+    StepFailed,
+    StepsCommitted,
+)
 from regroup.core.workers import TrainerPhase
 
 
@@ -17,10 +26,10 @@ def test_more_than_five_errors_quarantine_a_worker_and_clearing_forgives_them(sc
     assert (worker.errors, worker.quarantined, worker.job) == (6, True, None)
     assert worker.reason == "quarantined after 6 errors, the last: killed by SIGKILL"
     scene.beat("a")
-    assert scene.told("a", m.Prepare) == []
-    scene.does(m.ClearWorker("a"))
+    assert scene.told("a", Prepare) == []
+    scene.does(ClearWorker("a"))
     assert scene.cluster.workers["a"].errors == 0
-    assert scene.told("a", m.Prepare) == [m.Prepare("j", scene.job.spec)]
+    assert scene.told("a", Prepare) == [Prepare("j", scene.job.spec)]
 
 
 def test_an_end_that_was_asked_for_is_no_error(scene):
@@ -43,7 +52,7 @@ def test_a_job_that_cannot_be_prepared_fails_and_names_the_field(scene):
     scene.submit()
     scene.register("a")
     scene.beat("a", TrainerPhase.PREPARING)
-    failed = m.PrepareFailed(job="j", incarnation="i1", field="options.lr", message="must be positive", traceback="T")
+    failed = PrepareFailed(job="j", incarnation="i1", field="options.lr", message="must be positive", traceback="T")
     scene.says("a", failed)
     assert scene.job.phase is JobPhase.FAILED
     assert scene.job.reason == "options.lr: must be positive"
@@ -54,7 +63,7 @@ def test_a_worker_that_cannot_prepare_by_its_own_fault_is_refused_and_another_on
     scene.submit(max_workers=1)
     scene.register("a", "b")
     scene.beat("a", TrainerPhase.PREPARING)
-    scene.says("a", m.PrepareFailed(job="j", incarnation="i1", field=m.WORKER, message="its disk is full"))
+    scene.says("a", PrepareFailed(job="j", incarnation="i1", field=WORKER, message="its disk is full"))
     assert scene.job.phase is JobPhase.PREPARING
     assert scene.job.refused == {"a": "worker: its disk is full"}
     assert scene.cluster.workers["b"].job == "j"
@@ -64,12 +73,12 @@ def test_a_newcomer_that_cannot_prepare_is_refused_and_the_job_goes_on(scene):
     scene.running("a", min_workers=1, max_workers=2)
     scene.register("b")
     scene.beat("b", TrainerPhase.PREPARING)
-    failed = m.PrepareFailed(job="j", incarnation="i1", field="task", message="cannot be imported")
+    failed = PrepareFailed(job="j", incarnation="i1", field="task", message="cannot be imported")
     scene.says("b", failed)
     assert scene.job.phase is JobPhase.RUNNING
     assert scene.job.refused == {"b": "task: cannot be imported"}
     assert scene.cluster.workers["b"].job is None
-    assert scene.told("b", m.Release) == [m.Release("j")]
+    assert scene.told("b", Release) == [Release("j")]
 
 
 def dies_while_preparing(scene, name, incarnation):
@@ -104,7 +113,7 @@ def test_a_worker_with_another_dataset_is_refused(scene):
     assert scene.cluster.workers["b"].job is None
     assert scene.job.phase is JobPhase.RUNNING
     scene.beat("b")
-    assert scene.told("b", m.Prepare) == []
+    assert scene.told("b", Prepare) == []
 
 
 def test_a_task_that_raises_once_is_tried_again_on_another_worker(scene):
@@ -229,7 +238,7 @@ def test_a_task_that_hangs_in_the_same_shard_on_two_workers_fails_the_job(scene)
     scene.running("a", "b", "c", min_workers=1)
     for name, others in (("c", "ab"), ("b", "a")):
         n = scene.job.generation
-        scene.says("a", m.GroupBroke(job="j", incarnation="i1", generation=n, reason="a collective failed"))
+        scene.says("a", GroupBroke(job="j", incarnation="i1", generation=n, reason="a collective failed"))
         for other in others:
             scene.halt(other, (n, 3))
         scene.after(scene.policy.halt_limit + 0.5, heard=name)
@@ -245,7 +254,7 @@ def test_a_task_that_hangs_in_the_same_shard_on_two_workers_fails_the_job(scene)
 def test_a_worker_whose_replica_is_not_like_most_has_an_error(scene):
     scene.running("a", "b", "c")
     told = {"job": "j", "incarnation": "i1", "step": 3}
-    scene.says("a", m.ReplicasDiffered(**told, generation=1, digests=("aa", "bb", "bb")))
+    scene.says("a", ReplicasDiffered(**told, generation=1, digests=("aa", "bb", "bb")))
     assert [worker.errors for worker in scene.cluster.workers.values()] == [1, 0, 0], "also if it leads"
 
 
@@ -253,17 +262,17 @@ def test_a_worker_whose_replica_is_not_like_most_has_an_error(scene):
 def test_digests_of_another_group_are_nobodys_error(scene, generation, digests):
     scene.running("a", "b")
     told = {"job": "j", "incarnation": "i1", "step": 3}
-    scene.says("a", m.ReplicasDiffered(**told, generation=generation, digests=digests))
+    scene.says("a", ReplicasDiffered(**told, generation=generation, digests=digests))
     assert [worker.errors for worker in scene.cluster.workers.values()] == [0, 0]
 
 
 def test_a_failure_without_words_is_told_as_such(scene):
     scene.running("a")
     where = {"job": "j", "incarnation": "i1", "step": 3, "shard": 2, "error": "", "traceback": "\n"}
-    scene.says("a", m.StepFailed(**where, generation=1))
+    scene.says("a", StepFailed(**where, generation=1))
     scene.halt("a", (1, 3))
     scene.train("a")
-    scene.says("a", m.StepFailed(**where, generation=2))
+    scene.says("a", StepFailed(**where, generation=2))
     assert scene.job.reason == "the task failed in step 3, shard 2 on a: without a word"
 
 
@@ -287,7 +296,7 @@ def test_a_loss_that_is_no_number_is_said_once(scene):
     for step in (3, 4):
         point = StepPoint(step, float("nan"), 8.0, 8, 0.1, 0.0)
         told = {"job": "j", "incarnation": "i1", "generation": 1, "step": step + 1}
-        scene.says("a", m.StepsCommitted(**told, points=(point,)))
+        scene.says("a", StepsCommitted(**told, points=(point,)))
     (note,) = scene.noted("diverged")
     assert note.reason.startswith("the loss of step 3 is nan")
     assert scene.job.phase is JobPhase.RUNNING
@@ -295,7 +304,7 @@ def test_a_loss_that_is_no_number_is_said_once(scene):
 
 def test_replicas_that_differ_regroup_and_are_told(scene):
     scene.running("a", "b")
-    report = m.ReplicasDiffered(job="j", incarnation="i1", generation=1, step=3, digests=("aa", "bb"))
+    report = ReplicasDiffered(job="j", incarnation="i1", generation=1, step=3, digests=("aa", "bb"))
     scene.says("a", report)
     assert scene.job.phase is JobPhase.REGROUPING
     assert scene.noted("replicas_differed")[0].data == {"digests": ["aa", "bb"]}
@@ -336,7 +345,7 @@ def test_what_is_told_twice_counts_once(scene):
 
 def test_replicas_that_differ_are_counted_once_however_often_it_is_told(scene):
     scene.running("a", "b", "c")
-    report = m.ReplicasDiffered(job="j", incarnation="i1", generation=1, step=0, digests=("1", "1", "2"))
+    report = ReplicasDiffered(job="j", incarnation="i1", generation=1, step=0, digests=("1", "1", "2"))
     for _ in range(6):
         scene.says("a", report)
     assert scene.cluster.workers["c"].errors == 1
@@ -352,7 +361,7 @@ def test_a_worker_that_was_refused_may_take_part_again_once_it_was_mended(scene,
     scene.beat("b", TrainerPhase.PREPARED, fingerprint=STALE)
     assert "b" in scene.job.refused
     scene.exits("b", asked=True)
-    scene.does(m.ClearWorker("b")) if how == "it is cleared" else scene.register("b", boot="b2")
+    scene.does(ClearWorker("b")) if how == "it is cleared" else scene.register("b", boot="b2")
     assert scene.job.refused == {}
     scene.beat("b")
     assert scene.cluster.workers["b"].job == "j"

@@ -1,6 +1,7 @@
 """Members that fail to form together: who is suspected, whatever happened before."""
 
-from regroup.core import messages as m
+from regroup.core.messages.agent_reports import TrainerExited
+from regroup.core.messages.trainer_reports import GroupBroke
 from regroup.core.workers import TrainerPhase
 
 
@@ -14,21 +15,21 @@ def fails_to_form(scene, reporter, *names):
     for name in names:
         scene.beat(name, TrainerPhase.FORMING, scene.incarnations[name], promised=n, generation=n)
     told = {"job": "j", "incarnation": scene.incarnations[reporter], "generation": n}
-    scene.says(reporter, m.GroupBroke(**told, reason="could not form in time"))
+    scene.says(reporter, GroupBroke(**told, reason="could not form in time"))
 
 
 def test_a_member_that_keeps_others_from_forming_is_found_although_somebody_died_before(scene):
     """c answers every Halt, and never connects. That d died long ago is no reason to go on with c for ever."""
     scene.running("a", "b", "c", "d", min_workers=1)
     scene.incarnations = dict.fromkeys("abcd", "i1")
-    scene.says("d", m.TrainerExited(job="j", incarnation="i1", cause="killed by SIGKILL", asked=False))
+    scene.says("d", TrainerExited(job="j", incarnation="i1", cause="killed by SIGKILL", asked=False))
     scene.register("d", boot="b2")
     for name in "abc":
         scene.halt(name, (1, 3))
     for name in "abc":
         scene.train(name)
     told = {"job": "j", "incarnation": "i1", "generation": scene.job.generation}
-    scene.says("a", m.GroupBroke(**told, reason="a collective failed"))
+    scene.says("a", GroupBroke(**told, reason="a collective failed"))
     for reporter in "ab":
         assert not scene.noted("evicted")
         fails_to_form(scene, reporter, "a", "b", "c")
@@ -52,7 +53,7 @@ def test_a_newcomer_that_cannot_connect_goes_before_any_holder_of_the_state(scen
         n = scene.job.generation
         for name in "abc":
             scene.beat(name, TrainerPhase.FORMING, promised=n, generation=n)
-        scene.says("b", m.GroupBroke(job="j", incarnation="i1", generation=n, reason="connection refused"))
+        scene.says("b", GroupBroke(job="j", incarnation="i1", generation=n, reason="connection refused"))
     assert [note.worker for note in scene.noted("evicted")] == ["b"]
     assert scene.cluster.workers["b"].errors == 0, "the fault may be of the network between them"
 
@@ -62,7 +63,7 @@ def test_whoever_reports_that_it_could_not_form_is_no_suspect_and_counts_outlive
     scene.running("a", "b", "c", min_workers=1)
     scene.incarnations = dict.fromkeys("abc", "i1")
     told = {"job": "j", "incarnation": "i1", "generation": 1}
-    scene.says("a", m.GroupBroke(**told, reason="a collective failed"))
+    scene.says("a", GroupBroke(**told, reason="a collective failed"))
     fails_to_form(scene, "a", "a", "b", "c")
     fails_to_form(scene, "a", "a", "b", "c")
     assert [note.worker for note in scene.noted("evicted")] == ["c"]

@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
-from regroup.core import messages as m
 from regroup.core.hanging import GRACE
 from regroup.core.jobs import JobPhase, Version
+from regroup.core.messages.agent_reports import MAX_STACKS, Heartbeat, StacksTaken
+from regroup.core.messages.commands import StopJob
+from regroup.core.messages.orders import Kill
 from regroup.core.workers import Hang, LoopPhase, TrainerPhase
 
 HANG = Hang(phase=LoopPhase.COMPUTE, lasts=4.2, limit=4.0)
@@ -17,7 +19,7 @@ def accuse(scene, name, hang=HANG, **facts):
     scene.sequence += 1
     boot = scene.cluster.workers[name].boot
     trainer = replace(seen.trainer, **facts)
-    return scene.says(name, m.Heartbeat(boot=boot, sequence=scene.sequence, trainer=trainer, hang=hang))
+    return scene.says(name, Heartbeat(boot=boot, sequence=scene.sequence, trainer=trainer, hang=hang))
 
 
 def running(scene, *names, **spec):
@@ -49,7 +51,7 @@ def test_who_hangs_is_waited_for_a_second_after_the_last_other_answer(scene):
     scene.after(0.2, heard="ab")
     assert evicted(scene) == ["b"]
     assert scene.members == ["a"]
-    assert scene.told("b", m.Kill)
+    assert scene.told("b", Kill)
 
 
 def test_who_comes_back_in_that_second_goes_on_as_a_member(scene):
@@ -100,7 +102,7 @@ def test_the_hang_of_a_former_trainer_is_nobodys(scene):
 
 def test_a_hang_overrides_a_boundary_that_would_wait_for_a_step(scene):
     running(scene, "a", "b")
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     assert scene.job.round.boundary
     accuse(scene, "b")
     assert not scene.job.round.boundary
@@ -176,11 +178,11 @@ def test_a_fetch_that_never_ends_counts_once(scene):
 
 def test_stacks_are_kept_in_the_timeline_and_cut(scene):
     running(scene, "a", "b")
-    told = m.StacksTaken(job="j", incarnation="i1", phase=LoopPhase.COMPUTE, stacks="x" * (m.MAX_STACKS + 1))
+    told = StacksTaken(job="j", incarnation="i1", phase=LoopPhase.COMPUTE, stacks="x" * (MAX_STACKS + 1))
     scene.says("b", told)
     (note,) = scene.noted("stacks")
     assert note.reason == "where the trainer on b hangs in phase compute"
-    assert len(note.data["stacks"]) == m.MAX_STACKS
+    assert len(note.data["stacks"]) == MAX_STACKS
 
 
 # --- Stragglers
@@ -190,7 +192,7 @@ def paced(scene, name, pace):
     seen = scene.cluster.sightings[name]
     scene.sequence += 1
     boot = scene.cluster.workers[name].boot
-    scene.says(name, m.Heartbeat(boot=boot, sequence=scene.sequence, trainer=seen.trainer, pace=pace))
+    scene.says(name, Heartbeat(boot=boot, sequence=scene.sequence, trainer=seen.trainer, pace=pace))
 
 
 def test_who_is_slower_at_three_looks_is_named_once_and_again_only_after_it_recovered(scene):

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regroup.core import messages as m
 from regroup.core.jobs import Checkpoint, Job, JobPhase, JobSpec, Version
 from regroup.core.keeping import taken_in
+from regroup.core.messages.agent_reports import Discarded
+from regroup.core.messages.events import Disconnected
+from regroup.core.messages.orders import Discard
 from regroup.core.workers import TrainerPhase
 
 
@@ -34,26 +36,26 @@ def kept(scene):
 def test_the_newest_are_kept_and_who_wrote_an_older_one_is_to_delete_it(kept):
     scene = kept(4, 8, 12)
     assert (scene.job.checkpoint, scene.job.older, scene.job.doomed) == (file(12), (file(8),), (file(4),))
-    assert scene.told("a", m.Discard) == [m.Discard("j", ("/c/j/s4",))]
+    assert scene.told("a", Discard) == [Discard("j", ("/c/j/s4",))]
     scene.train("b", 12)
-    assert scene.told("b", m.Discard) == []
+    assert scene.told("b", Discard) == []
 
 
 def test_what_is_to_be_deleted_is_said_again_until_it_is_told_gone(kept):
     scene = kept(4, 8, 12)
     scene.train("a", 12)
-    assert scene.told("a", m.Discard) == [m.Discard("j", ("/c/j/s4",))]
+    assert scene.told("a", Discard) == [Discard("j", ("/c/j/s4",))]
     for _ in range(2):
-        scene.says("a", m.Discarded(job="j", paths=("/c/j/s4",)))
+        scene.says("a", Discarded(job="j", paths=("/c/j/s4",)))
     assert scene.job.doomed == ()
     scene.train("a", 12)
-    assert scene.told("a", m.Discard) == []
+    assert scene.told("a", Discard) == []
     assert scene.noted("not_deleted") == []
 
 
 def test_a_file_that_cannot_be_deleted_is_told_once_and_not_tried_for_ever(kept):
     scene = kept(4, 8, 12)
-    scene.says("a", m.Discarded(job="j", paths=("/c/j/s4",), error="/c/j/s4 cannot be deleted (Read-only)"))
+    scene.says("a", Discarded(job="j", paths=("/c/j/s4",), error="/c/j/s4 cannot be deleted (Read-only)"))
     (note,) = scene.noted("not_deleted")
     told = "a could not delete a checkpoint that is not kept any more: /c/j/s4 cannot be deleted (Read-only)"
     assert note.reason == told
@@ -62,11 +64,11 @@ def test_a_file_that_cannot_be_deleted_is_told_once_and_not_tried_for_ever(kept)
 
 def test_what_a_worker_wrote_waits_until_that_worker_is_back(kept):
     scene = kept(4, 8, 12)
-    scene.does(m.Disconnected("a"))
+    scene.does(Disconnected("a"))
     scene.train("b", 12)
-    assert scene.told("b", m.Discard) == []
+    assert scene.told("b", Discard) == []
     scene.register("a")
-    assert scene.told("a", m.Discard) == [m.Discard("j", ("/c/j/s4",))]
+    assert scene.told("a", Discard) == [Discard("j", ("/c/j/s4",))]
 
 
 @pytest.mark.parametrize(("place", "told"), [("s3://c/j", ["b"]), ("/c/j", [])], ids=["url", "disk"])
@@ -76,7 +78,7 @@ def test_of_a_worker_that_is_forgotten_anybody_can_delete_what_has_a_url(kept, p
     sightings = {name: seen for name, seen in scene.cluster.sightings.items() if name != "a"}
     scene.cluster = replace(scene.cluster, workers=workers, sightings=sightings)
     scene.train("b", 12)
-    assert [name for name, order in scene.orders if isinstance(order, m.Discard)] == told
+    assert [name for name, order in scene.orders if isinstance(order, Discard)] == told
 
 
 def test_when_a_job_has_ended_its_last_checkpoints_are_kept_and_the_others_deleted(scene):
@@ -88,7 +90,7 @@ def test_when_a_job_has_ended_its_last_checkpoints_are_kept_and_the_others_delet
     assert scene.job.phase is JobPhase.COMPLETED
     assert [one.version.step for one in (scene.job.checkpoint, *scene.job.older)] == [10, 8]
     assert scene.job.doomed == (file(4),)
-    assert m.Discard("j", ("/c/j/s4",)) in scene.told("a", m.Discard)
+    assert Discard("j", ("/c/j/s4",)) in scene.told("a", Discard)
 
 
 def test_a_state_that_is_written_twice_to_one_file_is_one_and_the_file_stays(scene):

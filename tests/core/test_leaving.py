@@ -4,9 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from regroup.core import messages as m
 from regroup.core.cluster import NoSuchWorker
 from regroup.core.jobs import Checkpoint, JobPhase, Version, Wanted
+from regroup.core.messages.agent_reports import AgentLeft, Heartbeat
+from regroup.core.messages.commands import AdmitWorker, DrainWorker, PauseJob
+from regroup.core.messages.events import Disconnected
+from regroup.core.messages.orders import Go, Release
+from regroup.core.messages.trainer_reports import SaveFailed
 from regroup.core.workers import TrainerPhase
 
 
@@ -16,19 +20,19 @@ def leave(scene, name, phase=None, **facts):
     seen = scene.cluster.sightings[name].trainer
     trainer = replace(seen, phase=phase, **facts) if seen is not None and phase is not None else seen
     boot = scene.cluster.workers[name].boot
-    return scene.says(name, m.Heartbeat(boot=boot, sequence=scene.sequence, trainer=trainer, leaving=True))
+    return scene.says(name, Heartbeat(boot=boot, sequence=scene.sequence, trainer=trainer, leaving=True))
 
 
 def goodbye(scene, name):
     boot = scene.cluster.workers[name].boot
     scene.exits(name, asked=True)
-    scene.says(name, m.AgentLeft(boot=boot))
+    scene.says(name, AgentLeft(boot=boot))
 
 
 def test_a_free_worker_may_go_at_once(scene):
     scene.register("a")
     leave(scene, "a")
-    assert scene.told("a", m.Go) == [m.Go("b1")]
+    assert scene.told("a", Go) == [Go("b1")]
     assert [note.worker for note in scene.noted("leaving")] == ["a"]
     scene.submit()
     assert scene.job.phase is JobPhase.QUEUED
@@ -42,14 +46,14 @@ def test_a_member_hands_over_at_the_next_boundary_and_then_may_go(scene):
     assert scene.job.round is not None
     assert scene.job.round.boundary
     assert scene.job.reason == "after this step b may go"
-    assert scene.told("b", m.Go) == []
+    assert scene.told("b", Go) == []
     scene.halt("b", (1, 4))
-    assert scene.told("b", m.Go) == []
+    assert scene.told("b", Go) == []
     scene.halt("a", (1, 4))
     assert scene.members == ["a"]
     assert scene.job.formation.base == Version(1, 4)
     assert scene.job.formation.receivers == ()
-    assert scene.told("b", m.Go) == [m.Go("b1")]
+    assert scene.told("b", Go) == [Go("b1")]
     goodbye(scene, "b")
     scene.train("a")
     assert (scene.job.phase, scene.cluster.workers["b"].errors) == (JobPhase.RUNNING, 0)
@@ -73,9 +77,9 @@ def test_what_all_that_hold_it_leave_with_is_saved_and_the_job_is_queued_again(s
         scene.halt(name, (1, 4))
     assert scene.job.saver is not None
     assert scene.job.reason == "a saves the state of step 4, because all that hold it leave"
-    assert scene.told("b", m.Go) == []
+    assert scene.told("b", Go) == []
     scene.saved("a", (1, 4))
-    assert {name for name in "ab" if scene.told(name, m.Go)} == {"a", "b"}
+    assert {name for name in "ab" if scene.told(name, Go)} == {"a", "b"}
     assert (scene.job.phase, scene.job.saved) == (JobPhase.PAUSED, Version(1, 4))
     for name in "ab":
         goodbye(scene, name)
@@ -118,7 +122,7 @@ def test_what_is_durable_is_not_saved_again(scene):
     scene.halt("a", (1, 4))
     assert scene.job.reason == "rests at step 4; its state is in /c/j: all that hold it leave"
     assert (scene.job.phase, scene.job.wanted) == (JobPhase.PAUSED, Wanted.YIELD)
-    assert scene.told("a", m.Go) == [m.Go("b1")]
+    assert scene.told("a", Go) == [Go("b1")]
 
 
 def test_with_too_few_left_the_job_waits_with_its_state_and_the_other_may_go(scene):
@@ -131,7 +135,7 @@ def test_with_too_few_left_the_job_waits_with_its_state_and_the_other_may_go(sce
     assert scene.job.phase is JobPhase.WAITING
     assert "1 of 2 are ready; step 4 is kept in memory" in scene.job.reason
     leave(scene, "b")
-    assert scene.told("b", m.Go) == [m.Go("b1")]
+    assert scene.told("b", Go) == [Go("b1")]
     goodbye(scene, "b")
     scene.register("c")
     scene.prepare("c")
@@ -145,12 +149,12 @@ def test_a_drained_worker_hands_over_stays_connected_and_is_not_chosen_until_it_
     scene.running("a", "b", min_workers=1)
     for name in "ab":
         scene.train(name, 3)
-    scene.does(m.DrainWorker("b"))
+    scene.does(DrainWorker("b"))
     for name in "ab":
         scene.halt(name, (1, 4))
     assert scene.members == ["a"]
-    assert scene.told("b", m.Go) == []
-    assert scene.told("b", m.Release) == [m.Release("j")]
+    assert scene.told("b", Go) == []
+    assert scene.told("b", Release) == [Release("j")]
     scene.train("a")
     scene.exits("b", asked=True)
     scene.beat("b")
@@ -160,7 +164,7 @@ def test_a_drained_worker_hands_over_stays_connected_and_is_not_chosen_until_it_
     scene.register("b", boot="b2")
     assert scene.cluster.workers["b"].drained
     assert scene.cluster.workers["b"].job is None
-    scene.does(m.AdmitWorker("b"))
+    scene.does(AdmitWorker("b"))
     assert scene.cluster.workers["b"].job == "j"
     assert [note.worker for note in scene.noted("admitted")] == ["b"]
 
@@ -168,11 +172,11 @@ def test_a_drained_worker_hands_over_stays_connected_and_is_not_chosen_until_it_
 def test_what_is_asked_twice_is_done_once_and_of_nobody_refused(scene):
     scene.register("a")
     for _ in range(2):
-        scene.does(m.DrainWorker("a"))
+        scene.does(DrainWorker("a"))
     for _ in range(2):
-        scene.does(m.AdmitWorker("a"))
+        scene.does(AdmitWorker("a"))
     assert (len(scene.noted("drained")), len(scene.noted("admitted"))) == (1, 1)
-    for command in (m.DrainWorker("none"), m.AdmitWorker("none")):
+    for command in (DrainWorker("none"), AdmitWorker("none")):
         with pytest.raises(NoSuchWorker):
             scene.does(command)
 
@@ -180,27 +184,27 @@ def test_what_is_asked_twice_is_done_once_and_of_nobody_refused(scene):
 def test_what_is_held_is_saved_when_all_that_have_it_leave(scene):
     scene.running("a")
     scene.train("a", 3)
-    scene.does(m.PauseJob("j", hold=True))
+    scene.does(PauseJob("j", hold=True))
     scene.halt("a", (1, 4))
     assert scene.job.phase is JobPhase.PAUSED
     leave(scene, "a")
-    assert scene.told("a", m.Go) == []
+    assert scene.told("a", Go) == []
     scene.halt("a", (1, 4))
     assert scene.job.saver is not None
     scene.saved("a", (1, 4))
     assert (scene.job.phase, scene.job.wanted, scene.job.saved) == (JobPhase.PAUSED, Wanted.PAUSE, Version(1, 4))
-    assert scene.told("a", m.Go) == [m.Go("b1")]
+    assert scene.told("a", Go) == [Go("b1")]
 
 
 def test_one_that_holds_a_held_state_may_go_while_another_stays_with_it(scene):
     scene.running("a", "b", min_workers=1)
     for name in "ab":
         scene.train(name, 3)
-    scene.does(m.PauseJob("j", hold=True))
+    scene.does(PauseJob("j", hold=True))
     for name in "ab":
         scene.halt(name, (1, 4))
     leave(scene, "b")
-    assert scene.told("b", m.Go) == [m.Go("b1")]
+    assert scene.told("b", Go) == [Go("b1")]
     assert scene.job.wanted is Wanted.HOLD
 
 
@@ -215,7 +219,7 @@ def test_a_leave_that_was_told_is_remembered_by_the_next_coordinator(scene):
     for name in "ab":
         scene.halt(name, (1, 4))
     assert scene.members == ["a"]
-    assert scene.told("b", m.Go) == [m.Go("b1")]
+    assert scene.told("b", Go) == [Go("b1")]
 
 
 def test_a_new_agent_is_not_leaving_and_that_the_old_one_died_was_meant(scene):
@@ -231,18 +235,18 @@ def test_who_is_to_hold_what_all_leave_with_is_paused(scene):
     scene.train("a", 3)
     leave(scene, "a")
     scene.halt("a", (1, 4))
-    scene.does(m.PauseJob("j", hold=True))
+    scene.does(PauseJob("j", hold=True))
     scene.saved("a", (1, 4))
     assert (scene.job.phase, scene.job.wanted) == (JobPhase.PAUSED, Wanted.PAUSE)
-    assert scene.told("a", m.Go) == [m.Go("b1")]
+    assert scene.told("a", Go) == [Go("b1")]
 
 
 def test_who_was_admitted_again_before_the_state_is_saved_goes_on(scene):
     scene.running("a")
     scene.train("a", 3)
-    scene.does(m.DrainWorker("a"))
+    scene.does(DrainWorker("a"))
     scene.halt("a", (1, 4))
-    scene.does(m.AdmitWorker("a"))
+    scene.does(AdmitWorker("a"))
     scene.saved("a", (1, 4))
     scene.halt("a", (1, 4))
     assert scene.members == ["a"]
@@ -256,7 +260,7 @@ def test_a_newcomer_that_leaves_is_not_taken_in(scene):
     leave(scene, "b")
     assert scene.cluster.workers["b"].job is None
     assert scene.job.round is None
-    assert scene.told("b", m.Go) == [m.Go("b1")]
+    assert scene.told("b", Go) == [Go("b1")]
 
 
 def test_a_trainer_that_fails_to_save_for_those_that_leave_is_followed_by_the_other(scene):
@@ -267,7 +271,7 @@ def test_a_trainer_that_fails_to_save_for_those_that_leave_is_followed_by_the_ot
     for name in "ab":
         scene.halt(name, (1, 4))
     first = scene.job.saver.worker
-    scene.says(first, m.SaveFailed(job="j", incarnation="i1", generation=scene.job.generation, error="disk full"))
+    scene.says(first, SaveFailed(job="j", incarnation="i1", generation=scene.job.generation, error="disk full"))
     scene.after(2.0, "ab")
     for name in "ab":
         scene.halt(name, (1, 4))
@@ -278,9 +282,9 @@ def test_a_trainer_that_fails_to_save_for_those_that_leave_is_followed_by_the_ot
 def test_a_drained_worker_that_is_gone_is_remembered(make_scene):
     scene = make_scene(forget_limit=5.0)
     scene.register("a", "b")
-    scene.does(m.DrainWorker("a"))
+    scene.does(DrainWorker("a"))
     for name in "ab":
-        scene.does(m.Disconnected(name))
+        scene.does(Disconnected(name))
     scene.after(100.0)
     assert list(scene.cluster.workers) == ["a"]
 
@@ -292,7 +296,7 @@ def test_a_member_that_has_to_go_is_waited_for_until_its_formation_trains(scene)
     for name in "ab":
         scene.halt(name, None)
     leave(scene, "b")
-    assert scene.told("b", m.Go) == []
+    assert scene.told("b", Go) == []
     scene.train("a")
     leave(scene, "b", TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, 0))
     leave(scene, "b")
@@ -311,9 +315,9 @@ def test_who_did_not_answer_the_last_halt_is_asked_again_before_it_may_go(scene)
     assert (scene.job.phase, scene.job.generation, scene.job.round) == (JobPhase.WAITING, 2, None)
     scene.restart()
     scene.register("a")
-    scene.does(m.DrainWorker("a"))
+    scene.does(DrainWorker("a"))
     scene.beat("a", TrainerPhase.HALTED, promised=1)
     assert scene.job.reason == "a may go, once it told what it holds"
-    assert scene.told("a", m.Release) == []
+    assert scene.told("a", Release) == []
     scene.halt("a", None)
-    assert scene.told("a", m.Release) == [m.Release("j")]
+    assert scene.told("a", Release) == [Release("j")]

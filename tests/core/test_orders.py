@@ -2,8 +2,12 @@
 
 from dataclasses import replace
 
-from regroup.core import messages as m
 from regroup.core.jobs import JobPhase, Version
+from regroup.core.messages.agent_reports import TrainerExited
+from regroup.core.messages.commands import StopJob
+from regroup.core.messages.events import Disconnected
+from regroup.core.messages.orders import Form, Halt, Kill, Prepare, Release, Save
+from regroup.core.messages.trainer_reports import GroupBroke, PrepareFailed
 from regroup.core.orders import due
 from regroup.core.workers import TrainerPhase
 
@@ -17,8 +21,8 @@ def test_nothing_is_due_to_the_unknown_the_disconnected_and_the_free(scene):
     scene.register("a")
     assert orders(scene, "a") == ()
     scene.submit()
-    assert orders(scene, "a") == (m.Prepare("j", scene.job.spec),)
-    scene.does(m.Disconnected("a"))
+    assert orders(scene, "a") == (Prepare("j", scene.job.spec),)
+    scene.does(Disconnected("a"))
     assert orders(scene, "a") == ()
 
 
@@ -27,17 +31,17 @@ def test_prepare_is_due_until_a_trainer_runs(scene):
     scene.submit(max_workers=1)
     for _ in range(2):
         scene.beat("a")
-        assert scene.told("a", m.Prepare) == [m.Prepare("j", scene.job.spec)]
+        assert scene.told("a", Prepare) == [Prepare("j", scene.job.spec)]
     scene.beat("a", TrainerPhase.PREPARING)
     assert orders(scene, "a") == ()
 
 
 def test_a_halt_is_due_again_at_every_heartbeat_until_it_is_promised(scene):
     scene.running("a", "b")
-    scene.says("b", m.TrainerExited(job="j", incarnation="i1", cause="killed by SIGKILL", asked=False))
+    scene.says("b", TrainerExited(job="j", incarnation="i1", cause="killed by SIGKILL", asked=False))
     for _ in range(3):
         scene.train("a")
-        assert scene.told("a", m.Halt) == [m.Halt("j", 2, boundary=False)]
+        assert scene.told("a", Halt) == [Halt("j", 2, boundary=False)]
 
 
 def test_a_form_is_due_to_its_halted_members_until_they_accept(scene):
@@ -46,7 +50,7 @@ def test_a_form_is_due_to_its_halted_members_until_they_accept(scene):
     scene.prepare("a")
     for _ in range(3):
         scene.halt("a", None)
-        assert scene.told("a", m.Form) == [m.Form("j", scene.job.formation, 10)]
+        assert scene.told("a", Form) == [Form("j", scene.job.formation, 10)]
     scene.beat("a", TrainerPhase.FORMING, promised=1, generation=1)
     assert orders(scene, "a") == ()
 
@@ -73,15 +77,15 @@ def test_no_form_is_due_to_a_worker_that_has_no_seat(scene):
     scene.halt("b", None)
     assert len(scene.members) == 1
     spare = "b" if scene.members == ["a"] else "a"
-    assert not [order for order in orders(scene, spare) if isinstance(order, m.Form)]
+    assert not [order for order in orders(scene, spare) if isinstance(order, Form)]
 
 
 def test_a_save_is_due_to_the_saver_alone_and_names_what_it_holds(scene):
     scene.running("a", "b")
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     scene.halt("a", (1, 3))
     scene.halt("b", (1, 3))
-    assert orders(scene, "a") == (m.Save("j", 2, Version(1, 3)),)
+    assert orders(scene, "a") == (Save("j", 2, Version(1, 3)),)
     assert orders(scene, "b") == ()
     n = scene.job.generation
     scene.beat("a", TrainerPhase.SAVING, promised=n, generation=1, version=Version(1, 3))
@@ -90,24 +94,24 @@ def test_a_save_is_due_to_the_saver_alone_and_names_what_it_holds(scene):
 
 def test_release_is_due_to_a_trainer_of_a_job_that_its_worker_is_not_lent_to(scene):
     scene.running("a")
-    scene.says("a", m.PrepareFailed(job="other", incarnation="i1", field="task", message="no"))
+    scene.says("a", PrepareFailed(job="other", incarnation="i1", field="task", message="no"))
     assert orders(scene, "a") == ()
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     scene.halt("a", (1, 2))
     scene.saved("a", (1, 2))
     assert scene.job.phase is JobPhase.STOPPED
-    assert scene.told("a", m.Release) == [m.Release("j")]
+    assert scene.told("a", Release) == [Release("j")]
     scene.beat("a")
     assert orders(scene, "a") == ()
 
 
 def test_kill_is_due_to_the_evicted_incarnation_alone(scene):
     scene.running("a", "b")
-    scene.says("a", m.GroupBroke(job="j", incarnation="i1", generation=1, reason="no answer"))
+    scene.says("a", GroupBroke(job="j", incarnation="i1", generation=1, reason="no answer"))
     scene.halt("a", (1, 3))
     scene.now += 3.0
     scene.train("b")
     scene.after(2.0)
-    assert [order.incarnation for order in orders(scene, "b") if isinstance(order, m.Kill)] == ["i1"]
+    assert [order.incarnation for order in orders(scene, "b") if isinstance(order, Kill)] == ["i1"]
     scene.beat("b", TrainerPhase.PREPARING, "i2")
     assert orders(scene, "b") == ()

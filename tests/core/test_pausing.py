@@ -4,18 +4,22 @@ from dataclasses import replace
 
 import pytest
 
-from regroup.core import messages as m
 from regroup.core.cluster import Conflict, JobEnded
 from regroup.core.jobs import ORIGIN, Checkpoint, JobPhase, Version, Wanted
+from regroup.core.messages.agent_reports import AgentLeft, TrainerExited
+from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob
+from regroup.core.messages.events import Disconnected, Tick
+from regroup.core.messages.orders import Halt, Release
+from regroup.core.messages.trainer_reports import CheckpointUnreadable, PrepareFailed, SaveFailed, StateSaved
 from regroup.core.workers import TrainerPhase
 
 
 def pause(scene, hold=False):
-    return scene.does(m.PauseJob("j", hold))
+    return scene.does(PauseJob("j", hold))
 
 
 def resume(scene):
-    return scene.does(m.ResumeJob("j"))
+    return scene.does(ResumeJob("j"))
 
 
 def paused(scene, *names, step=3):
@@ -58,7 +62,7 @@ def test_a_running_job_pauses_at_a_boundary_into_a_checkpoint_and_frees_its_work
     assert scene.job.reason == "paused at step 3; its state is in /c/j"
     assert [worker.job for worker in scene.cluster.workers.values()] == [None, None]
     scene.beat("b", TrainerPhase.HALTED, promised=2, generation=1, version=Version(1, 3))
-    assert scene.told("b", m.Release)
+    assert scene.told("b", Release)
 
 
 def test_a_resumed_job_waits_for_its_turn_and_begins_from_its_checkpoint(scene):
@@ -84,7 +88,7 @@ def test_the_trailing_step_of_a_generation_that_a_pause_closed_is_void(scene):
     scene.running("a", "b")
     for name in "ab":
         scene.train(name, 3)
-    scene.does(m.Disconnected("b"))
+    scene.does(Disconnected("b"))
     pause(scene)
     scene.breaks("a", 1)
     scene.halt("a", (1, 3))
@@ -194,7 +198,7 @@ def test_a_job_that_lost_all_since_its_pause_stops_at_its_checkpoint_and_says_so
     scene.train("a", incarnation="i2")
     scene.train("a", 7, incarnation="i2")
     scene.exits("a", incarnation="i2")
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     scene.prepare("a", incarnation="i3")
     scene.halt("a", None, incarnation="i3")
     assert (scene.job.phase, scene.job.step) == (JobPhase.STOPPED, 3)
@@ -208,7 +212,7 @@ def test_nobody_is_given_up_for_a_rest_because_it_is_silent(scene):
     for name in "ab":
         scene.train(name, 3)
     for name in "ab":
-        scene.does(m.Disconnected(name))
+        scene.does(Disconnected(name))
     pause(scene)
     scene.after(scene.job.spec.step_timeout + 1.0)
     for _ in range(4):
@@ -253,7 +257,7 @@ def test_a_user_may_pause_a_job_that_has_just_made_room(scene):
 def unreadable(scene, name, incarnation="i2"):
     n = scene.job.generation
     scene.beat(name, TrainerPhase.FORMING, incarnation, promised=n, generation=n)
-    report = m.CheckpointUnreadable(job="j", incarnation=incarnation, generation=n, error="no such file")
+    report = CheckpointUnreadable(job="j", incarnation=incarnation, generation=n, error="no such file")
     return scene.says(name, report)
 
 
@@ -286,7 +290,7 @@ def test_where_nobody_can_read_the_checkpoint_the_job_waits_and_says_why(scene):
     for name in "ab":
         scene.halt(name, None, incarnation="i2")
     assert scene.job.formation.checkpoint is not None
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     unreadable(scene, "a")
     for name in "ab":
         scene.halt(name, None, incarnation="i2")
@@ -333,7 +337,7 @@ def test_who_could_not_read_the_checkpoint_once_is_as_good_a_holder_as_any_later
     scene.halt("a", (n, 9), incarnation="i2")
     scene.after(0.2, heard="ae")
     assert scene.cluster.workers["a"].job == "j"
-    assert not scene.told("a", m.Release)
+    assert not scene.told("a", Release)
 
 
 # --- Held
@@ -347,7 +351,7 @@ def test_a_held_job_keeps_its_workers_and_its_state_in_their_memory(scene):
     for name in "ab":
         scene.halt(name, (1, 3))
     assert scene.job.phase is JobPhase.PAUSED
-    assert scene.orders == [] or not scene.told("b", m.Halt)
+    assert scene.orders == [] or not scene.told("b", Halt)
 
 
 def test_a_held_job_goes_on_in_a_new_generation_from_what_was_held(scene):
@@ -425,14 +429,14 @@ def test_a_generation_that_a_held_worker_knows_is_jumped_over_when_it_is_resumed
 
 def test_a_paused_job_stops_at_once_with_its_checkpoint(scene):
     paused(scene, "a")
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     assert (scene.job.phase, scene.job.step) == (JobPhase.STOPPED, 3)
     assert scene.job.reason == "stopped at step 3; its state is in /c/j"
 
 
 def test_a_held_job_is_saved_before_it_stops(scene):
     held(scene, "a", "b")
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     for name in "ab":
         scene.halt(name, (1, 3))
     scene.saved("a", (1, 3))
@@ -493,13 +497,13 @@ def test_a_queued_or_a_paused_job_has_nobody_to_hold(scene):
 
 def test_a_job_that_is_being_stopped_or_has_ended_neither_pauses_nor_goes_on(scene):
     scene.running("a")
-    scene.does(m.StopJob("j"))
-    for asked in (m.PauseJob("j"), m.ResumeJob("j")):
+    scene.does(StopJob("j"))
+    for asked in (PauseJob("j"), ResumeJob("j")):
         with pytest.raises(Conflict, match="being stopped"):
             scene.does(asked)
     scene.halt("a", (1, 3))
     scene.saved("a", (1, 3))
-    for asked in (m.PauseJob("j"), m.ResumeJob("j")):
+    for asked in (PauseJob("j"), ResumeJob("j")):
         with pytest.raises(JobEnded):
             scene.does(asked)
 
@@ -508,7 +512,7 @@ def test_a_worker_that_cannot_prepare_a_resumed_job_is_refused_and_the_job_lives
     paused(scene, "a")
     resume(scene)
     scene.beat("a", TrainerPhase.PREPARING, "i2")
-    scene.says("a", m.PrepareFailed(job="j", incarnation="i2", field="options.lr", message="is odd"))
+    scene.says("a", PrepareFailed(job="j", incarnation="i2", field="options.lr", message="is odd"))
     assert not scene.job.ended
     assert scene.job.refused == {"a": "options.lr: is odd"}
 
@@ -528,8 +532,8 @@ def test_the_younger_of_two_jobs_that_lack_workers_is_saved_and_queued_again(sce
     for name in "cd":
         scene.beat(name, TrainerPhase.TRAINING, job="k", promised=n, generation=n, version=Version(n, 5))
     for name, job in (("b", "j"), ("d", "k")):
-        scene.says(name, m.TrainerExited(job=job, incarnation="i1", cause="killed by SIGKILL", asked=False))
-        scene.says(name, m.AgentLeft(boot="b1"))
+        scene.says(name, TrainerExited(job=job, incarnation="i1", cause="killed by SIGKILL", asked=False))
+        scene.says(name, AgentLeft(boot="b1"))
     scene.halt("a", (1, 3))
     scene.beat("c", TrainerPhase.HALTED, job="k", promised=n + 1, generation=n, version=Version(n, 5))
     assert {job.phase for job in scene.cluster.jobs.values()} == {JobPhase.WAITING}
@@ -539,11 +543,11 @@ def test_the_younger_of_two_jobs_that_lack_workers_is_saved_and_queued_again(sce
     assert scene.noted("yielding")[0].reason == "makes room for j, which can go on with its workers"
     n = younger.generation
     scene.beat("c", TrainerPhase.HALTED, job="k", promised=n, generation=1, version=Version(1, 5))
-    saved = m.StateSaved(job="k", incarnation="i1", generation=n, checkpoint=Checkpoint(Version(1, 5), "/c/k", "s", 1))
+    saved = StateSaved(job="k", incarnation="i1", generation=n, checkpoint=Checkpoint(Version(1, 5), "/c/k", "s", 1))
     scene.says("c", saved)
     assert scene.cluster.jobs["k"].reason == "made room at step 5; its state is in /c/k"
-    assert scene.told("c", m.Release)
-    scene.says("c", m.TrainerExited(job="k", incarnation="i1", cause="killed by SIGKILL", asked=True))
+    assert scene.told("c", Release)
+    scene.says("c", TrainerExited(job="k", incarnation="i1", cause="killed by SIGKILL", asked=True))
     scene.beat("c")
     assert scene.cluster.workers["c"].job == "j"
     scene.after(0.2, heard="ac")
@@ -556,7 +560,7 @@ def test_a_job_that_only_prepared_makes_room_at_once(scene):
         scene.submit(job, min_workers=2)
         scene.register(*names)
     for name in "bd":
-        scene.says(name, m.AgentLeft(boot="b1"))
+        scene.says(name, AgentLeft(boot="b1"))
     scene.after(scene.policy.absent_limit + 1.0)
     scene.after(1.0)
     phases = [job.phase for job in scene.cluster.jobs.values()]
@@ -569,11 +573,11 @@ def test_a_job_that_is_to_make_room_and_whose_state_is_out_of_reach_goes_on_wait
     scene.running("a", "b")
     scene.train("a", 3)
     scene.train("b", 3)
-    scene.says("b", m.AgentLeft(boot="b1"))
+    scene.says("b", AgentLeft(boot="b1"))
     scene.halt("a", (1, 3))
     assert scene.job.phase is JobPhase.WAITING
     scene.cluster = replace(scene.cluster, jobs={"j": replace(scene.job, wanted=Wanted.YIELD)})
-    scene.does(m.Disconnected("a"))
+    scene.does(Disconnected("a"))
     scene.after(scene.policy.halt_limit + 1.0)
     assert scene.job.wanted is Wanted.YIELD
     scene.after(scene.policy.absent_limit + 1.0)
@@ -583,12 +587,12 @@ def test_a_job_that_is_to_make_room_and_whose_state_is_out_of_reach_goes_on_wait
 def test_a_job_that_is_to_make_room_and_cannot_save_goes_on_waiting_and_holds_nobody_up(scene):
     scene.running("a", "b")
     scene.train("a", 3)
-    scene.says("b", m.AgentLeft(boot="b1"))
+    scene.says("b", AgentLeft(boot="b1"))
     scene.halt("a", (1, 3))
     scene.cluster = replace(scene.cluster, jobs={"j": replace(scene.job, wanted=Wanted.YIELD)})
-    scene.does(m.Tick())
+    scene.does(Tick())
     scene.halt("a", (1, 3))
     n = scene.job.generation
-    scene.says("a", m.SaveFailed(job="j", incarnation="i1", generation=n, error="OSError: disk full"))
+    scene.says("a", SaveFailed(job="j", incarnation="i1", generation=n, error="OSError: disk full"))
     scene.after(0.2, heard="a")
     assert scene.job.wanted is Wanted.RUN

@@ -2,8 +2,11 @@
 
 from dataclasses import replace
 
-from regroup.core import messages as m
 from regroup.core.jobs import JobPhase, Version
+from regroup.core.messages.agent_reports import AgentLeft
+from regroup.core.messages.commands import StopJob
+from regroup.core.messages.events import Disconnected, KeepSteps, Tick
+from regroup.core.messages.orders import Form, Halt, Heard, Save
 from regroup.core.workers import TrainerPhase
 
 
@@ -16,12 +19,12 @@ def reattach(scene, *names):
 def test_the_step_that_all_are_known_to_have_committed_is_kept_for_the_next_coordinator(scene):
     scene.running("a", "b")
     scene.train("a", 4)
-    kept = scene.does(m.KeepSteps())
+    kept = scene.does(KeepSteps())
     assert (scene.job.step, kept.orders, kept.notes) == (0, (), ())
     scene.train("b", 3)
-    kept = scene.does(m.KeepSteps())
+    kept = scene.does(KeepSteps())
     assert (scene.job.step, kept.orders, kept.notes) == (3, (), ())
-    again = scene.does(m.KeepSteps())
+    again = scene.does(KeepSteps())
     assert again.cluster.jobs["j"] is kept.cluster.jobs["j"], "nothing to write"
     scene.restart()
     assert scene.job.step == 3
@@ -64,9 +67,9 @@ def test_a_worker_that_is_gone_for_good_holds_up_the_queue_for_the_first_while_a
 def test_keeping_steps_decides_nothing_else_so_that_it_may_be_lost(scene):
     scene.running("a", step_timeout=5.0)
     scene.now += 6.0
-    kept = scene.does(m.KeepSteps())
+    kept = scene.does(KeepSteps())
     assert (kept.notes, scene.job.round) == ((), None)
-    scene.does(m.Tick())
+    scene.does(Tick())
     assert scene.job.round is not None
 
 
@@ -84,7 +87,7 @@ def test_a_holder_of_the_last_copy_is_not_lent_to_another_job_before_it_told_wha
     """c was taken off its job, and all others are gone. Its first words alone do not say that it holds a state."""
     scene.running("c", min_workers=1, max_workers=2)
     scene.train("c", 3)
-    scene.does(m.Disconnected("c"))
+    scene.does(Disconnected("c"))
     scene.submit("k")
     scene.cluster = replace(
         scene.cluster, workers={"c": replace(scene.cluster.workers["c"], job=None, reason="not heard of for long")}
@@ -109,7 +112,7 @@ def test_restarted_while_halting(scene):
     reattach(scene, "a", "b")
     assert scene.job.round.generation == 2
     scene.train("a", 3)
-    assert scene.told("a", m.Halt) == [m.Halt("j", 2)]
+    assert scene.told("a", Halt) == [Halt("j", 2)]
     scene.halt("a", (1, 3))
     scene.halt("b", (1, 3))
     assert scene.job.formation.generation == 2
@@ -135,7 +138,7 @@ def test_restarted_while_forming(scene):
     scene.halt("b", (1, 3))
     reattach(scene, "a", "b")
     scene.halt("a", (1, 3))
-    assert scene.told("a", m.Form) == [m.Form("j", scene.job.formation, 10)]
+    assert scene.told("a", Form) == [Form("j", scene.job.formation, 10)]
     scene.train("a")
     assert scene.job.phase is JobPhase.REGROUPING
     scene.train("b")
@@ -147,26 +150,26 @@ def test_restarted_while_training_nothing_happens_to_the_workers(scene):
     reattach(scene, "a", "b")
     for name in "ab":
         scene.train(name, 6)
-        assert [order for order in scene.orders if not isinstance(order[1], m.Heard)] == []
+        assert [order for order in scene.orders if not isinstance(order[1], Heard)] == []
     assert (scene.job.phase, scene.job.generation) == (JobPhase.RUNNING, 1)
 
 
 def test_restarted_while_waiting_for_a_boundary(scene):
     scene.running("a", "b")
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     reattach(scene, "a", "b")
     scene.train("a", 4)
-    assert scene.told("a", m.Halt) == [m.Halt("j", 2, boundary=True)]
+    assert scene.told("a", Halt) == [Halt("j", 2, boundary=True)]
 
 
 def test_restarted_while_saving(scene):
     scene.running("a", "b")
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     scene.halt("a", (1, 4))
     scene.halt("b", (1, 4))
     reattach(scene, "a", "b")
     scene.halt("a", (1, 4))
-    assert scene.told("a", m.Save) == [m.Save("j", 2, Version(1, 4))]
+    assert scene.told("a", Save) == [Save("j", 2, Version(1, 4))]
     scene.saved("a", (1, 4))
     assert scene.job.phase is JobPhase.STOPPED
 
@@ -208,7 +211,7 @@ def test_a_member_that_said_goodbye_is_not_waited_for_by_the_next_coordinator(sc
     """A cluster that was stopped in good order, and comes up again with fewer workers."""
     scene.running("a", "b", "c", min_workers=2)
     for name in "abc":
-        scene.says(name, m.AgentLeft(boot="b1"))
+        scene.says(name, AgentLeft(boot="b1"))
     scene.restart()
     scene.register("a", "b", boot="b2")
     scene.prepare("a", "b", incarnation="i2")
@@ -222,7 +225,7 @@ def test_a_member_that_said_goodbye_is_not_waited_for_by_the_next_coordinator(sc
 
 def test_a_member_that_said_goodbye_and_came_back_is_another_one(scene):
     scene.running("a", "b", min_workers=1)
-    scene.says("b", m.AgentLeft(boot="b1"))
+    scene.says("b", AgentLeft(boot="b1"))
     scene.register("b", boot="b2")
     scene.restart()
     scene.register("b", boot="b2")
@@ -240,11 +243,11 @@ def thawed(scene, seconds: float) -> None:
 def test_what_a_coordinator_slept_through_is_nobodys_silence(scene):
     """It is to stop a job, whose survivor's connection timed out meanwhile and comes back a moment later."""
     scene.running("a", "b", step=7, min_workers=1)
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     scene.exits("b")
     scene.breaks("a", 1)
     thawed(scene, scene.policy.detached_limit + 10.0)
-    scene.does(m.Disconnected("a"))
+    scene.does(Disconnected("a"))
     assert not scene.job.ended
     scene.register("a")
     scene.halt("a", (1, 7))
@@ -258,7 +261,7 @@ def test_a_coordinator_that_woke_up_waits_for_those_that_it_knew_before_anything
     scene.exits("b")
     scene.register("c")
     thawed(scene, 1000.0)
-    scene.does(m.Disconnected("c"))
+    scene.does(Disconnected("c"))
     scene.register("a")
     scene.prepare("a", incarnation="i2")
     scene.halt("a", None, "i2")

@@ -4,9 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from regroup.core import messages as m
 from regroup.core.cluster import reached
 from regroup.core.jobs import ORIGIN, JobPhase, JobSpec, Member, Version
+from regroup.core.messages.commands import StopJob, SubmitJob
+from regroup.core.messages.events import Disconnected
+from regroup.core.messages.orders import Halt, Kill, Prepare, Release
+from regroup.core.messages.trainer_reports import StepsCommitted
 from regroup.core.workers import TrainerPhase
 
 TWO = JobSpec(task="digits", steps=10, global_batch=8, shards=4, max_workers=2)
@@ -36,7 +39,7 @@ def test_a_broken_group_of_an_older_generation_is_history(scene):
 
 def test_a_closed_connection_alone_is_no_death(scene):
     scene.running("a", "b")
-    scene.does(m.Disconnected("b"))
+    scene.does(Disconnected("b"))
     scene.after(5.0)
     assert scene.job.phase is JobPhase.RUNNING
     scene.breaks("a", 1)
@@ -64,9 +67,9 @@ def test_a_member_that_does_not_answer_is_left_out_and_killed(scene):
     assert scene.job.round is not None
     scene.after(2.0, heard="b")
     assert scene.members == ["a"]
-    assert scene.told("b", m.Kill) == [m.Kill("j", "i1", "evicted from the job")]
+    assert scene.told("b", Kill) == [Kill("j", "i1", "evicted from the job")]
     scene.train("b")
-    assert scene.told("b", m.Kill) == [m.Kill("j", "i1", "evicted from the job")]
+    assert scene.told("b", Kill) == [Kill("j", "i1", "evicted from the job")]
     assert scene.noted("evicted")[0].reason == "b is evicted: it did not answer the Halt in 4 s"
     assert scene.cluster.workers["b"].errors == 1
 
@@ -109,14 +112,14 @@ def test_nobody_is_killed_whose_silence_may_be_the_coordinators_own(scene):
     """A cut between the coordinator and all workers must not cost the only state."""
     scene.running("a", "b", step_timeout=5.0)
     for name in "ab":
-        scene.does(m.Disconnected(name))
+        scene.does(Disconnected(name))
     for _ in range(30):
         scene.after(1.0)
     assert scene.job.phase is JobPhase.WAITING
     scene.register("a", "b")
     for name in "ab":
         scene.train(name, 7)
-        assert scene.told(name, m.Kill) == []
+        assert scene.told(name, Kill) == []
     for name in "ab":
         scene.halt(name, (1, 8))
     assert scene.job.formation.base == Version(1, 8)
@@ -143,14 +146,14 @@ def test_a_newcomer_that_hangs_before_the_first_step_is_replaced_at_once(scene):
     scene.prepare("b")
     scene.after(1.0)
     assert scene.job.phase is JobPhase.PREPARING
-    assert [order.incarnation for order in scene.told("b", m.Kill)] == ["i1"]
+    assert [order.incarnation for order in scene.told("b", Kill)] == ["i1"]
 
 
 def test_a_left_out_holder_of_the_last_copy_is_not_killed_at_once(scene):
     """Rule 7: once the last generation is lost, an older state in its memory is the most advanced one."""
     scene.running("a", "b", min_workers=1)
     scene.breaks("a", 1)
-    scene.does(m.Disconnected("b"))
+    scene.does(Disconnected("b"))
     scene.halt("a", (1, 3))
     scene.train("a", 5)
     assert scene.members == ["a"]
@@ -275,14 +278,14 @@ def test_the_shown_step_does_not_go_back_when_a_leader_dies_while_forming(scene)
 def test_a_newcomer_prepares_beside_the_job_and_joins_at_a_boundary(scene):
     scene.running("a", min_workers=1, max_workers=2)
     scene.register("b")
-    assert scene.told("b", m.Prepare)
+    assert scene.told("b", Prepare)
     scene.beat("b", TrainerPhase.PREPARING)
     scene.train("a", 5)
     assert scene.job.round is None
     scene.prepare("b")
     assert scene.job.round.boundary
     assert scene.job.phase is JobPhase.RUNNING
-    assert scene.told("b", m.Halt) == [m.Halt("j", 2, boundary=True)]
+    assert scene.told("b", Halt) == [Halt("j", 2, boundary=True)]
     scene.halt("b", None)
     scene.halt("a", (1, 7))
     assert scene.members == ["a", "b"]
@@ -291,14 +294,14 @@ def test_a_newcomer_prepares_beside_the_job_and_joins_at_a_boundary(scene):
 
 def test_a_boundary_that_nobody_reaches_becomes_a_plain_halt(scene):
     scene.running("a", "b", step_timeout=8.0)
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     scene.after(9.0)
     assert (scene.job.generation, scene.job.round.boundary) == (3, False)
 
 
 def test_trouble_turns_a_boundary_into_a_plain_halt(scene):
     scene.running("a", "b")
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     scene.exits("b")
     assert (scene.job.generation, scene.job.round.boundary) == (3, False)
 
@@ -316,7 +319,7 @@ def test_a_newcomer_that_dies_does_not_hold_the_boundary(scene):
 def test_a_worker_that_is_gone_for_long_makes_room_for_another(scene):
     scene.running("a", min_workers=1, max_workers=2)
     scene.register("b")
-    scene.does(m.Disconnected("b"))
+    scene.does(Disconnected("b"))
     scene.after(scene.policy.absent_limit - 1.0)
     assert scene.cluster.workers["b"].job == "j"
     scene.after(2.0)
@@ -355,7 +358,7 @@ def test_a_holder_that_comes_back_during_the_round_is_asked_before_all_is_begun_
     scene.register("c")
     scene.prepare("c")
     scene.exits("a")
-    assert scene.told("c", m.Halt) == [m.Halt("j", 3)]
+    assert scene.told("c", Halt) == [Halt("j", 3)]
     scene.register("b")
     scene.holds_on("b")
     scene.halt("c", None)
@@ -396,7 +399,7 @@ def test_a_member_that_is_cut_off_is_left_out_and_not_killed(scene):
     assert scene.members == ["a"]
     assert not scene.noted("evicted")
     scene.holds_on("b")
-    assert not scene.told("b", m.Kill)
+    assert not scene.told("b", Kill)
 
 
 def test_a_silent_newcomer_stops_nobody(scene):
@@ -418,7 +421,7 @@ def test_a_holder_that_was_given_up_and_comes_back_is_lent_again_when_nobody_els
     scene.register("b")
     scene.holds_on("b")
     assert scene.cluster.workers["b"].job == "j"
-    assert not scene.told("b", m.Release)
+    assert not scene.told("b", Release)
     scene.prepare("a", incarnation="i2")
     scene.halt("a", None, incarnation="i2")
     scene.halt("b", (1, 3))
@@ -432,12 +435,12 @@ def test_a_holder_that_comes_back_where_others_hold_the_state_is_released(scene)
     scene.after(scene.policy.absent_limit + 1.0)
     scene.register("b")
     scene.holds_on("b")
-    assert scene.told("b", m.Release)
+    assert scene.told("b", Release)
 
 
 def test_a_worker_for_which_there_is_no_seat_is_lent_to_others(scene):
     scene.running("a", "b", "c", min_workers=1)
-    scene.does(m.SubmitJob("k", replace(scene.job.spec, max_workers=1), 0.0))
+    scene.does(SubmitJob("k", replace(scene.job.spec, max_workers=1), 0.0))
     scene.cluster = replace(scene.cluster, jobs={**scene.cluster.jobs, "j": replace(scene.job, spec=TWO)})
     scene.breaks("a", 1)
     for name in "abc":
@@ -457,7 +460,7 @@ def test_a_trainer_that_prepares_for_very_long_is_killed_and_its_worker_has_an_e
     assert not scene.noted("evicted")
     scene.after(2.0, heard="a")
     assert scene.noted("evicted")[0].reason == f"a is evicted: it did not prepare in {scene.policy.prepare_limit:g} s"
-    assert scene.told("a", m.Kill)
+    assert scene.told("a", Kill)
     assert scene.cluster.workers["a"].errors == 1
 
 
@@ -475,13 +478,13 @@ def test_a_task_that_hangs_while_it_prepares_on_two_workers_fails(scene):
 
 def test_whoever_came_back_a_moment_ago_and_was_just_asked_is_left_out_and_lives(scene):
     scene.running("a", "b", step=5, min_workers=1)
-    scene.does(m.Disconnected("b"))
+    scene.does(Disconnected("b"))
     scene.after(scene.job.spec.step_timeout + 1.0, heard="a")
     scene.halt("a", (1, 5))
     scene.after(scene.policy.halt_limit - 0.1, heard="a")
     scene.register("b")
     scene.train("b", 5)
-    assert scene.told("b", m.Halt)
+    assert scene.told("b", Halt)
     scene.after(0.2, heard="ab")
     assert scene.members == ["a"]
     assert scene.noted("evicted") == []
@@ -506,7 +509,7 @@ def test_steps_that_are_told_late_give_a_torn_state_nothing_back(scene):
     scene.running("a", min_workers=1)
     scene.train("a", 5)
     scene.beat("a", TrainerPhase.BROKEN, promised=1, generation=1, version=None)
-    scene.says("a", m.StepsCommitted(job="j", incarnation="i1", generation=1, step=5))
+    scene.says("a", StepsCommitted(job="j", incarnation="i1", generation=1, step=5))
     assert scene.cluster.sightings["a"].trainer.version is None
 
 
@@ -524,7 +527,7 @@ def test_a_holder_that_comes_back_is_lent_again_where_the_others_owe_their_answe
     scene.register("b")
     scene.holds_on("b")
     assert scene.cluster.workers["b"].job == "j"
-    assert scene.told("b", m.Release) == []
+    assert scene.told("b", Release) == []
 
 
 def cut_off_with_the_last_state(scene):
@@ -536,7 +539,7 @@ def cut_off_with_the_last_state(scene):
     scene.holds_on("b")
     scene.exits("a")
     scene.halt("c", None)
-    scene.does(m.Disconnected("b"))
+    scene.does(Disconnected("b"))
 
 
 def test_who_holds_the_last_state_and_is_cut_off_in_this_moment_is_waited_for_a_while(scene):
@@ -567,7 +570,7 @@ def test_once_a_member_is_at_the_boundary_the_others_are_not_waited_for_as_for_a
     scene.after(20.0, heard="abc")
     assert scene.job.round.boundary, "a long step"
     scene.halt("a", (1, 4))
-    scene.does(m.Disconnected("b"))
+    scene.does(Disconnected("b"))
     scene.after(scene.policy.halt_limit + 0.1, heard="ac")
     assert not scene.job.round.boundary
     scene.halt("a", (1, 4))

@@ -4,8 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from regroup.core import messages as m
 from regroup.core.jobs import ORIGIN, Checkpoint, JobPhase, Struck, Version
+from regroup.core.messages.agent_reports import AgentLeft
+from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob
+from regroup.core.messages.orders import Discard
+from regroup.core.messages.trainer_reports import CheckpointUnreadable
 from regroup.core.workers import TrainerPhase
 
 
@@ -21,7 +24,7 @@ def resumed(scene):
         scene.running(*names, **spec)
         for name in names:
             scene.train(name, 9)
-        scene.does(m.PauseJob("j"))
+        scene.does(PauseJob("j"))
         for name in names:
             scene.halt(name, (1, 9))
         scene.saved(scene.job.saver.worker, (1, 9))
@@ -31,7 +34,7 @@ def resumed(scene):
         for name in names:
             scene.exits(name, asked=True)
             scene.beat(name)
-        scene.does(m.ResumeJob("j"))
+        scene.does(ResumeJob("j"))
         scene.prepare(*names, incarnation="i2")
         halted(scene, *names)
         return scene
@@ -54,7 +57,7 @@ def finds(scene, damaged=True, missing=False, error="other bytes", **more):
     name, n = leader(scene), scene.job.formation.generation
     scene.beat(name, TrainerPhase.FORMING, "i2", promised=n, generation=n)
     told = {"generation": n, "error": error, "damaged": damaged, "missing": missing} | more
-    report = m.CheckpointUnreadable(job="j", incarnation="i2", **told)
+    report = CheckpointUnreadable(job="j", incarnation="i2", **told)
     scene.says(name, report)
     return name, report
 
@@ -99,7 +102,7 @@ def test_the_file_of_a_struck_one_is_kept_and_does_not_count_among_those_that_ar
     finds(scene)
     assert (scene.job.checkpoint, scene.job.older, scene.job.doomed) == (file(6), (file(3),), ())
     scene.beat("a", TrainerPhase.BROKEN, "i2", promised=scene.job.formation.generation)
-    assert [order for _, order in scene.orders if isinstance(order, m.Discard)] == []
+    assert [order for _, order in scene.orders if isinstance(order, Discard)] == []
 
 
 def test_what_is_told_twice_is_one_word(resumed):
@@ -156,7 +159,7 @@ def test_a_word_is_not_enough_while_another_could_be_asked(resumed):
         halted(scene, "a")
     assert struck(scene) == []
     scene.beat("b")  # it will not prepare: its worker leaves
-    scene.says("b", m.AgentLeft(boot="b1"))
+    scene.says("b", AgentLeft(boot="b1"))
     finds(scene)
     assert struck(scene) == [9]
 
@@ -267,7 +270,7 @@ def test_to_stop_a_job_whose_last_checkpoint_is_struck_says_what_is_left(resumed
     scene = resumed("a", "b")
     finds(scene)
     halted(scene, "a", "b")
-    scene.does(m.StopJob("j"))
+    scene.does(StopJob("j"))
     finds(scene)
     halted(scene, "a", "b")
     assert (scene.job.phase, scene.job.step) == (JobPhase.STOPPED, 6)

@@ -10,8 +10,17 @@ from random import Random
 
 from world import POLICY, Connected, World, spec
 
-from regroup.core import messages as m
 from regroup.core.jobs import Wanted
+from regroup.core.messages.agent_reports import AgentRegistered
+from regroup.core.messages.commands import (
+    AdmitWorker,
+    ClearWorker,
+    DrainWorker,
+    PauseJob,
+    ResumeJob,
+    StopJob,
+    SubmitJob,
+)
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model import lending_rules
 from regroup.lab.sim.model.trainer import Trainer
@@ -44,7 +53,7 @@ def start(random: Random) -> World:
             steps=choice([1, 6, 40, 40]),
             max_restarts=choice([1, 1000, 1000, 1000]),
         )
-        world.command(m.SubmitJob(job, asked, 0.0))
+        world.command(SubmitJob(job, asked, 0.0))
     for agent in world.agents.values():
         if random.random() < 0.9:
             world.start_agent(agent)
@@ -119,7 +128,7 @@ class Driver:
                 deliver(world, random, agent, index, again=kind == "double")
             case "lose":
                 queue = random.choice([agent.reports, agent.orders])
-                if queue and not (queue is agent.reports and isinstance(queue[0][1], m.AgentRegistered)):
+                if queue and not (queue is agent.reports and isinstance(queue[0][1], AgentRegistered)):
                     queue.pop(0 if self.in_order else random.randrange(len(queue)))
             case "time":
                 world.tick(random.choice([0.1, 0.3, 0.6]))
@@ -165,15 +174,15 @@ class Driver:
             case "leave" if agent.alive:
                 world.go(agent)  # it waits no longer
             case "drain" if name in world.workers:
-                world.command(random.choice([m.DrainWorker(name), m.AdmitWorker(name)]))
+                world.command(random.choice([DrainWorker(name), AdmitWorker(name)]))
             case "rest" if world.jobs:
                 job = random.choice(list(world.jobs))
-                asked = [m.PauseJob(job), m.PauseJob(job, hold=True), m.ResumeJob(job), m.ResumeJob(job)]
+                asked = [PauseJob(job), PauseJob(job, hold=True), ResumeJob(job), ResumeJob(job)]
                 world.command(random.choice(asked))
             case "stop" if world.jobs:
                 job = random.choice(list(world.jobs))
                 if not world.jobs[job].ended:
-                    world.command(m.StopJob(job))
+                    world.command(StopJob(job))
 
     def moves(self, agent: Connected) -> list[Callable[[], None]]:
         trainer = agent.trainer
@@ -265,11 +274,11 @@ def heal(world: World, seconds: float = 150.0) -> None:
                 world.connect(agent)
         quiet(world)
         for name in [name for name, worker in world.workers.items() if worker.quarantined]:
-            world.command(m.ClearWorker(name))
+            world.command(ClearWorker(name))
         for name in [name for name, worker in world.workers.items() if worker.drained]:
-            world.command(m.AdmitWorker(name))
+            world.command(AdmitWorker(name))
         for job in [job.id for job in world.jobs.values() if job.wanted in (Wanted.HOLD, Wanted.PAUSE)]:
-            world.command(m.ResumeJob(job))
+            world.command(ResumeJob(job))
         if all(job.ended for job in world.jobs.values()):
             lending_rules.over(world)
             return

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from world import Connected, World, spec
 
-from regroup.core import messages as m
 from regroup.core.jobs import JobPhase, Link, Version
+from regroup.core.messages.commands import StopJob, SubmitJob
+from regroup.core.messages.orders import Form, Halt, Heard
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model.ghosts import surviving
 from regroup.lab.sim.model.trainer import Trainer
@@ -74,7 +75,7 @@ def test_no_order_of_events_that_hypothesis_finds_breaks_a_rule():
 def trained(workers: int, steps: int, until: int = 40, **asked) -> World:
     """A cluster whose workers all train in one generation and committed `steps` steps."""
     world = World(workers)
-    world.command(m.SubmitJob("j", spec(**{"max_workers": workers, "steps": until, **asked}), 0.0))
+    world.command(SubmitJob("j", spec(**{"max_workers": workers, "steps": until, **asked}), 0.0))
     for agent in world.agents.values():
         world.start_agent(agent)
         world.connect(agent)
@@ -169,7 +170,7 @@ def test_a_superseded_group_whose_heartbeats_are_answered_again_commits_no_step(
         world.connect(world.agents[name])
         world.deliver_report(world.agents[name], 0)
         world.deliver_report(world.agents[name], 0)
-        world.agents[name].orders = [order for order in world.agents[name].orders if isinstance(order, m.Heard)]
+        world.agents[name].orders = [order for order in world.agents[name].orders if isinstance(order, Heard)]
         while world.agents[name].orders:
             world.deliver_order(world.agents[name], 0)
     for _ in range(20):
@@ -254,7 +255,7 @@ def test_a_halt_while_the_leaders_state_is_swapped_in_is_answered_with_that_stat
     assert behind.loop.at == "loaded"
     asked = behind.session.promised + 1
     world.jobs["j"] = replace(world.jobs["j"], generation=asked)  # by a coordinator that this one knows nothing of
-    world.take(behind, m.Halt("j", asked))
+    world.take(behind, Halt("j", asked))
     assert behind.session.phase is TrainerPhase.FORMING
     advance(world, ["b"])
     assert behind.session.phase is TrainerPhase.HALTED
@@ -360,8 +361,8 @@ def test_a_form_that_was_under_way_too_long_forms_nobody():
         world.heartbeat(world.agents["c"])
         while world.agents["c"].reports:
             world.deliver_report(world.agents["c"], 0)
-        forms = [order for order in world.agents["c"].orders if isinstance(order, m.Form)]
-        halts = [order for order in world.agents["c"].orders if isinstance(order, m.Halt)]
+        forms = [order for order in world.agents["c"].orders if isinstance(order, Form)]
+        halts = [order for order in world.agents["c"].orders if isinstance(order, Halt)]
         world.agents["c"].orders.clear()
         for order in halts:
             world.obey(world.agents["c"], order)
@@ -404,7 +405,7 @@ def test_stopping_right_after_a_restart_still_saves_what_the_workers_hold():
     assert world.jobs["j"].phase is JobPhase.WAITING
     world.crash_coordinator()
     world.start_coordinator()
-    world.command(m.StopJob("j"))
+    world.command(StopJob("j"))
     world.tick(0.1)
     heal(world)
     job = world.jobs["j"]
@@ -422,7 +423,7 @@ def test_surviving_history_follows_the_chain_and_leaves_void_steps_out():
 def test_calm_worlds_stay_calm():
     """The driver's own check: without faults a job needs no second try."""
     world = World(2)
-    world.command(m.SubmitJob("j", spec(steps=3, max_workers=2), 0.0))
+    world.command(SubmitJob("j", spec(steps=3, max_workers=2), 0.0))
     for agent in world.agents.values():
         world.start_agent(agent)
         world.connect(agent)

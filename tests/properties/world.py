@@ -9,25 +9,28 @@ does neither). Nothing in it chooses; whoever drives it does.
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from regroup.core import messages as m
 from regroup.core.cluster import Cluster, Conflict, JobEnded, Policy
 from regroup.core.decide import decide
 from regroup.core.jobs import Job, JobSpec
+from regroup.core.messages.agent_reports import AgentLeft, AgentRegistered, Heartbeat
+from regroup.core.messages.commands import Command, PauseJob, ResumeJob, StopJob
+from regroup.core.messages.events import Disconnected, Event, Report, Reported, Tick
+from regroup.core.messages.orders import Heard, Order
 from regroup.core.workers import Worker
 from regroup.lab.sim.model import decision_rules, limits
 from regroup.lab.sim.model.agents import LinkedAgent, LinkedAgents
 
 POLICY = replace(limits.POLICY, detached_limit=20.0, detached_margin=2.0, absent_limit=6.0)
 CROWD = 12  # messages under way on one link; beyond it the network loses the oldest heartbeat or its answer
-BEATS = (m.Heartbeat, m.Heard)
+BEATS = (Heartbeat, Heard)
 
 
 @dataclass
 class Connected(LinkedAgent):
     """An agent and what is under way between it and the coordinator."""
 
-    reports: list[tuple[int, m.Report]] = field(default_factory=list)  # to the coordinator
-    orders: list[m.Order] = field(default_factory=list)  # to the agent
+    reports: list[tuple[int, Report]] = field(default_factory=list)  # to the coordinator
+    orders: list[Order] = field(default_factory=list)  # to the agent
     heard: int = 0  # the connection whose first words the coordinator heard; 0: none, or it noticed its end
 
 
@@ -58,7 +61,7 @@ class World(LinkedAgents[Connected]):
             agent.link = 0
             agent.reports.clear()
 
-    def decide(self, event: m.Event) -> None:
+    def decide(self, event: Event) -> None:
         if self.cluster is None:
             return
         decision = decide(self.cluster, event, self.now, self.policy)
@@ -77,18 +80,18 @@ class World(LinkedAgents[Connected]):
             if self.agents[name].heard and self.agents[name].heard == self.agents[name].link:
                 self.post(self.agents[name].orders, order)
 
-    def command(self, command: m.Command) -> None:
+    def command(self, command: Command) -> None:
         try:
             self.decide(command)
         except JobEnded:
-            assert isinstance(command, m.StopJob | m.PauseJob | m.ResumeJob)
+            assert isinstance(command, StopJob | PauseJob | ResumeJob)
             assert self.jobs[command.job].ended
         except Conflict:
-            assert isinstance(command, m.PauseJob | m.ResumeJob)
+            assert isinstance(command, PauseJob | ResumeJob)
 
     def tick(self, seconds: float) -> None:
         self.now += seconds
-        self.decide(m.Tick())
+        self.decide(Tick())
 
     # --- an agent that is asked to end
 
@@ -103,7 +106,7 @@ class World(LinkedAgents[Connected]):
         if agent.trainer is not None:
             self.end_trainer(agent, asked=True)
         if agent.link:
-            self.send(agent, m.AgentLeft(boot=boot))
+            self.send(agent, AgentLeft(boot=boot))
         self.kill_agent(agent)
 
     # --- the network
@@ -114,8 +117,8 @@ class World(LinkedAgents[Connected]):
             bare = [one[1] if isinstance(one, tuple) else one for one in queue]
             del queue[next((i for i, one in enumerate(bare) if isinstance(one, BEATS)), 1)]
 
-    def send(self, agent: Connected, report: m.Report) -> None:
-        if isinstance(report, m.AgentRegistered):
+    def send(self, agent: Connected, report: Report) -> None:
+        if isinstance(report, AgentRegistered):
             agent.reports.insert(0, (agent.link, report))
         else:
             self.post(agent.reports, (agent.link, report))
@@ -124,11 +127,11 @@ class World(LinkedAgents[Connected]):
         """First words come first on their connection; nothing else keeps its place."""
         index %= len(agent.reports)
         link, report = agent.reports[index]
-        if link > agent.heard and not isinstance(report, m.AgentRegistered):
-            words = [i for i, (n, r) in enumerate(agent.reports) if n == link and isinstance(r, m.AgentRegistered)]
+        if link > agent.heard and not isinstance(report, AgentRegistered):
+            words = [i for i, (n, r) in enumerate(agent.reports) if n == link and isinstance(r, AgentRegistered)]
             index = words[0] if words else index
             report = agent.reports[index][1]
-        registers = isinstance(report, m.AgentRegistered)
+        registers = isinstance(report, AgentRegistered)
         if not again or registers:
             del agent.reports[index]
         stale = link < agent.heard if registers else link > agent.heard
@@ -136,13 +139,13 @@ class World(LinkedAgents[Connected]):
             return
         if registers:
             agent.heard = link
-        self.decide(m.Reported(agent.name, report))
+        self.decide(Reported(agent.name, report))
 
     def notice_closed(self, agent: Connected) -> None:
         """The coordinator's end of a connection that is gone; what it had sent was read before, or is lost."""
         agent.reports = [(link, report) for link, report in agent.reports if link != agent.heard]
         agent.heard = 0
-        self.decide(m.Disconnected(agent.name))
+        self.decide(Disconnected(agent.name))
 
     def deliver_order(self, agent: Connected, index: int, again: bool = False) -> None:
         index %= len(agent.orders)

@@ -10,10 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regroup.core import jobs, messages, workers
+from regroup.core import jobs, workers
 from regroup.core.jobs import Formation, Job, JobSpec, Member, Seat, StepPoint, Version
-from regroup.core.messages import Form, GroupBroke, Halt, Heartbeat, Order, Prepare, Report, StateSaved
-from regroup.core.messages import StepsCommitted as Committed
+from regroup.core.messages.agent_reports import Heartbeat
+from regroup.core.messages.events import Report
+from regroup.core.messages.orders import Form, Halt, Order, Prepare
+from regroup.core.messages.trainer_reports import GroupBroke, StateSaved
+from regroup.core.messages.trainer_reports import StepsCommitted as Committed
 from regroup.core.workers import Worker
 from regroup.wire import codec
 from regroup.wire.codec import Undecodable, Unencodable, decode_order, decode_report, decode_value, encode, encode_value
@@ -41,7 +44,7 @@ def any_of(cls: type) -> st.SearchStrategy[Any]:
     return st.builds(cls, **{item.name: st.from_type(item.type) for item in fields(cls)})  # type: ignore[arg-type]
 
 
-for _module in (jobs, workers, messages):
+for _module in (jobs, workers):
     for _cls in vars(_module).values():
         if isinstance(_cls, type) and is_dataclass(_cls):
             st.register_type_strategy(_cls, any_of(_cls))

@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 import zmq
 
-from regroup.core.messages import AgentRegistered, GroupBroke, Halt, Order, Release, Report, Welcome
+from regroup.core.messages.agent_reports import AgentRegistered
+from regroup.core.messages.events import Report
+from regroup.core.messages.orders import Halt, Order, Release, Welcome
+from regroup.core.messages.trainer_reports import GroupBroke
 from regroup.wire.codec import encode
 from regroup.wire.link import AddressInUse, AddressUnusable, Hub, Line, new_secret, public_of
 
@@ -280,7 +283,7 @@ async def test_a_flood_starves_no_other_task() -> None:
 
 PEER = """
 import asyncio, sys
-from regroup.core.messages import AgentRegistered
+from regroup.core.messages.agent_reports import AgentRegistered
 from regroup.wire.link import Line, public_of
 
 async def main(address, worker, secret, server):

@@ -19,20 +19,10 @@ from typing import TypeVar
 import pytest
 
 from regroup.core.jobs import JobSpec
-from regroup.core.messages import (
-    AgentRegistered,
-    Halt,
-    Heartbeat,
-    Kill,
-    ListRecords,
-    Prepare,
-    PrepareFailed,
-    ReadRecords,
-    RecordsFailed,
-    RecordsListed,
-    Report,
-    TrainerExited,
-)
+from regroup.core.messages.agent_reports import AgentRegistered, Heartbeat, RecordsFailed, RecordsListed, TrainerExited
+from regroup.core.messages.events import Report
+from regroup.core.messages.orders import Halt, Kill, ListRecords, Prepare, ReadRecords
+from regroup.core.messages.trainer_reports import PrepareFailed
 from regroup.core.workers import TrainerPhase, TrainerStatus
 from regroup.wire.codec import decode_order, encode, encode_value
 from regroup.wire.keys import server_keys, worker_keys

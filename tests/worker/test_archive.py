@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from regroup.core.messages import ListRecords, ReadRecords, RecordsFailed, RecordsListed, RecordsRead
+from regroup.core.messages.agent_reports import RecordsFailed, RecordsListed, RecordsRead
+from regroup.core.messages.orders import ListRecords, ReadRecords
 from regroup.worker import archive
 from regroup.worker.archive import PIECE
 

@@ -7,7 +7,8 @@ from multiprocessing import Pipe
 from typing import Any
 
 from regroup.core.jobs import ORIGIN, Fingerprint, Formation, Member, Seat, StepPoint, Version
-from regroup.core.messages import Form, Halt, RenewLease, StepFailed, StepsCommitted
+from regroup.core.messages.orders import Form, Halt, RenewLease
+from regroup.core.messages.trainer_reports import StepFailed, StepsCommitted
 from regroup.wire.codec import decode_report, encode
 from regroup.worker.control import REPORT, Control
 from regroup.worker.lease_clock import lease_clock

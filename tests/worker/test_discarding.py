@@ -2,7 +2,8 @@
 
 import pytest
 
-from regroup.core.messages import Discard, Discarded
+from regroup.core.messages.agent_reports import Discarded
+from regroup.core.messages.orders import Discard
 from regroup.worker.discarding import discard
 
 NAME = "checkpoint-g000001-s00000004-0123abcd.safetensors"

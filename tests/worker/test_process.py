@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from regroup.core.messages import Prepared, PrepareFailed
+from regroup.core.messages.trainer_reports import Prepared, PrepareFailed
 from regroup.core.workers import TrainerPhase
 from regroup.tasks import SizedDataset, Task
 

@@ -5,15 +5,12 @@ from dataclasses import replace
 import pytest
 
 from regroup.core.jobs import ORIGIN, Checkpoint, Fingerprint, Formation, Member, Seat, Version
-from regroup.core.messages import (
-    Form,
+from regroup.core.messages.orders import Form, Halt, RenewLease, Save
+from regroup.core.messages.trainer_reports import (
     Formed,
     GroupBroke,
-    Halt,
     Halted,
     Prepared,
-    RenewLease,
-    Save,
     SaveFailed,
     StateSaved,
     StepFailed,

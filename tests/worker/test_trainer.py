@@ -16,7 +16,7 @@ from torch.optim import SGD, Optimizer
 from torch.utils.data import TensorDataset
 
 from regroup.core.jobs import Checkpoint, Version
-from regroup.core.messages import CheckpointUnreadable, Prepared, StateSaved, StepFailed
+from regroup.core.messages.trainer_reports import CheckpointUnreadable, Prepared, StateSaved, StepFailed
 from regroup.core.workers import TrainerPhase
 from regroup.tasks import SizedDataset, Task
 from regroup.worker.checkpoint import read

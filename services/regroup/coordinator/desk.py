@@ -14,7 +14,7 @@ from fastapi import Depends, Request
 
 from regroup.coordinator.persistence import Standby, Store
 from regroup.core.cluster import Cluster, Policy
-from regroup.core.messages import Command
+from regroup.core.messages.commands import Command
 
 
 class Desk(Protocol):

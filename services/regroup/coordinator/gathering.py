@@ -11,15 +11,8 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import count
 
-from regroup.core.messages import (
-    ListRecords,
-    ReadRecords,
-    RecordsAnswer,
-    RecordsFailed,
-    RecordsListed,
-    RecordsOrder,
-    RecordsRead,
-)
+from regroup.core.messages.agent_reports import RecordsAnswer, RecordsFailed, RecordsListed, RecordsRead
+from regroup.core.messages.orders import ListRecords, ReadRecords, RecordsOrder
 
 log = logging.getLogger("regroup.coordinator")
 

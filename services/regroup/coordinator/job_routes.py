@@ -36,7 +36,7 @@ from regroup.coordinator.submissions import body_schema, read_spec
 from regroup.core.beginning import completed
 from regroup.core.cluster import NoSuchJob
 from regroup.core.jobs import Job, JobSpec, StepPoint
-from regroup.core.messages import PauseJob, ResumeJob, StopJob, SubmitJob
+from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob, SubmitJob
 from regroup.wire.rest import JobList, JobView, PointList, RecordPiece
 
 log = logging.getLogger("regroup.coordinator")

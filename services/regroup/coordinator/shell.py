@@ -20,20 +20,10 @@ from regroup.coordinator.persistence import Fenced, Saved, Store, StoreUnavailab
 from regroup.core.cluster import Cluster, Policy, Refusal
 from regroup.core.decide import Decision, decide
 from regroup.core.jobs import Job, JobPhase, StepPoint, Version
-from regroup.core.messages import (
-    Command,
-    Disconnected,
-    Event,
-    Heard,
-    Heartbeat,
-    KeepSteps,
-    RecordsFailed,
-    RecordsListed,
-    RecordsRead,
-    Report,
-    Reported,
-    Tick,
-)
+from regroup.core.messages.agent_reports import Heartbeat, RecordsFailed, RecordsListed, RecordsRead
+from regroup.core.messages.commands import Command
+from regroup.core.messages.events import Disconnected, Event, KeepSteps, Report, Reported, Tick
+from regroup.core.messages.orders import Heard
 from regroup.wire.link import Hub
 
 log = logging.getLogger("regroup.coordinator")

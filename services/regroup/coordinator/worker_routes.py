@@ -15,7 +15,7 @@ from regroup.coordinator.desk import ApiContext, InContext
 from regroup.coordinator.persistence import Standby, StoreUnavailable
 from regroup.coordinator.problems import NO_SUCH_WORKER, documented
 from regroup.core.cluster import NoSuchWorker
-from regroup.core.messages import AdmitWorker, ClearWorker, DrainWorker
+from regroup.core.messages.commands import AdmitWorker, ClearWorker, DrainWorker
 from regroup.wire.rest import ClusterView, WorkerList, WorkerView
 
 router = APIRouter(prefix="/v1", tags=["workers"])

@@ -4,9 +4,9 @@ Owns: what makes a failure the task's (decision 0007), who may not take part in 
 Refuses to know: how failures are noticed (`reports`), and when members are suspected of hanging (`rounds`).
 """
 
-from regroup.core import messages as m
 from regroup.core.beginning import other_data
 from regroup.core.jobs import Job, JobPhase, StepFailure
+from regroup.core.messages.trainer_reports import WORKER, PrepareFailed, ReplicasDiffered
 from regroup.core.replicas import sound
 from regroup.core.settling import candidates
 from regroup.core.turn import Turn
@@ -46,10 +46,10 @@ def _refuse_data(turn: Turn, job: Job, name: str, why: str) -> None:
         turn.refuse(job, name, why)
 
 
-def prepare_failed(turn: Turn, job: Job, name: str, report: m.PrepareFailed) -> None:
+def prepare_failed(turn: Turn, job: Job, name: str, report: PrepareFailed) -> None:
     """Before the first formation it is the job's spec that is wrong; later, or if it says so itself, the worker."""
     reason = f"{report.field}: {report.message}"
-    if not job.history and report.field != m.WORKER:
+    if not job.history and report.field != WORKER:
         turn.end(job, JobPhase.FAILED, reason, error=report.traceback or reason)
     else:
         turn.refuse(job, name, reason)
@@ -80,7 +80,7 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure, chance: bool = False)
                 turn.forgive_error(each.worker)
 
 
-def count_odd_replicas(turn: Turn, job: Job, report: m.ReplicasDiffered) -> None:
+def count_odd_replicas(turn: Turn, job: Job, report: ReplicasDiffered) -> None:
     """An error for each worker whose replica is not the sound one."""
     formation = job.formation
     if formation is None or formation.generation != report.generation or len(report.digests) != len(formation.seats):

@@ -10,11 +10,22 @@ Does not guarantee: that anybody hears the orders; they are due again at the nex
 from dataclasses import dataclass, replace
 
 from regroup.core import commands
-from regroup.core import messages as m
 from regroup.core.absence import expected, forget_gone, lacks_for, unlend_absent
 from regroup.core.cluster import Cluster, Policy, reached
 from regroup.core.jobs import JobPhase, StepPoint, Wanted
 from regroup.core.leaving import admit, drain, let_go
+from regroup.core.messages.agent_reports import Heartbeat
+from regroup.core.messages.commands import (
+    AdmitWorker,
+    ClearWorker,
+    DrainWorker,
+    PauseJob,
+    ResumeJob,
+    StopJob,
+    SubmitJob,
+)
+from regroup.core.messages.events import Disconnected, Event, KeepSteps, Reported, Tick
+from regroup.core.messages.orders import Order
 from regroup.core.notes import Note
 from regroup.core.orders import due
 from regroup.core.reports import take_in
@@ -31,45 +42,45 @@ class Decision:
     """What was decided. Persist the durable part of `cluster` and the notes first, then send the orders."""
 
     cluster: Cluster
-    orders: tuple[tuple[str, m.Order], ...]  # (worker, order)
+    orders: tuple[tuple[str, Order], ...]  # (worker, order)
     notes: tuple[Note, ...]
     points: tuple[tuple[str, tuple[StepPoint, ...]], ...]  # (job, measurements of its surviving steps)
 
 
-def decide(cluster: Cluster, event: m.Event, now: float, policy: Policy) -> Decision:
+def decide(cluster: Cluster, event: Event, now: float, policy: Policy) -> Decision:
     """Take one event in. Raises a Refusal, and nothing has changed, if a command cannot be carried out."""
     turn = Turn(cluster, now, policy)
-    answers: tuple[m.Order, ...] = ()
+    answers: tuple[Order, ...] = ()
     match event:
-        case m.SubmitJob(job=job, spec=spec, at=at):
+        case SubmitJob(job=job, spec=spec, at=at):
             if job not in turn.jobs:  # said twice, it is one job
                 commands.submit(turn, job, spec, at)
-        case m.StopJob(job=job):
+        case StopJob(job=job):
             commands.stop(turn, turn.job(job))
-        case m.PauseJob(job=job, hold=hold):
+        case PauseJob(job=job, hold=hold):
             commands.pause(turn, turn.job(job), hold)
-        case m.ResumeJob(job=job):
+        case ResumeJob(job=job):
             commands.resume(turn, turn.job(job))
-        case m.ClearWorker(worker=name):
+        case ClearWorker(worker=name):
             worker = turn.worker(name)
             turn.workers[name] = replace(worker, errors=0, quarantined=False, reason="cleared by its operator")
             turn.readmit(name)
             turn.note("cleared", f"{name} was cleared by its operator", worker=name)
-        case m.DrainWorker(worker=name):
+        case DrainWorker(worker=name):
             drain(turn, name)
-        case m.AdmitWorker(worker=name):
+        case AdmitWorker(worker=name):
             admit(turn, name)
-        case m.Disconnected(worker=name):
+        case Disconnected(worker=name):
             if name in turn.sightings:
                 _disconnected(turn, name)
-        case m.Reported(worker=name, report=report):
+        case Reported(worker=name, report=report):
             answers = take_in(turn, name, report)
-        case m.Tick():
+        case Tick():
             unlend_absent(turn)
             forget_gone(turn)
             evict_unprepared(turn)
             _make_room(turn)
-        case m.KeepSteps():
+        case KeepSteps():
             _keep_steps(turn)
             return _decided(cluster, turn, event, answers)  # and nothing else, since this may be lost
     _lend(turn)
@@ -79,13 +90,13 @@ def decide(cluster: Cluster, event: m.Event, now: float, policy: Policy) -> Deci
     return _decided(cluster, turn, event, answers)
 
 
-def _decided(before: Cluster, turn: Turn, event: m.Event, answers: tuple[m.Order, ...]) -> Decision:
+def _decided(before: Cluster, turn: Turn, event: Event, answers: tuple[Order, ...]) -> Decision:
     after = turn.cluster
-    reporter = event.worker if isinstance(event, m.Reported) else None
+    reporter = event.worker if isinstance(event, Reported) else None
     # A heartbeat shows where its sender stands, so all that is due to it is said again; others hear what is new.
-    told = isinstance(event, m.Reported) and isinstance(event.report, m.Heartbeat)
+    told = isinstance(event, Reported) and isinstance(event.report, Heartbeat)
     changed = {id for id, job in after.jobs.items() if job is not before.jobs.get(id) or _evicted(before, after, id)}
-    orders: list[tuple[str, m.Order]] = [(reporter, answer) for answer in answers] if reporter else []
+    orders: list[tuple[str, Order]] = [(reporter, answer) for answer in answers] if reporter else []
     for name, worker in after.workers.items():
         if name == reporter or worker.job in changed or worker is not before.workers.get(name):
             known = () if told and name == reporter else due(before, name)

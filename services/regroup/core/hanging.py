@@ -8,10 +8,10 @@ Does not guarantee: that whoever is not accused does not hang. An agent that is 
 
 from collections.abc import Sequence
 
-from regroup.core import messages as m
 from regroup.core.blame import blame_task
 from regroup.core.cluster import reached
 from regroup.core.jobs import Job, JobPhase, Member, StepFailure
+from regroup.core.messages.agent_reports import MAX_STACKS, StacksTaken
 from regroup.core.regroup import Wait
 from regroup.core.settling import answers_of
 from regroup.core.suspicion import evict, had_its_chance, hang_words
@@ -41,10 +41,10 @@ def hang_told(turn: Turn, name: str, before: Sighting) -> None:
         _came_too_late(turn, job, Member(name, trainer.incarnation), hang)
 
 
-def stacks_taken(turn: Turn, name: str, report: m.StacksTaken) -> None:
+def stacks_taken(turn: Turn, name: str, report: StacksTaken) -> None:
     if report.job in turn.jobs:
         reason = f"where the trainer on {name} hangs in phase {report.phase}"
-        turn.note("stacks", reason, report.job, name, stacks=report.stacks[: m.MAX_STACKS])
+        turn.note("stacks", reason, report.job, name, stacks=report.stacks[:MAX_STACKS])
 
 
 def worth_a_round(turn: Turn, job: Job, formed: bool = True) -> str | None:

@@ -7,7 +7,7 @@ Refuses to know: what was sent before; nothing is edge-triggered.
 from regroup.core.cluster import Cluster
 from regroup.core.jobs import Job, Member, Wanted
 from regroup.core.keeping import doomed_files
-from regroup.core.messages import Discard, Form, Go, Halt, Kill, Order, Prepare, Release, Save
+from regroup.core.messages.orders import Discard, Form, Go, Halt, Kill, Order, Prepare, Release, Save
 from regroup.core.workers import TrainerPhase, TrainerStatus, Worker
 
 

@@ -9,13 +9,40 @@ from dataclasses import replace
 from math import isfinite
 
 from regroup.core import leaving
-from regroup.core import messages as m
 from regroup.core.blame import agrees, blame_task, count_odd_replicas, prepare_failed
 from regroup.core.cluster import ASKED, Answer, reached
 from regroup.core.hanging import hang_told, stacks_taken
 from regroup.core.history import survives
 from regroup.core.jobs import Checkpoint, Job, JobPhase, Member, StepFailure, StepPoint, Version, Wanted
 from regroup.core.keeping import taken_in
+from regroup.core.messages.agent_reports import (
+    AgentLeft,
+    AgentRegistered,
+    Discarded,
+    Heartbeat,
+    RecordsFailed,
+    RecordsListed,
+    RecordsRead,
+    StacksTaken,
+    TrainerExited,
+)
+from regroup.core.messages.events import Report
+from regroup.core.messages.orders import Heard, Order, Welcome
+from regroup.core.messages.trainer_reports import (
+    CheckpointFailed,
+    CheckpointUnreadable,
+    Formed,
+    GroupBroke,
+    Halted,
+    Prepared,
+    PrepareFailed,
+    ReplicasDiffered,
+    SaveFailed,
+    StateSaved,
+    StepFailed,
+    StepsCommitted,
+    TrainerReport,
+)
 from regroup.core.regroup import RESTED
 from regroup.core.rounds import Stage, begin_round, stage
 from regroup.core.stragglers import compare_pace
@@ -24,19 +51,19 @@ from regroup.core.turn import Turn
 from regroup.core.workers import LEFT, Sighting, TrainerPhase, TrainerStatus, Worker
 
 
-def take_in(turn: Turn, name: str, report: m.Report) -> tuple[m.Order, ...]:
+def take_in(turn: Turn, name: str, report: Report) -> tuple[Order, ...]:
     """One report's facts. Returns what is answered to it directly."""
-    if isinstance(report, m.AgentRegistered):
+    if isinstance(report, AgentRegistered):
         _register(turn, name, report)
-        return (m.Welcome(turn.policy.heartbeat_interval, turn.policy.hang_floor),)
+        return (Welcome(turn.policy.heartbeat_interval, turn.policy.hang_floor),)
     worker = turn.workers.get(name)
     sighting = turn.sightings.get(name)
     if worker is None or sighting is None:
         return ()  # it registers first on every connection; what overtook that is told again by its heartbeats
     gap = turn.now - sighting.seen > turn.policy.quiet_limit
     since = turn.now if gap else sighting.since
-    newest: Sighting | m.Heartbeat = sighting
-    if isinstance(report, m.Heartbeat) and report.boot == worker.boot and report.sequence > sighting.sequence:
+    newest: Sighting | Heartbeat = sighting
+    if isinstance(report, Heartbeat) and report.boot == worker.boot and report.sequence > sighting.sequence:
         newest = report
     turn.sightings[name] = replace(
         sighting,
@@ -49,7 +76,7 @@ def take_in(turn: Turn, name: str, report: m.Report) -> tuple[m.Order, ...]:
         pace=newest.pace,
     )
     match report:
-        case m.Heartbeat():
+        case Heartbeat():
             if report.boot != worker.boot:
                 return ()
             if report.leaving:
@@ -60,8 +87,8 @@ def take_in(turn: Turn, name: str, report: m.Report) -> tuple[m.Order, ...]:
                 compare_pace(turn, name, sighting)
             job = turn.jobs.get(worker.job) if worker.job else None
             issued = job.formation.generation if job and job.formation else 0
-            return (m.Heard(report.sequence, issued),)
-        case m.AgentLeft(boot=boot):
+            return (Heard(report.sequence, issued),)
+        case AgentLeft(boot=boot):
             if boot != worker.boot:
                 return ()
             _exited(turn, name, ASKED)
@@ -69,20 +96,20 @@ def take_in(turn: Turn, name: str, report: m.Report) -> tuple[m.Order, ...]:
             turn.note("left", f"{name} said goodbye: its agent was asked to end", worker.job, name)
             turn.unlend(name, "its agent left")
             turn.workers[name] = replace(turn.workers[name], boot=LEFT, leaving=False)
-        case m.TrainerExited():
+        case TrainerExited():
             _trainer_exited(turn, name, report)
-        case m.StacksTaken():
+        case StacksTaken():
             stacks_taken(turn, name, report)
-        case m.Discarded():
+        case Discarded():
             _discarded(turn, name, report)
-        case m.RecordsListed() | m.RecordsRead() | m.RecordsFailed():
+        case RecordsListed() | RecordsRead() | RecordsFailed():
             pass  # the shell hands it to whoever asked
         case _:
             _take_in_trainer(turn, name, report)
     return ()
 
 
-def _register(turn: Turn, name: str, report: m.AgentRegistered) -> None:
+def _register(turn: Turn, name: str, report: AgentRegistered) -> None:
     known = turn.workers.get(name)
     if known is None or known.boot != report.boot:
         turn.note("registered", f"{name} registered on {report.host}, {report.device}", worker=name)
@@ -120,7 +147,7 @@ def _bury_listed(turn: Turn, name: str, alive: str | None, cause: str) -> None:
             turn.bury(job.id, member, cause)
 
 
-def _trainer_exited(turn: Turn, name: str, report: m.TrainerExited) -> None:
+def _trainer_exited(turn: Turn, name: str, report: TrainerExited) -> None:
     member = Member(name, report.incarnation)
     job = turn.jobs.get(report.job)
     evicted = job is not None and not job.ended and member in turn.watch(job.id).evicted
@@ -151,7 +178,7 @@ def _trainer_exited(turn: Turn, name: str, report: m.TrainerExited) -> None:
         blame_task(turn, job, StepFailure(-1, -1, name, error, died=True), killed and not evicted)
 
 
-def _take_in_trainer(turn: Turn, name: str, report: m.TrainerReport) -> None:
+def _take_in_trainer(turn: Turn, name: str, report: TrainerReport) -> None:
     job = turn.jobs.get(report.job)
     trainer = turn.sightings[name].trainer
     if job is None or job.ended or turn.workers[name].job != job.id:
@@ -162,36 +189,36 @@ def _take_in_trainer(turn: Turn, name: str, report: m.TrainerReport) -> None:
     # What a later promise or formation overtook is history: it must not undo what is known of the trainer.
     overtaken = getattr(report, "generation", 0) < max(trainer.promised, trainer.generation)
     match report:
-        case m.Prepared(fingerprint=fingerprint, store=store):
+        case Prepared(fingerprint=fingerprint, store=store):
             status = replace(trainer, phase=TrainerPhase.PREPARED, fingerprint=fingerprint, store=store)
             _observe(turn, name, status)
-        case m.PrepareFailed():
+        case PrepareFailed():
             prepare_failed(turn, job, name, report)
-        case m.Halted(generation=n, version=version, store=store) if not overtaken:
+        case Halted(generation=n, version=version, store=store) if not overtaken:
             halted = replace(
                 trainer, phase=TrainerPhase.HALTED, promised=n, version=version, store=store, at_work=False
             )
             _observe(turn, name, halted)
-        case m.Formed(generation=n) if not overtaken and job.formation and job.formation.generation == n:
+        case Formed(generation=n) if not overtaken and job.formation and job.formation.generation == n:
             version = Version(n, job.formation.base.step)
             _observe(turn, name, replace(trainer, phase=TrainerPhase.TRAINING, generation=n, version=version))
-        case m.GroupBroke(generation=n) if not overtaken:
+        case GroupBroke(generation=n) if not overtaken:
             _observe(turn, name, replace(trainer, phase=TrainerPhase.BROKEN, generation=n), broken=report.reason)
-        case m.StepsCommitted(generation=n, step=step, points=points):
+        case StepsCommitted(generation=n, step=step, points=points):
             # Of a torn state it was told before that it is none; this may have waited for a connection.
             if not overtaken and trainer.version is not None and Version(n, step) > trainer.version:
                 _observe(turn, name, replace(trainer, version=Version(n, step)))
             if points and job.formation and n == job.formation.generation and member in job.formation.members:
                 turn.points.append((job.id, points))
                 _look_at_losses(turn, job, points)
-        case m.StepFailed():
+        case StepFailed():
             if not overtaken:
                 turn.change_watch(job.id, stumbled={}, fruitless=0)  # it is why they did not form, or made no step
                 _observe(turn, name, replace(trainer, phase=TrainerPhase.BROKEN), broken=f"{name}: {report.error}")
             failure = StepFailure(report.step, report.shard, name, report.traceback, generation=report.generation)
             turn.note("step_failed", f"{name}, step {report.step}, shard {report.shard}: {report.error}", job=job.id)
             blame_task(turn, turn.jobs[job.id], failure)
-        case m.ReplicasDiffered(step=step):
+        case ReplicasDiffered(step=step):
             if report.generation <= turn.watch(job.id).differed:
                 return  # told twice
             turn.change_watch(job.id, differed=report.generation)
@@ -200,14 +227,14 @@ def _take_in_trainer(turn: Turn, name: str, report: m.TrainerReport) -> None:
             count_odd_replicas(turn, job, report)
             if not overtaken:
                 _observe(turn, name, replace(trainer, phase=TrainerPhase.BROKEN), broken=reason)
-        case m.StateSaved():
+        case StateSaved():
             _saved(turn, job, member, report)
-        case m.SaveFailed():
+        case SaveFailed():
             _save_failed(turn, job, member, report)
-        case m.CheckpointFailed(step=step, error=error):
+        case CheckpointFailed(step=step, error=error):
             reason = f"{name} could not write the checkpoint of step {step}, and trains on: {error}"
             turn.note("checkpoint_failed", reason, job=job.id, worker=name, step=step)
-        case m.CheckpointUnreadable(generation=n, error=error) if not overtaken:
+        case CheckpointUnreadable(generation=n, error=error) if not overtaken:
             reason = f"{name} cannot read the checkpoint: {error}"
             turn.note("unreadable", reason, job=job.id, worker=name, damaged=report.damaged)
             turn.change_watch(job.id, stumbled={})  # that a formation fails for this says nothing against anybody
@@ -287,7 +314,7 @@ def _take_phase(turn: Turn, job: Job, member: Member, status: TrainerStatus, bro
             turn.change_watch(job.id, first=(turn.now, reached(job, turn.watch(job.id))))
 
 
-def _saved(turn: Turn, job: Job, member: Member, report: m.StateSaved) -> None:
+def _saved(turn: Turn, job: Job, member: Member, report: StateSaved) -> None:
     saver = turn.sightings.get(job.saver.worker) if job.saver is not None else None
     wanted = saver.trainer.version if saver is not None and saver.trainer is not None else None
     version = report.checkpoint.version
@@ -320,7 +347,7 @@ def _count_checkpoint(turn: Turn, job: Job, name: str, written: Checkpoint) -> N
         turn.note("checkpoint", reason, job=job.id, worker=name, step=state.step, generation=state.generation)
 
 
-def _discarded(turn: Turn, name: str, report: m.Discarded) -> None:
+def _discarded(turn: Turn, name: str, report: Discarded) -> None:
     job = turn.jobs.get(report.job)
     if job is None or not (gone := [one for one in job.doomed if one.path in report.paths]):
         return  # told twice
@@ -330,7 +357,7 @@ def _discarded(turn: Turn, name: str, report: m.Discarded) -> None:
         turn.note("not_deleted", reason, job=job.id, worker=name, paths=list(report.paths))
 
 
-def _save_failed(turn: Turn, job: Job, member: Member, report: m.SaveFailed) -> None:
+def _save_failed(turn: Turn, job: Job, member: Member, report: SaveFailed) -> None:
     if job.saver != member or report.generation != job.generation or stage(job) is not Stage.SAVING:
         return
     tried = (*turn.watch(job.id).failed_savers, member)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from regroup.core.cluster import Word
 from regroup.core.jobs import Checkpoint, Job, JobPhase, Member, Struck
-from regroup.core.messages import CheckpointUnreadable
+from regroup.core.messages.trainer_reports import CheckpointUnreadable
 from regroup.core.schedule import is_free
 from regroup.core.turn import Turn
 

@@ -16,7 +16,8 @@ from typing import Annotated, Any, Literal, TypeVar, cast, get_args
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError, create_model
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 
-from regroup.core.messages import Order, Report
+from regroup.core.messages.events import Report
+from regroup.core.messages.orders import Order
 
 VERSION = 1
 

@@ -22,16 +22,21 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from regroup.core.messages import (
+from regroup.core.messages.agent_reports import (
     MAX_STACKS,
     AgentLeft,
     AgentRegistered,
+    Heartbeat,
+    StacksTaken,
+    TrainerExited,
+)
+from regroup.core.messages.events import Report
+from regroup.core.messages.orders import (
     Discard,
     Form,
     Go,
     Halt,
     Heard,
-    Heartbeat,
     Kill,
     ListRecords,
     Order,
@@ -40,13 +45,10 @@ from regroup.core.messages import (
     RecordsOrder,
     Release,
     RenewLease,
-    Report,
     Save,
-    StacksTaken,
-    StepsCommitted,
-    TrainerExited,
     Welcome,
 )
+from regroup.core.messages.trainer_reports import StepsCommitted
 from regroup.core.workers import Hang, Telemetry, TrainerPhase, TrainerStatus
 from regroup.wire.codec import decode_report, decode_value, encode
 from regroup.wire.environment import BadSettings, read

@@ -9,15 +9,8 @@ Does not guarantee: that a file ends where it was read to; its trainer may be wr
 import re
 from pathlib import Path
 
-from regroup.core.messages import (
-    ListRecords,
-    ReadRecords,
-    RecordsAnswer,
-    RecordsFailed,
-    RecordsListed,
-    RecordsOrder,
-    RecordsRead,
-)
+from regroup.core.messages.agent_reports import RecordsAnswer, RecordsFailed, RecordsListed, RecordsRead
+from regroup.core.messages.orders import ListRecords, ReadRecords, RecordsOrder
 
 PIECE = 1 << 18  # bytes, at most
 JOB = re.compile(r"[A-Za-z0-9_-]+")

@@ -16,7 +16,8 @@ from multiprocessing.connection import Connection
 from typing import Protocol
 
 from regroup.core.jobs import StepPoint
-from regroup.core.messages import Form, GroupBroke, Halt, RenewLease, Save, StepsCommitted, TrainerReport
+from regroup.core.messages.orders import Form, Halt, RenewLease, Save
+from regroup.core.messages.trainer_reports import GroupBroke, StepsCommitted, TrainerReport
 from regroup.core.workers import TrainerPhase
 from regroup.wire.codec import decode_order, encode, encode_value
 from regroup.worker.lease_clock import lease_clock

@@ -8,7 +8,8 @@ Refuses to know: why a checkpoint is not kept. A file that is not there is as go
 import re
 from pathlib import Path
 
-from regroup.core.messages import Discard, Discarded
+from regroup.core.messages.agent_reports import Discarded
+from regroup.core.messages.orders import Discard
 from regroup.worker.storage import Storage, StorageFailed
 
 NAME = re.compile(r"checkpoint-g\d{6,}-s\d{8,}-[0-9a-f]{8}\.safetensors")

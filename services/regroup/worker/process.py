@@ -17,7 +17,8 @@ import torch
 import torch._dynamo  # the first optimizer would import it, for seconds: here the fork server does, before any fork
 
 from regroup.core.jobs import Member
-from regroup.core.messages import WORKER, Prepare, PrepareFailed
+from regroup.core.messages.orders import Prepare
+from regroup.core.messages.trainer_reports import WORKER, PrepareFailed
 from regroup.wire.codec import decode_order
 from regroup.worker.control import Control
 from regroup.worker.group import Rendezvous

@@ -12,16 +12,13 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from regroup.core.jobs import Checkpoint, Fingerprint, Formation, Member, Version
-from regroup.core.messages import (
+from regroup.core.messages.orders import Form, Halt, RenewLease, Save
+from regroup.core.messages.trainer_reports import (
     CheckpointUnreadable,
-    Form,
     Formed,
     GroupBroke,
-    Halt,
     Halted,
     Prepared,
-    RenewLease,
-    Save,
     SaveFailed,
     StateSaved,
     StepFailed,

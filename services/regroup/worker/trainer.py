@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from regroup.core.jobs import Checkpoint, Formation, JobSpec, Member, StepPoint, Version
-from regroup.core.messages import (
+from regroup.core.messages.trainer_reports import (
     CheckpointFailed,
     CheckpointUnreadable,
     ReplicasDiffered,

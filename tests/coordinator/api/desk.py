@@ -14,7 +14,9 @@ from regroup.coordinator.persistence import StoreUnavailable
 from regroup.coordinator.serving import HttpServer, listen
 from regroup.core.cluster import Cluster, Policy
 from regroup.core.decide import decide
-from regroup.core.messages import AgentRegistered, Command, Event, Heartbeat, Reported
+from regroup.core.messages.agent_reports import AgentRegistered, Heartbeat
+from regroup.core.messages.commands import Command
+from regroup.core.messages.events import Event, Reported
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import time
 import httpx
 import pytest
 
-from regroup.core.messages import StopJob
+from regroup.core.messages.commands import StopJob
 
 SPEC = {"task": "digits", "steps": 10}
 

@@ -14,7 +14,8 @@ import zmq
 import zmq.asyncio
 from zmq.utils import z85
 
-from regroup.core.messages import Order, Report
+from regroup.core.messages.events import Report
+from regroup.core.messages.orders import Order
 from regroup.wire.codec import Undecodable, decode_report, encode
 from regroup.wire.connections import Connections
 from regroup.wire.link.sockets import (

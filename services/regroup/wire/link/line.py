@@ -13,7 +13,8 @@ from collections.abc import Callable
 import zmq
 import zmq.asyncio
 
-from regroup.core.messages import Order, Report
+from regroup.core.messages.events import Report
+from regroup.core.messages.orders import Order
 from regroup.wire.codec import Undecodable, decode_order, encode
 from regroup.wire.link.sockets import (
     MAX_MESSAGE,

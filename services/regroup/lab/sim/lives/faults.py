@@ -8,7 +8,7 @@ Refuses to know: why these faults (`plan`), and what follows.
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from regroup.core import messages as m
+from regroup.core.messages.commands import AdmitWorker, DrainWorker, PauseJob, ResumeJob, StopJob
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.lives.plan import LASTING, OF_ALL, Fault, Kind
 from regroup.lab.sim.lives.underway import Activity, under_way
@@ -188,8 +188,8 @@ class Faults:
             case Kind.HAND_OVER:
                 life.ask_to_leave(agent, life.leaves.choice((1.0, 6.0, 30.0)))
             case Kind.DRAIN:
-                life.ask(m.DrainWorker(agent.name))
-                life.ask_later(life.leaves.choice((0.3, 2.0, 6.0)), m.AdmitWorker(agent.name))
+                life.ask(DrainWorker(agent.name))
+                life.ask_later(life.leaves.choice((0.3, 2.0, 6.0)), AdmitWorker(agent.name))
             case Kind.GONE:
                 life.gone.add(agent.name)
                 life.lose_agent(agent, None)
@@ -226,11 +226,11 @@ class Faults:
                 kept = [job.latest for job in life.jobs.values() if job.latest is not None]
                 life.ghosts.damaged.update(one.path for one in kept)
             case Kind.STOP if life.jobs:
-                life.ask(m.StopJob(dice.choice(sorted(life.jobs))))
+                life.ask(StopJob(dice.choice(sorted(life.jobs))))
             case Kind.PAUSE | Kind.HOLD if life.jobs:
                 job = dice.choice(sorted(life.jobs))
-                life.ask(m.PauseJob(job, kind is Kind.HOLD))
-                life.ask_later(dice.choice((0.1, 0.5, 2.0, 5.0, 8.0)), m.ResumeJob(job))
+                life.ask(PauseJob(job, kind is Kind.HOLD))
+                life.ask_later(dice.choice((0.1, 0.5, 2.0, 5.0, 8.0)), ResumeJob(job))
 
     def _find_silent(self, process: "Process") -> None:
         """Agents close a connection on which nothing comes for so long."""

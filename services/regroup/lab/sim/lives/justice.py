@@ -8,11 +8,11 @@ Refuses to know: whether a state is lost or doubled (`decision_rules` and its li
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from regroup.core import messages as m
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.hanging import GRACE
 from regroup.core.jobs import ORIGIN, Formation, Job, JobPhase, Member, Wanted
+from regroup.core.messages.orders import Halt, TrainerOrder
 from regroup.core.workers import LEFT
 from regroup.lab.sim.lives.plan import Kind
 from regroup.lab.sim.model.trainer import Trainer
@@ -45,8 +45,8 @@ class Justice:
         """A trainer ended, or an agent was killed."""
         self._causes[worker] += not asked
 
-    def told(self, trainer: Trainer, order: m.TrainerOrder) -> None:
-        if isinstance(order, m.Halt):
+    def told(self, trainer: Trainer, order: TrainerOrder) -> None:
+        if isinstance(order, Halt):
             self._halted.setdefault((trainer.member, order.generation), self._life.now)
 
     def raised(self, trainer: Trainer, shard: int) -> None:

@@ -13,10 +13,22 @@ from typing import Any
 
 from regroup.coordinator.memory_store import MemoryStore
 from regroup.coordinator.persistence import Saved, StoreUnavailable
-from regroup.core import messages as m
 from regroup.core.cluster import Cluster, Refusal
 from regroup.core.decide import Decision
 from regroup.core.jobs import BeginFrom, Job, JobPhase, JobSpec, Wanted
+from regroup.core.messages.agent_reports import AgentLeft
+from regroup.core.messages.commands import (
+    AdmitWorker,
+    ClearWorker,
+    Command,
+    DrainWorker,
+    PauseJob,
+    ResumeJob,
+    StopJob,
+    SubmitJob,
+)
+from regroup.core.messages.events import Report
+from regroup.core.messages.orders import Heard, Order
 from regroup.core.workers import Worker
 from regroup.lab.sim.lives.faults import Faults
 from regroup.lab.sim.lives.justice import Justice
@@ -141,15 +153,15 @@ class Life(Paced):
         """Clear workers in quarantine, some time later. Once all is well, jobs that can never go on are stopped."""
         for name, worker in self.workers.items():
             if worker.quarantined and (self.healed or self.dice.random() < 0.1):
-                self._command(leader, m.ClearWorker(name))
+                self._command(leader, ClearWorker(name))
             if worker.drained and self.healed:
-                self._command(leader, m.AdmitWorker(name))
+                self._command(leader, AdmitWorker(name))
         for job in self.jobs.values() if self.healed else ():
             if job.wanted in (Wanted.HOLD, Wanted.PAUSE):
-                self._command(leader, m.ResumeJob(job.id))
+                self._command(leader, ResumeJob(job.id))
             waits = job.phase in (JobPhase.QUEUED, JobPhase.PREPARING, JobPhase.WAITING) and job.wanted is Wanted.RUN
             if waits and len(self.agents.keys() - job.refused.keys() - self.gone) < job.spec.min_workers:
-                self._command(leader, m.StopJob(job.id))
+                self._command(leader, StopJob(job.id))
 
     async def _submit(self, job: str, spec: JobSpec) -> None:
         if job != "j0":  # others come while the first is under way, or when it is over
@@ -161,7 +173,7 @@ class Life(Paced):
         while job not in self.jobs:
             if self.leader is not None:
                 asked = self._begun(spec) if begins else spec
-                await self._say(self.leader, m.SubmitJob(job, asked, self.now))
+                await self._say(self.leader, SubmitJob(job, asked, self.now))
             await asyncio.sleep(0.5)
 
     def _begun(self, spec: JobSpec) -> JobSpec:
@@ -172,23 +184,23 @@ class Life(Paced):
         steps = newest.version.step + self.begins.choice((1, 4, spec.steps or 13))
         return replace(spec, begin_from=BeginFrom("j0"), steps=steps, epochs=None)
 
-    def ask(self, command: m.Command) -> None:
+    def ask(self, command: Command) -> None:
         """A user's word to whoever leads, if anybody does."""
         if self.leader is not None:
             self._command(self.leader, command)
 
-    def ask_later(self, seconds: float, command: m.Command) -> None:
+    def ask_later(self, seconds: float, command: Command) -> None:
         self._to_ask += 1
         self.later(seconds, self._ask_now, command)
 
-    def _ask_now(self, command: m.Command) -> None:
+    def _ask_now(self, command: Command) -> None:
         self._to_ask -= 1
         self.ask(command)
 
-    def _command(self, process: Process, command: m.Command) -> None:
+    def _command(self, process: Process, command: Command) -> None:
         self.loop.create_task(self._say(process, command))
 
-    async def _say(self, process: Process, command: m.Command) -> None:
+    async def _say(self, process: Process, command: Command) -> None:
         assert process.shell is not None
         try:
             async with asyncio.timeout(2.0):
@@ -250,11 +262,11 @@ class Life(Paced):
 
     # --- agents
 
-    def send(self, agent: LinkedAgent, report: m.Report) -> None:
+    def send(self, agent: LinkedAgent, report: Report) -> None:
         self.network.carry(agent.name, agent.link, report, up=True)
 
-    def obey(self, agent: LinkedAgent, order: m.Order) -> None:
-        if isinstance(order, m.Heard):
+    def obey(self, agent: LinkedAgent, order: Order) -> None:
+        if isinstance(order, Heard):
             self.answered[agent.name] = self.now
         super().obey(agent, order)
 
@@ -295,7 +307,7 @@ class Life(Paced):
         if agent.trainer is not None:
             self.end_trainer(agent, asked=True)
         if agent.link:
-            self.send(agent, m.AgentLeft(boot=boot))
+            self.send(agent, AgentLeft(boot=boot))
         self.draining.add(agent.name)
         self.lose_agent(agent, dice.uniform(0.5, 4.0))
 
@@ -310,22 +322,22 @@ class Life(Paced):
         self.later(self.policy.heartbeat_interval if agent.link else 0.2, self._beat, agent, boot)
 
 
-def _is_done(command: m.Command, kept: Saved) -> bool:
+def _is_done(command: Command, kept: Saved) -> bool:
     """Whether what was asked is durable: it may be acknowledged only then."""
-    if isinstance(command, m.ClearWorker):
+    if isinstance(command, ClearWorker):
         return command.worker not in kept.workers or not kept.workers[command.worker].quarantined
-    if isinstance(command, m.DrainWorker | m.AdmitWorker):
-        drains = isinstance(command, m.DrainWorker)
+    if isinstance(command, DrainWorker | AdmitWorker):
+        drains = isinstance(command, DrainWorker)
         return command.worker not in kept.workers or kept.workers[command.worker].drained is drains
     job = kept.jobs.get(command.job)
-    if job is None or job.ended or isinstance(command, m.SubmitJob):
+    if job is None or job.ended or isinstance(command, SubmitJob):
         return job is not None
     match command:
-        case m.StopJob():
+        case StopJob():
             return job.wanted is Wanted.STOP
-        case m.PauseJob(hold=hold):
+        case PauseJob(hold=hold):
             return job.wanted is (Wanted.HOLD if hold else Wanted.PAUSE)
-        case m.ResumeJob():
+        case ResumeJob():
             return job.wanted in (Wanted.RUN, Wanted.YIELD)
 
 

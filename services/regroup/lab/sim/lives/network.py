@@ -7,7 +7,9 @@ Refuses to know: when it misbehaves (`faults`), and what the messages mean.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from regroup.core import messages as m
+from regroup.core.messages.agent_reports import AgentRegistered
+from regroup.core.messages.events import Report
+from regroup.core.messages.orders import Order
 from regroup.lab.sim.lives.plan import Kind
 from regroup.lab.sim.lives.story import brief
 from regroup.lab.sim.model.agents import LinkedAgent
@@ -36,10 +38,10 @@ class Network:
         self._life.connect(agent)
         self._lines[agent.link] = Line(agent.link, agent.name, process)
 
-    def carry(self, worker: str, number: int, message: m.Report | m.Order, up: bool = False) -> None:
+    def carry(self, worker: str, number: int, message: Report | Order, up: bool = False) -> None:
         """One message on its way. First words come first on their connection; nothing else keeps its place."""
         life, faults = self._life, self._life.faults
-        first = isinstance(message, m.AgentRegistered)
+        first = isinstance(message, AgentRegistered)
         if faults.loses(worker, up) and not first:
             return
         arrival = life.now + faults.delay()
@@ -50,7 +52,7 @@ class Network:
         if not first and faults.doubles():
             life.loop.at(arrival + faults.delay(), arrive, number, message)
 
-    def _arrive_up(self, number: int, report: m.Report) -> None:
+    def _arrive_up(self, number: int, report: Report) -> None:
         line = self._lines.get(number)
         if line is None or not line.process.leads:
             return
@@ -59,7 +61,7 @@ class Network:
             process.late.append(lambda: self._arrive_up(number, report))
             return
         links, worker = process.hub.links, line.worker
-        if isinstance(report, m.AgentRegistered):
+        if isinstance(report, AgentRegistered):
             if links.get(worker, 0) > number:
                 return  # a newer connection took its place
             links[worker] = number
@@ -71,7 +73,7 @@ class Network:
         assert process.hub.on_report is not None
         process.hub.on_report(worker, report)
 
-    def _arrive_down(self, number: int, order: m.Order) -> None:
+    def _arrive_down(self, number: int, order: Order) -> None:
         line = self._lines.get(number)
         agent = self._life.agents[line.worker] if line is not None else None
         if agent is None or not agent.alive or agent.link != number:

@@ -12,8 +12,9 @@ from math import nan
 from random import Random
 from typing import Any
 
-from regroup.core import messages as m
 from regroup.core.jobs import Fingerprint, Member, StepPoint, Version
+from regroup.core.messages.orders import TrainerOrder
+from regroup.core.messages.trainer_reports import WORKER, PrepareFailed, StepsCommitted
 from regroup.lab.sim.lives.faults import Faults
 from regroup.lab.sim.lives.justice import Justice
 from regroup.lab.sim.lives.looks import Looks
@@ -83,7 +84,7 @@ class Paced(LinkedAgents[LinkedAgent]):
         self.looks.begin(trainer)
         self.faults.border("preparing", trainer.member.worker)
 
-    def tell(self, agent: LinkedAgent, order: m.TrainerOrder) -> None:
+    def tell(self, agent: LinkedAgent, order: TrainerOrder) -> None:
         if agent.trainer is not None:
             self.justice.told(agent.trainer, order)
         super().tell(agent, order)
@@ -200,7 +201,7 @@ class Paced(LinkedAgents[LinkedAgent]):
     def _unprepared(self, agent: LinkedAgent) -> str | None:
         """What a trainer names as the reason that it cannot prepare."""
         if self.faults.lasts(Kind.UNPREPARED, agent.name):
-            return m.WORKER
+            return WORKER
         return "options.lr" if self.faults.lasts(Kind.BAD_SPEC) else None
 
     def _give_up(self, trainer: Trainer, field: str) -> None:
@@ -208,7 +209,7 @@ class Paced(LinkedAgents[LinkedAgent]):
         trainer.loop.at = "given up"
         agent = self.agents[trainer.member.worker]
         if agent.trainer is trainer and not self.over.done():
-            trainer.outbox.append(m.PrepareFailed(**trainer.who, field=field, message="it will not do"))
+            trainer.outbox.append(PrepareFailed(**trainer.who, field=field, message="it will not do"))
             trainer_rules.given_up(self.ghosts, trainer, field)
             self.drain(agent)
             self.later(REPEAT, self._give_up, trainer, field)
@@ -234,7 +235,7 @@ class Paced(LinkedAgents[LinkedAgent]):
         if version is not None and version.step:
             point = StepPoint(version.step - 1, nan, 1.0, 8, 0.1, 0.1)
             generation, step = version.generation, version.step
-            trainer.outbox.append(m.StepsCommitted(**trainer.who, generation=generation, step=step, points=(point,)))
+            trainer.outbox.append(StepsCommitted(**trainer.who, generation=generation, step=step, points=(point,)))
 
     def position(self, trainer: Trainer) -> tuple[int | None, int | None]:
         if trainer.loop.at != "stepping" or not trainer.shards:

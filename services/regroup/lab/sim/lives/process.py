@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from regroup.coordinator.leadership import AnotherLeads, lead
 from regroup.coordinator.persistence import Lease, Saved, StoreUnavailable
 from regroup.coordinator.shell import Leadership, LeadershipLost, Shell
-from regroup.core import messages as m
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.jobs import StepPoint
+from regroup.core.messages.events import Report
+from regroup.core.messages.orders import Heard, Order
 from regroup.core.notes import Event
 from regroup.lab.sim.lives.plan import Kind
 
@@ -128,15 +129,15 @@ class SimHub:
     def __init__(self, process: Process) -> None:
         self._process = process
         self.links: dict[str, int] = {}
-        self.on_report: Callable[[str, m.Report], None] | None = None
+        self.on_report: Callable[[str, Report], None] | None = None
         self.on_closed: Callable[[str], None] | None = None
 
-    async def run(self, on_report: Callable[[str, m.Report], None], on_closed: Callable[[str], None]) -> None:
+    async def run(self, on_report: Callable[[str, Report], None], on_closed: Callable[[str], None]) -> None:
         self.on_report, self.on_closed = on_report, on_closed
         await asyncio.Event().wait()
 
-    def send(self, worker: str, order: m.Order) -> bool:
-        if isinstance(order, m.Heard):
+    def send(self, worker: str, order: Order) -> bool:
+        if isinstance(order, Heard):
             since = self._process.clock() - self._process.store.confirmed
             leads = since < self._process.life.policy.leader_lease
             assert leads, "an answer of a leader that its store did not confirm"
@@ -145,7 +146,7 @@ class SimHub:
             self._process.life.network.carry(worker, link, order)
         return link is not None
 
-    def send_many(self, workers: Iterable[str], order: m.Order) -> int:
+    def send_many(self, workers: Iterable[str], order: Order) -> int:
         return sum(self.send(worker, order) for worker in workers)
 
 

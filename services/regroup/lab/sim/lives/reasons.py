@@ -20,7 +20,7 @@ from pathlib import Path
 import regroup.core
 from regroup.core import cluster as core_cluster
 from regroup.core.cluster import Cluster, Refusal
-from regroup.core.messages import Kill
+from regroup.core.messages.orders import Kill
 from regroup.core.orders import due
 
 # Functions whose texts are no reasons: what is wrong with a request is told before anything is decided.

@@ -8,7 +8,10 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from regroup.core import messages as m
+from regroup.core.messages.agent_reports import Heartbeat
+from regroup.core.messages.events import Report
+from regroup.core.messages.orders import Form, Heard, Order
+from regroup.core.messages.trainer_reports import StepsCommitted
 
 QUIET = ("Heartbeat", "Heard")  # what repeats, and says nothing by itself
 
@@ -34,20 +37,20 @@ class Story:
         return str(self._hash.hexdigest())
 
 
-def brief(message: m.Report | m.Order) -> str:
+def brief(message: Report | Order) -> str:
     """The kind of a message and what tells it from others of its kind. Called for each message, so it is quick."""
     match message:
-        case m.Heartbeat(sequence=sequence, trainer=None):
+        case Heartbeat(sequence=sequence, trainer=None):
             return f"Heartbeat {sequence}"
-        case m.Heartbeat(sequence=sequence, trainer=trainer):
+        case Heartbeat(sequence=sequence, trainer=trainer):
             assert trainer is not None
             version = trainer.version and (trainer.version.generation, trainer.version.step)
             return f"Heartbeat {sequence} {trainer.phase} {trainer.promised} {version}"
-        case m.Heard(sequence=sequence, generation=generation):
+        case Heard(sequence=sequence, generation=generation):
             return f"Heard {sequence} {generation}"
-        case m.StepsCommitted(generation=generation, step=step):
+        case StepsCommitted(generation=generation, step=step):
             return f"StepsCommitted {generation} {step}"
-        case m.Form(formation=formation):
+        case Form(formation=formation):
             return f"Form {formation.generation}"
     told = [getattr(message, name) for name in ("generation", "step", "cause") if hasattr(message, name)]
     return " ".join([type(message).__name__, *map(str, told)])

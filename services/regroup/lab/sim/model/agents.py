@@ -10,9 +10,25 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from regroup.core import messages as m
 from regroup.core.cluster import Policy
 from regroup.core.jobs import Member
+from regroup.core.messages.agent_reports import AgentRegistered, Discarded, Heartbeat, TrainerExited
+from regroup.core.messages.events import Report
+from regroup.core.messages.orders import (
+    Discard,
+    Form,
+    Go,
+    Halt,
+    Heard,
+    Kill,
+    Order,
+    Prepare,
+    Release,
+    RenewLease,
+    Save,
+    TrainerOrder,
+)
+from regroup.core.messages.trainer_reports import StepsCommitted
 from regroup.core.workers import Hang, TrainerStatus, Worker
 from regroup.lab.sim.model.steps import StepLoops
 from regroup.lab.sim.model.trainer import Trainer
@@ -51,7 +67,7 @@ class Agents(StepLoops, Generic[AnAgent]):
         self.agents = {agent.name: agent for agent in agents}
 
     @abstractmethod
-    def report(self, agent: AnAgent, report: m.Report) -> None:
+    def report(self, agent: AnAgent, report: Report) -> None:
         """Say this to the coordinator, now or when there is a connection."""
 
     @abstractmethod
@@ -88,28 +104,28 @@ class Agents(StepLoops, Generic[AnAgent]):
         agent.boot, agent.link, agent.trainer, agent.status = "", 0, None, None
         agent.leaving, agent.hang = False, None
 
-    def obey(self, agent: AnAgent, order: m.Order) -> None:
+    def obey(self, agent: AnAgent, order: Order) -> None:
         trainer = agent.trainer
         match order:
-            case m.Go(boot=boot) if agent.leaving and boot == agent.boot:
+            case Go(boot=boot) if agent.leaving and boot == agent.boot:
                 self.go(agent)
-            case m.Prepare(job=job) if trainer is None and not agent.leaving:
+            case Prepare(job=job) if trainer is None and not agent.leaving:
                 member = Member(agent.name, f"i{self.number(agent)}")
                 agent.trainer = Trainer(job, s.Session(job=job, member=member, address=f"{agent.name}:1"))
                 agent.status = agent.trainer.session.status
                 self.heartbeat(agent)
                 self.born(agent.trainer)
-            case m.Halt(job=job) | m.Form(job=job) | m.Save(job=job) if agent.status and agent.status.job == job:
+            case Halt(job=job) | Form(job=job) | Save(job=job) if agent.status and agent.status.job == job:
                 self.tell(agent, order)
-            case m.Release(job=job) if agent.status and agent.status.job == job:
+            case Release(job=job) if agent.status and agent.status.job == job:
                 self.end_trainer(agent, asked=True)
-            case m.Discard(job=job, paths=paths):
+            case Discard(job=job, paths=paths):
                 self.ghosts.deleted.update(paths)
-                self.report(agent, m.Discarded(job=job, paths=paths))
-            case m.Kill(incarnation=incarnation) if trainer and trainer.member.incarnation == incarnation:
+                self.report(agent, Discarded(job=job, paths=paths))
+            case Kill(incarnation=incarnation) if trainer and trainer.member.incarnation == incarnation:
                 self.end_trainer(agent, asked=True)
 
-    def tell(self, agent: AnAgent, order: m.TrainerOrder) -> None:
+    def tell(self, agent: AnAgent, order: TrainerOrder) -> None:
         if agent.trainer is not None:
             agent.trainer.inbox.append(order)
             self.read_orders(agent)
@@ -138,7 +154,7 @@ class Agents(StepLoops, Generic[AnAgent]):
             self.hear(agent)
         agent.trainer, agent.status, agent.hang = None, None, None
         step, shard = self.position(trainer)
-        self.report(agent, m.TrainerExited(**trainer.who, cause=cause, asked=asked, step=step, shard=shard))
+        self.report(agent, TrainerExited(**trainer.who, cause=cause, asked=asked, step=step, shard=shard))
         self.heartbeat(agent)
 
 
@@ -148,8 +164,8 @@ class LinkedAgent(Agent):
 
     sequence: int = 0  # of its last heartbeat
     sent: dict[int, float] = field(default_factory=dict)  # when, by its own clock: heartbeats without an answer so far
-    unsent: list[m.Report] = field(default_factory=list)  # waits for a connection
-    measured: deque[m.Report] = field(default_factory=lambda: deque(maxlen=LATEST))  # the last that were sent
+    unsent: list[Report] = field(default_factory=list)  # waits for a connection
+    measured: deque[Report] = field(default_factory=lambda: deque(maxlen=LATEST))  # the last that were sent
 
 
 ALinkedAgent = TypeVar("ALinkedAgent", bound=LinkedAgent)
@@ -163,7 +179,7 @@ class LinkedAgents(Agents[ALinkedAgent]):
         self._numbers = 0
 
     @abstractmethod
-    def send(self, agent: ALinkedAgent, report: m.Report) -> None:
+    def send(self, agent: ALinkedAgent, report: Report) -> None:
         """Put a report on the agent's connection, which it has."""
 
     def number(self, agent: ALinkedAgent) -> int:
@@ -185,13 +201,13 @@ class LinkedAgents(Agents[ALinkedAgent]):
         for report in waiting:
             self.report(agent, report)
 
-    def report(self, agent: ALinkedAgent, report: m.Report) -> None:
-        bare = isinstance(report, m.StepsCommitted) and not report.points
+    def report(self, agent: ALinkedAgent, report: Report) -> None:
+        bare = isinstance(report, StepsCommitted) and not report.points
         if not agent.link:
-            agent.unsent += [] if bare or isinstance(report, m.Heartbeat) else [report]
+            agent.unsent += [] if bare or isinstance(report, Heartbeat) else [report]
             return
         self.send(agent, report)
-        if isinstance(report, m.StepsCommitted) and not bare:
+        if isinstance(report, StepsCommitted) and not bare:
             agent.measured.append(report)
 
     def heartbeat(self, agent: ALinkedAgent) -> None:
@@ -199,18 +215,18 @@ class LinkedAgents(Agents[ALinkedAgent]):
         agent.sent[agent.sequence] = self.clock(agent.name)
         self.report(agent, said_by(agent, agent.sequence, agent.status))
 
-    def obey(self, agent: ALinkedAgent, order: m.Order) -> None:
-        if not isinstance(order, m.Heard):
+    def obey(self, agent: ALinkedAgent, order: Order) -> None:
+        if not isinstance(order, Heard):
             super().obey(agent, order)
             return
         sent = agent.sent.pop(order.sequence, None)
         if sent is not None and order.generation:
-            self.tell(agent, m.RenewLease(order.generation, sent))
+            self.tell(agent, RenewLease(order.generation, sent))
 
 
-def said_by(agent: Agent, sequence: int, trainer: TrainerStatus | None) -> m.Heartbeat:
-    return m.Heartbeat(boot=agent.boot, sequence=sequence, trainer=trainer, leaving=agent.leaving, hang=agent.hang)
+def said_by(agent: Agent, sequence: int, trainer: TrainerStatus | None) -> Heartbeat:
+    return Heartbeat(boot=agent.boot, sequence=sequence, trainer=trainer, leaving=agent.leaving, hang=agent.hang)
 
 
-def first_words(agent: Agent) -> m.AgentRegistered:
-    return m.AgentRegistered(boot=agent.boot, device="cpu", host="h", pid=1, version="1")
+def first_words(agent: Agent) -> AgentRegistered:
+    return AgentRegistered(boot=agent.boot, device="cpu", host="h", pid=1, version="1")

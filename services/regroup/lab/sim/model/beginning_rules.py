@@ -5,7 +5,7 @@ Owns: these rules. Refuses to know: everything that holds of all jobs (`decision
 
 from regroup.core.cluster import Cluster
 from regroup.core.jobs import Formation, Job
-from regroup.core.messages import Discard
+from regroup.core.messages.orders import Discard
 from regroup.lab.sim.model.ghosts import Ghosts
 
 

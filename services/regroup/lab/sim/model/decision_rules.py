@@ -6,10 +6,10 @@ Refuses to know: how the world got there, and what trainers do (`trainer_rules`)
 
 from dataclasses import replace
 
-from regroup.core import messages as m
 from regroup.core.cluster import Cluster, Watch, reached
 from regroup.core.decide import Decision
 from regroup.core.jobs import ENDED, ORIGIN, Formation, Job, JobPhase, Link, Version, Wanted
+from regroup.core.messages.orders import Discard, Form, Go, Heard, Release
 from regroup.core.phases import JOB_ARROWS
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model import beginning_rules, leaving_rules, lending_rules, saving_rules, striking_rules
@@ -50,17 +50,17 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
             if id in before.jobs and before.jobs[id].phase is job.phase:  # else the next decision saves it
                 leaving_rules.held(decision.cluster, job)
     for name, order in decision.orders:
-        if isinstance(order, m.Heard):
+        if isinstance(order, Heard):
             continue  # most are
-        if isinstance(order, m.Form):
+        if isinstance(order, Form):
             assert order.formation == decision.cluster.jobs[order.job].formation, "a Form is not what was saved"
             assert name in {member.worker for member in order.formation.members}, "a Form goes to no member"
-        if isinstance(order, m.Discard):
+        if isinstance(order, Discard):
             saving_rules.discards(decision.cluster, order)
             beginning_rules.discards(decision.cluster, order)
-        if isinstance(order, m.Go):
+        if isinstance(order, Go):
             leaving_rules.goes(world, decision.cluster, name, order)
-        if isinstance(order, m.Release):
+        if isinstance(order, Release):
             lending_rules.released(world, decision.cluster, name, order.job)
 
 

@@ -4,9 +4,9 @@ Owns: the rules for who departs, and for what is saved because of it. Refuses to
 (`lending_rules`, `saving_rules`).
 """
 
-from regroup.core import messages as m
 from regroup.core.cluster import Cluster
 from regroup.core.jobs import Formation, Job, JobPhase, Member, Version, Wanted
+from regroup.core.messages.orders import Go
 from regroup.core.regroup import RESTED
 from regroup.core.workers import Worker
 from regroup.lab.sim.model import lending_rules
@@ -100,7 +100,7 @@ def _told(cluster: Cluster, job: Job) -> dict[Member, Version]:
     return found
 
 
-def goes(world: World, cluster: Cluster, name: str, order: m.Go) -> None:
+def goes(world: World, cluster: Cluster, name: str, order: Go) -> None:
     worker, seen = cluster.workers[name], cluster.present(name)
     assert worker.leaving, f"{name} is sent away, and did not ask for it"
     assert worker.boot == order.boot, f"{name} is sent away, and began anew"

@@ -10,7 +10,7 @@ from math import isnan
 from regroup.core.cluster import Cluster, reached
 from regroup.core.decide import Decision
 from regroup.core.jobs import Job, JobPhase, Member, StepPoint, Version
-from regroup.core.messages import Discard
+from regroup.core.messages.orders import Discard
 from regroup.lab.sim.model import beginning_rules, leaving_rules
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further

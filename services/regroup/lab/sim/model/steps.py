@@ -9,8 +9,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from regroup.core import messages as m
 from regroup.core.jobs import Checkpoint, Fingerprint, Formation, Job, Member, StepPoint, Version
+from regroup.core.messages.trainer_reports import (
+    CheckpointFailed,
+    CheckpointUnreadable,
+    GroupBroke,
+    ReplicasDiffered,
+    SaveFailed,
+    StateSaved,
+    StepFailed,
+    StepsCommitted,
+)
 from regroup.core.replicas import sound
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model import trainer_rules
@@ -80,7 +89,7 @@ class StepLoops(ABC):
             generation, step, points = version.generation, version.step, trainer.points
             trainer.points, trainer.unsaid = (), False
             trainer.outbox.append(trainer.session.status)
-            trainer.outbox.append(m.StepsCommitted(**trainer.who, generation=generation, step=step, points=points))
+            trainer.outbox.append(StepsCommitted(**trainer.who, generation=generation, step=step, points=points))
 
     # --- its step loop, as worker/trainer.py goes
 
@@ -211,7 +220,7 @@ class StepLoops(ABC):
         if not self._is_current(trainer) or trainer.session.phase is not TrainerPhase.TRAINING:
             return
         trainer.loop.lost = True
-        trainer.outbox.append(m.GroupBroke(**trainer.who, generation=trainer.group.generation, reason=NEIGHBOUR_GONE))
+        trainer.outbox.append(GroupBroke(**trainer.who, generation=trainer.group.generation, reason=NEIGHBOUR_GONE))
 
     def forsake(self, trainer: Trainer) -> None:
         """The group's own watch tells it, and the step loop does not wait any longer."""
@@ -229,7 +238,7 @@ class StepLoops(ABC):
     def fail_to_read(self, trainer: Trainer, damaged: bool = False) -> None:
         """The storage does not answer; or it does, and the file is not what was written."""
         generation, error = trainer.group.generation, "not those bytes" if damaged else "no answer"
-        told = m.CheckpointUnreadable(**trainer.who, generation=generation, error=error, damaged=damaged)
+        told = CheckpointUnreadable(**trainer.who, generation=generation, error=error, damaged=damaged)
         trainer_rules.read_in_vain(self.ghosts, trainer, trainer.group, damaged)
         self._come_back(trainer, s.LoopFailed(told))
 
@@ -312,7 +321,7 @@ class StepLoops(ABC):
         rank, leader, generation = trainer.rank, group.leader, group.generation
         if rank == leader:
             told, step = tuple(f"{digest:012x}" for digest in digests), len(trainer.state)
-            trainer.outbox.append(m.ReplicasDiffered(**trainer.who, generation=generation, step=step, digests=told))
+            trainer.outbox.append(ReplicasDiffered(**trainer.who, generation=generation, step=step, digests=told))
         if digests[rank] == sound(digests, leader):
             self._come_back(trainer, s.CollectiveBroke(generation, "replicas differed"))
             return
@@ -353,7 +362,7 @@ class StepLoops(ABC):
     def fail_beside(self, trainer: Trainer) -> None:
         version, trainer.beside = trainer.beside, None
         assert version is not None
-        trainer.outbox.append(m.CheckpointFailed(**trainer.who, step=version.step, error="OSError: disk full"))
+        trainer.outbox.append(CheckpointFailed(**trainer.who, step=version.step, error="OSError: disk full"))
 
     def raise_in_loop(self, trainer: Trainer, shard: int) -> None:
         """User code raises: while computing, or while the state is being changed, which tears it.
@@ -361,7 +370,7 @@ class StepLoops(ABC):
         The state is changed by the optimizer's step, and when the leader's is swapped in.
         """
         torn = trainer.loop.at in CHANGING
-        report = m.StepFailed(
+        report = StepFailed(
             **trainer.who,
             generation=trainer.group.generation,
             step=len(trainer.history or ()),
@@ -378,12 +387,12 @@ class StepLoops(ABC):
         assert task is not None
         trainer_rules.wrote(self.ghosts, trainer, task.version)
         checkpoint = self.file(trainer, task.version)
-        self._end_writing(trainer, m.StateSaved(**trainer.who, generation=task.generation, checkpoint=checkpoint))
+        self._end_writing(trainer, StateSaved(**trainer.who, generation=task.generation, checkpoint=checkpoint))
 
     def fail_to_write(self, trainer: Trainer) -> None:
         task = trainer.loop.write
         assert task is not None
-        self._end_writing(trainer, m.SaveFailed(**trainer.who, generation=task.generation, error="OSError: disk full"))
+        self._end_writing(trainer, SaveFailed(**trainer.who, generation=task.generation, error="OSError: disk full"))
 
-    def _end_writing(self, trainer: Trainer, report: m.StateSaved | m.SaveFailed) -> None:
+    def _end_writing(self, trainer: Trainer, report: StateSaved | SaveFailed) -> None:
         self._come_back(trainer, s.SaveEnded(report))

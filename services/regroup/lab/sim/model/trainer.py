@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
-from regroup.core import messages as m
 from regroup.core.jobs import Fingerprint, Formation, JobSpec, Member, StepPoint, Version
+from regroup.core.messages.events import Report
+from regroup.core.messages.orders import TrainerOrder
 from regroup.core.shards import owned, positions
 from regroup.core.workers import TrainerStatus
 from regroup.worker import session as s
@@ -34,7 +35,7 @@ Place = Literal[
     "writing",
 ]
 CHANGING = ("applying", "loaded")  # where a step loop stands while its state is being changed
-Happening = m.TrainerOrder | s.LoopEvent
+Happening = TrainerOrder | s.LoopEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,8 @@ class Trainer:
     history: History | None = None  # None: no state
     hung: bool = False
     wedged: bool = False  # its step loop hangs in the task's code, and its session goes on
-    inbox: deque[m.TrainerOrder] = field(default_factory=deque)
-    outbox: deque[TrainerStatus | m.Report] = field(default_factory=deque)
+    inbox: deque[TrainerOrder] = field(default_factory=deque)
+    outbox: deque[TrainerStatus | Report] = field(default_factory=deque)
     unsaid: bool = False  # its progress, since it last told it
     beside: Version | None = None  # of the state that is being written while the step loop goes on
     measured: tuple[StepPoint, ...] = ()  # its last steps, for whoever tells next; the loss names their generation

@@ -5,8 +5,9 @@ Owns: the rules for sessions and step loops. Refuses to know: what coordinators 
 
 from collections.abc import Mapping
 
-from regroup.core import messages as m
 from regroup.core.jobs import Formation, JobSpec, Version
+from regroup.core.messages.orders import Form, Halt, RenewLease
+from regroup.core.messages.trainer_reports import WORKER
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model import beginning_rules
 from regroup.lab.sim.model.ghosts import Ghosts
@@ -22,7 +23,7 @@ def handled(ghosts: Ghosts, trainer: Trainer, before: s.Session, happening: Happ
     if isinstance(happening, s.StateHeld | s.LastStepDone | s.CollectiveBroke | s.StateDiscarded):
         same = (after.phase, after.version) == (before.phase, before.version)
         assert same or happening.generation == before.generation, "what happened in another generation counts"
-    if isinstance(happening, m.Halt) and not happening.boundary and before.phase is not TrainerPhase.PREPARING:
+    if isinstance(happening, Halt) and not happening.boundary and before.phase is not TrainerPhase.PREPARING:
         kept = after.promised >= happening.generation or trainer.loop.at in CHANGING
         assert kept, f"a plain Halt of {happening.generation} is not answered"
     if isinstance(happening, s.StepApplied) and happening.agreed is not None:
@@ -33,14 +34,14 @@ def handled(ghosts: Ghosts, trainer: Trainer, before: s.Session, happening: Happ
         assert after.boundary is None or after.boundary > after.promised, "a boundary that is over is kept"
         assert after.promised <= asked, f"{after.promised} is promised, and nobody asked for more than {asked}"
     if after.heard != before.heard:
-        assert isinstance(happening, m.RenewLease), "an order never renews the lease"
+        assert isinstance(happening, RenewLease), "an order never renews the lease"
         assert happening.generation == after.generation, "an answer that names another generation renewed the lease"
     if isinstance(happening, s.StateDiscarded) and after.phase is not before.phase:
         assert after.version is None, "a state that is not the sound one is kept"
     if isinstance(happening, s.LoopFailed) and happening.torn:
         assert after.version is None, "a state that is torn is kept"
     if after.generation > before.generation:
-        assert isinstance(happening, m.Form), "only a Form takes a trainer into a generation"
+        assert isinstance(happening, Form), "only a Form takes a trainer into a generation"
         assert before.promised == after.generation, "a formation is accepted under another promise"
     if after.version is not None and after.version != before.version:
         _holds(ghosts, trainer.job, after.version, trainer.history)
@@ -131,5 +132,5 @@ def wrote_beside(ghosts: Ghosts, trainer: Trainer, version: Version) -> None:
 
 def given_up(ghosts: Ghosts, trainer: Trainer, field: str) -> None:
     """A trainer says that it cannot prepare, and whose fault that is."""
-    if field != m.WORKER:
+    if field != WORKER:
         ghosts.unpreparable.add(trainer.job)

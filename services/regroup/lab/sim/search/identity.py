@@ -9,7 +9,9 @@ from typing import Any
 
 from regroup.core.cluster import ASKED, Watch
 from regroup.core.jobs import Formation, Job
-from regroup.core.messages import CheckpointUnreadable, GroupBroke, Prepare, SaveFailed, StateSaved, TrainerExited
+from regroup.core.messages.agent_reports import TrainerExited
+from regroup.core.messages.orders import Prepare
+from regroup.core.messages.trainer_reports import CheckpointUnreadable, GroupBroke, SaveFailed, StateSaved
 from regroup.core.workers import Sighting, TrainerStatus, Worker
 from regroup.lab.sim.model.ghosts import Ghosts
 from regroup.lab.sim.model.trainer import Trainer

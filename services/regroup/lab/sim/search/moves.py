@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from typing import NamedTuple
 
-from regroup.core import messages as m
 from regroup.core.jobs import Job, JobPhase, Wanted
+from regroup.core.messages.events import Report
+from regroup.core.messages.orders import Form, Order
 from regroup.lab.sim.model.trainer import Trainer
 from regroup.lab.sim.search.near import Near
 from regroup.lab.sim.search.small import Small
@@ -122,6 +123,6 @@ def _fault(name: str, fault: str, what: Do) -> Move:
     return Move(name, Kind.FAULT, spend)
 
 
-def _words(message: m.Report | m.Order) -> str:
-    number = message.formation.generation if isinstance(message, m.Form) else getattr(message, "generation", None)
+def _words(message: Report | Order) -> str:
+    number = message.formation.generation if isinstance(message, Form) else getattr(message, "generation", None)
     return type(message).__name__ + ("" if number is None else f" {number}")

@@ -8,7 +8,8 @@ from collections import deque
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
-from regroup.core import messages as m
+from regroup.core.messages.events import Report
+from regroup.core.messages.orders import Order
 from regroup.lab.sim.model.agents import Agent
 from regroup.lab.sim.model.trainer import Loop, Trainer
 
@@ -21,8 +22,8 @@ class Near(Agent):
 
     numbers: int = 0  # given out so far
     heard: bool = False  # the coordinator's end of its connection is open
-    reports: tuple[m.Report, ...] = ()  # also those that wait for a connection
-    orders: tuple[m.Order, ...] = ()
+    reports: tuple[Report, ...] = ()  # also those that wait for a connection
+    orders: tuple[Order, ...] = ()
     answered: frozenset[int] = frozenset()  # generations that answers to its heartbeats name
 
     def copy(self) -> "Near":

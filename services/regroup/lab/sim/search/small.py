@@ -11,10 +11,13 @@ Refuses to know: what can happen next (`moves`), what nobody can see (`tidying`)
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from regroup.core import messages as m
 from regroup.core.cluster import Cluster, Policy
 from regroup.core.decide import decide
 from regroup.core.jobs import Job, JobSpec
+from regroup.core.messages.agent_reports import AgentLeft
+from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob, SubmitJob
+from regroup.core.messages.events import Disconnected, Event, Report, Reported, Tick
+from regroup.core.messages.orders import Heard, RenewLease, Welcome
 from regroup.core.workers import Worker
 from regroup.lab.sim.model import decision_rules
 from regroup.lab.sim.model.agents import Agents, first_words, said_by
@@ -60,7 +63,7 @@ class Small(Agents[Near]):
             max_restarts=1000,
             checkpoint_every=bounds.beside or None,
         )
-        self.decide(m.SubmitJob("j", spec, 0.0))
+        self.decide(SubmitJob("j", spec, 0.0))
         for number, agent in enumerate(self.agents.values()):
             if number < bounds.workers - bounds.newcomers:
                 self.start_agent(agent)
@@ -114,7 +117,7 @@ class Small(Agents[Near]):
         if not self.bounds.leaps:
             trainer.session = replace(trainer.session, heard=LONG)
 
-    def report(self, agent: Near, report: m.Report) -> None:
+    def report(self, agent: Near, report: Report) -> None:
         agent.reports = (*agent.reports, report)
 
     def heartbeat(self, agent: Near) -> None:
@@ -122,7 +125,7 @@ class Small(Agents[Near]):
 
     # --- the coordinator
 
-    def decide(self, event: m.Event, now: float = 0.0) -> None:
+    def decide(self, event: Event, now: float = 0.0) -> None:
         assert self.cluster is not None
         self.decided_at = now
         decision = decide(self.cluster, event, now, self.policy)
@@ -131,9 +134,9 @@ class Small(Agents[Near]):
         self.jobs, self.workers = self.cluster.jobs, self.cluster.workers
         for name, order in decision.orders:
             agent = self.agents[name]
-            if isinstance(order, m.Heard):
+            if isinstance(order, Heard):
                 agent.answered |= {order.generation} if order.generation and self.bounds.leaps else set()
-            elif not isinstance(order, m.Welcome) and agent.link and order not in agent.orders:
+            elif not isinstance(order, Welcome) and agent.link and order not in agent.orders:
                 agent.orders = (*agent.orders, order)
 
     def start_coordinator(self) -> None:
@@ -147,16 +150,16 @@ class Small(Agents[Near]):
             self.disconnect(agent)
 
     def stop_job(self) -> None:
-        self.decide(m.StopJob("j"))
+        self.decide(StopJob("j"))
 
     def pause_job(self) -> None:
-        self.decide(m.PauseJob("j"))
+        self.decide(PauseJob("j"))
 
     def hold_job(self) -> None:
-        self.decide(m.PauseJob("j", hold=True))
+        self.decide(PauseJob("j", hold=True))
 
     def resume_job(self) -> None:
-        self.decide(m.ResumeJob("j"))
+        self.decide(ResumeJob("j"))
 
     def pass_time(self) -> None:
         """All short limits are over, and whoever is connected has just been heard."""
@@ -164,7 +167,7 @@ class Small(Agents[Near]):
         seen = self.cluster.sightings
         heard = {name: replace(one, seen=SHORT) if one.connected else one for name, one in seen.items()}
         self.cluster = replace(self.cluster, sightings=heard)
-        self.decide(m.Tick(), SHORT)
+        self.decide(Tick(), SHORT)
         self._set_clocks(lambda at: min(at, 0.0))
 
     def leap(self) -> None:
@@ -192,7 +195,7 @@ class Small(Agents[Near]):
 
     def connect(self, agent: Near) -> None:
         agent.link, agent.heard = 1, True
-        self.decide(m.Reported(agent.name, first_words(agent)))
+        self.decide(Reported(agent.name, first_words(agent)))
 
     def disconnect(self, agent: Near) -> None:
         """What was under way is lost; that it arrived before is another schedule."""
@@ -202,19 +205,19 @@ class Small(Agents[Near]):
         agent.heard = False
         if not agent.alive:
             agent.reports = ()
-        self.decide(m.Disconnected(agent.name))
+        self.decide(Disconnected(agent.name))
 
     def beat(self, agent: Near) -> None:
         assert self.cluster is not None
         status = agent.trainer.session.status if agent.trainer is not None else None
-        self.decide(m.Reported(agent.name, said_by(agent, 2, status)))
+        self.decide(Reported(agent.name, said_by(agent, 2, status)))
         newest = replace(self.cluster.sightings[agent.name], sequence=1)  # the next one is newer again
         self.cluster = replace(self.cluster, sightings={**self.cluster.sightings, agent.name: newest})
 
     def hear_report(self, agent: Near) -> None:
         report, *rest = agent.reports
         agent.reports = tuple(rest)
-        self.decide(m.Reported(agent.name, report))
+        self.decide(Reported(agent.name, report))
 
     def hear_order(self, agent: Near) -> None:
         order, *rest = agent.orders
@@ -225,7 +228,7 @@ class Small(Agents[Near]):
         """The newest: an older one renews nothing that this one would not."""
         generation = max(agent.answered)
         agent.answered -= {generation}
-        self.tell(agent, m.RenewLease(generation, 0.0))
+        self.tell(agent, RenewLease(generation, 0.0))
 
     # --- agents and trainers
 
@@ -237,7 +240,7 @@ class Small(Agents[Near]):
         boot = agent.boot
         if agent.trainer is not None:
             self.end_trainer(agent, asked=True)
-        self.report(agent, m.AgentLeft(boot=boot))
+        self.report(agent, AgentLeft(boot=boot))
         said = agent.reports
         self.lose(agent)
         agent.reports = said

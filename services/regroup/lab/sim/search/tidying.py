@@ -11,8 +11,18 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from regroup.core import messages as m
 from regroup.core.jobs import Version
+from regroup.core.messages.agent_reports import AgentLeft, TrainerExited
+from regroup.core.messages.orders import Form, Halt, Order, Save
+from regroup.core.messages.trainer_reports import (
+    Formed,
+    GroupBroke,
+    Halted,
+    Prepared,
+    SaveFailed,
+    StateSaved,
+    StepsCommitted,
+)
 from regroup.core.workers import TrainerPhase, TrainerStatus
 from regroup.lab.sim.model.trainer import Trainer
 from regroup.lab.sim.search.near import Near
@@ -79,32 +89,32 @@ def settle(state: Small, agent: Near, at_once: bool) -> None:
             return
 
 
-def _is_late(order: m.Order, trainer: Trainer) -> bool:
+def _is_late(order: Order, trainer: Trainer) -> bool:
     """Whether this trainer will never do anything about it."""
     session = trainer.session
     match order:
-        case m.Halt(generation=n):
+        case Halt(generation=n):
             return n <= session.promised
-        case m.Form(formation=formation):
+        case Form(formation=formation):
             n = formation.generation
             accepted = n == session.promised and session.phase is not TrainerPhase.HALTED
             return n < session.promised or accepted or trainer.member not in formation.members
-        case m.Save(generation=n):
+        case Save(generation=n):
             return n < session.promised
     return False
 
 
 def _is_known(report: Any, status: TrainerStatus) -> bool:
     """Whether the coordinator, which knows this of the trainer, will take nothing from it."""
-    if isinstance(report, m.TrainerExited | m.AgentLeft | m.StateSaved | m.SaveFailed):
+    if isinstance(report, TrainerExited | AgentLeft | StateSaved | SaveFailed):
         return False
     if report.incarnation != status.incarnation:
         return int(report.incarnation[1:]) < int(status.incarnation[1:])
     match report:
-        case m.Prepared():
+        case Prepared():
             return status.fingerprint is not None
-        case m.StepsCommitted(generation=n, step=step) if status.version is not None:
+        case StepsCommitted(generation=n, step=step) if status.version is not None:
             return Version(n, step) <= status.version or n < max(status.promised, status.generation)
-        case m.Halted(generation=n) | m.Formed(generation=n) | m.GroupBroke(generation=n):
+        case Halted(generation=n) | Formed(generation=n) | GroupBroke(generation=n):
             return bool(n < max(status.promised, status.generation))
     return False
