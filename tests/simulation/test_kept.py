@@ -698,7 +698,8 @@ def test_the_canary_dies_of_the_bug_that_its_plan_is_kept_for():
     """Were all plans survived, whatever is planted, they would prove nothing."""
     program = (
         "import runpy\n"
-        "from regroup.lab.sim.planted.bugs import BUGS, plant\n"
+        "from regroup.lab.sim.planted.bugs import BUGS\n"
+        "from regroup.lab.sim.planted.planting import plant\n"
         f"plant(next(bug for bug in BUGS if bug.name == {CANARY!r}))\n"
         "from regroup.lab.sim.lives.outcome import live\n"
         f"kept = runpy.run_path({__file__!r})['KEPT']\n"

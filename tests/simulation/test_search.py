@@ -180,7 +180,8 @@ def searched_with(bug):
     program = (
         "import json\n"
         "from dataclasses import asdict\n"
-        "from regroup.lab.sim.planted.bugs import BUGS, plant\n"
+        "from regroup.lab.sim.planted.bugs import BUGS\n"
+        "from regroup.lab.sim.planted.planting import plant\n"
         f"plant(next(bug for bug in BUGS if bug.name == {bug!r}))\n"
         "from regroup.lab.sim.search.bounds import Bounds\n"
         "from regroup.lab.sim.search.breadth import search\n"

@@ -7,7 +7,8 @@ import json
 import sys
 from argparse import ArgumentParser
 
-from regroup.lab.sim.planted.bugs import BUGS, plant
+from regroup.lab.sim.planted.bugs import BUGS
+from regroup.lab.sim.planted.planting import plant
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """All planted bugs, each looked for by lives in a process of its own, several at once.
 
-Owns: the processes. Refuses to know: how a bug is planted (`bugs`), and whether it matters that one is not found.
+Owns: the processes. Refuses to know: how a bug is planted (`planting`), and whether it matters that one is not found.
 """
 
 import json
@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from regroup.lab.sim.planted.bugs import BUGS, Bug
+from regroup.lab.sim.planted.bugs import BUGS
+from regroup.lab.sim.planted.planting import Bug
 
 PATIENCE = 300  # seconds for one of them
 

@@ -1,0 +1,75 @@
+"""Bugs in how a generation comes to be: its number, whose answers count, who leads, who is replaced, who owns what.
+
+Owns: mutations of the core's text along rules 2, 3, 4 and 6, and of the shards. Refuses to know: how one is planted.
+"""
+
+from regroup.lab.sim.planted.planting import Bug
+
+ROUNDS = "regroup.core.rounds"
+REPORTS = "regroup.core.reports"
+JOBS = "regroup.core.jobs"
+REGROUP = "regroup.core.regroup"
+SHARDS = "regroup.core.shards"
+
+BUGS = (
+    # rule 1: a Halt is a promise, under a fresh number
+    Bug("a number is used again", ROUNDS, "generation = job.generation + 1", "generation = max(job.generation, 1)"),
+    # rule 2: fresh answers only
+    Bug(
+        "a stale answer counts",
+        REPORTS,
+        "status.phase is TrainerPhase.HALTED and status.promised == job.round.generation:",
+        "status.phase is TrainerPhase.HALTED:",
+    ),
+    # rule 3: a member is (worker, incarnation)
+    Bug(
+        "a restarted trainer is the same member",
+        JOBS,
+        "    worker: str\n    incarnation: str\n",
+        "    worker: str\n    incarnation: str = field(compare=False)\n",
+    ),
+    # rule 4: the highest (generation, step) leads, whoever differs is replaced
+    Bug(
+        "the highest step leads, whatever its generation",
+        REGROUP,
+        "best = max(stateful.values(), default=job.origin)",
+        "best = max(stateful.values(), default=job.origin, key=lambda version: version.step)",
+    ),
+    Bug(
+        "only who is behind is replaced",
+        JOBS,
+        "(fresh or seat.version != self.base)",
+        "(fresh or seat.version is None or seat.version.step < self.base.step)",
+    ),
+    # rule 6: an anchor
+    Bug(
+        "no anchor is needed",
+        REGROUP,
+        "if best >= job.formation.base and any(member in stateful for member in listed):",
+        "if stateful:",
+    ),
+    Bug(
+        "an anchor below the base will do",
+        REGROUP,
+        "if best >= job.formation.base and any(member in stateful for member in listed):",
+        "if any(member in stateful for member in listed):",
+    ),
+    # going on
+    Bug("a shard has two owners", SHARDS, "if owner == rank)", "if owner == rank or v == 0)"),
+    Bug(
+        "a shard has no owner", SHARDS, "for v in range(shards))\n    return", "for v in range(shards - 1))\n    return"
+    ),
+    Bug(
+        "an epoch ends a batch too early",
+        SHARDS,
+        "return -(-samples // global_batch)",
+        "return samples // global_batch",
+    ),
+    # what somebody planted who had not seen the rules, and the rules did not find
+    Bug(
+        "a shard that failed is tried by the same worker",
+        REGROUP,
+        "owners=_owners(job, members, base.version.step),",
+        "owners=assign(job.spec.shard_count, len(members)),",
+    ),
+)

@@ -1,0 +1,75 @@
+"""Bugs in who is lent to a job, and who may go: those that are to leave, and those that hold the last copy.
+
+Owns: mutations of the core's text about loans and farewells. Refuses to know: how one is planted.
+"""
+
+from regroup.lab.sim.planted.planting import Bug
+
+REGROUP = "regroup.core.regroup"
+SCHEDULE = "regroup.core.schedule"
+LEAVING = "regroup.core.leaving"
+REPORTS = "regroup.core.reports"
+ROUNDS = "regroup.core.rounds"
+
+BUGS = (
+    # who is to go
+    Bug(
+        "who is to go is in the next formation",
+        REGROUP,
+        "for member, answer in answers.items() if member.worker not in departing}",
+        "for member, answer in answers.items()}",
+    ),
+    Bug("who is to go is lent", SCHEDULE, " or cluster.workers[name].departs)", ")"),
+    Bug(
+        "the last holder goes before its state is saved",
+        LEAVING,
+        "            return False\n    return True\n",
+        "            return False\n    return False\n",
+    ),
+    Bug(
+        "who trains may go at once",
+        LEAVING,
+        "        return True  # it trains, or",
+        "        return False  # it trains, or",
+    ),
+    Bug(
+        "a job is saved although others stay with its state",
+        REGROUP,
+        "if holders and staying.keys().isdisjoint(holders):",
+        "if holders and not staying.keys() >= set(holders):",
+    ),
+    Bug(
+        "a job that was saved because all go goes on with them",
+        REPORTS,
+        "elif leaving.is_left_by(turn, job, version):",
+        "elif False:",
+    ),
+    Bug("who saves is sent away because it is to go", LEAVING, "if job.saver == member or (", "if ("),
+    Bug(
+        "a new agent is taken for one that is to leave",
+        REPORTS,
+        "replace(turn.workers[name], leaving=False)\n",
+        "turn.workers[name]\n",
+    ),
+    Bug(
+        "who was asked to end is blamed for it",
+        REPORTS,
+        "meant = known.boot == LEFT or known.leaving",
+        "meant = known.boot == LEFT",
+    ),
+    Bug("what is held is lost with those that go", ROUNDS, "    if is_held_by_goers(turn, job):\n", "    if False:\n"),
+    # the last copy
+    Bug(
+        "whoever brings the last copy back is sent away",
+        SCHEDULE,
+        "            return None\n    return job.id",
+        "            return None\n    return None",
+    ),
+    # what somebody planted who had not seen the rules, and the rules did not find
+    Bug(
+        "a waiting job counts those that are gone",
+        SCHEDULE,
+        "others = listed if job.phase is not JobPhase.WAITING else frozenset()",
+        "others = listed",
+    ),
+)

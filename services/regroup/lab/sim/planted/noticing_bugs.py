@@ -1,0 +1,130 @@
+"""Bugs in what is noticed of the living and the dead: silence, suspicion, blame, hangs, ends, and orders that are due.
+
+Owns: mutations of the core's text about who is given up, and about what is heard and said again.
+Refuses to know: how one is planted.
+"""
+
+from regroup.lab.sim.planted.planting import Bug
+
+SETTLING = "regroup.core.settling"
+REPORTS = "regroup.core.reports"
+BLAME = "regroup.core.blame"
+SUSPICION = "regroup.core.suspicion"
+ORDERS = "regroup.core.orders"
+ROUNDS = "regroup.core.rounds"
+TURN = "regroup.core.turn"
+HANGING = "regroup.core.hanging"
+
+BUGS = (
+    # rule 7: the lease
+    Bug(
+        "silence is taken for death too soon",
+        SETTLING,
+        "limit = policy.absent_limit if job.wanted is Wanted.STOP else "
+        "job.formation.detached_limit + policy.detached_margin",
+        "limit = 1.5",
+    ),
+    Bug(
+        "a restarted coordinator counts silence from before its start",
+        SETTLING,
+        "else turn.cluster.awake + turn.policy.leader_lease",
+        "else -1e18",
+    ),
+    # what overtook it makes a report history
+    Bug("an overtaken heartbeat is believed", REPORTS, " and report.sequence > sighting.sequence:", ":"),
+    # who may take part, and whose state is nobody's
+    Bug("whoever has other code takes part", BLAME, "if theirs == job.fingerprint:", "if True:"),
+    # the last copy
+    Bug(
+        "who is cut off is killed when it comes back",
+        SUSPICION,
+        "return asked and heard_lately(turn, member.worker)",
+        "return True",
+    ),
+    Bug(
+        "an answer of the dead counts",
+        SETTLING,
+        "if member not in watch.dead and present(member.worker)",
+        "if present(member.worker)",
+    ),
+    Bug("an order is sent once", ORDERS, "and trainer.promised < job.round.generation", "and trainer.promised < 1"),
+    # what somebody planted who had not seen the rules, and the rules did not find
+    Bug("the only holder is suspected as any", SUSPICION, "if member != leader or len(holders) != 1]", "]"),
+    Bug(
+        "one failure to form is enough",
+        SUSPICION,
+        "if count >= 2 and had_its_chance",
+        "if count >= 1 and had_its_chance",
+    ),
+    Bug(
+        "failures to form of long ago count",
+        ROUNDS,
+        "disturbed=None, stumbled={}, unable={}, rereads=0, words={}\n",
+        "disturbed=None, unable={}, rereads=0, words={}\n",
+    ),
+    Bug(
+        "to repeat a step is progress",
+        REPORTS,
+        "        if step <= watch.committed.get(member, -1):\n            return  # no news\n"
+        "        progressed = turn.now if step > max(watch.committed.values(), default=-1) else watch.progressed\n",
+        "        progressed = turn.now\n",
+    ),
+    Bug(
+        "who said goodbye is not known dead",
+        REPORTS,
+        "            _exited(turn, name, ASKED)\n            turn.sightings",
+        "            turn.sightings",
+    ),
+    Bug(
+        "an end that was asked for is an error",
+        REPORTS,
+        "    if report.asked and not evicted:\n        return\n    if not report.asked:\n",
+        "    if report.asked and job is not None and job.ended:\n        return\n    if True:\n",
+    ),
+    Bug(
+        "who is evicted is not killed",
+        ORDERS,
+        '        return (Kill(job.id, member.incarnation, "evicted from the job"),)\n',
+        "        return ()\n",
+    ),
+    Bug(
+        "a halt is due to members alone",
+        ORDERS,
+        "asked = member in job.round.participants and trainer.promised",
+        "asked = (job.formation is None or member in job.formation.members) and trainer.promised",
+    ),
+    Bug(
+        "a rest keeps what was watched",
+        TURN,
+        "        self.watches.pop(job.id, None)\n        for name",
+        "        for name",
+    ),
+    Bug(
+        "what a coordinator slept through is silence",
+        TURN,
+        "return self.now - max(since, self.cluster.awake)",
+        "return self.now - since",
+    ),
+    # who hangs
+    Bug(
+        "who hangs is waited for as any",
+        ROUNDS,
+        "vain = not asked.boundary and waits_in_vain(turn, job, unanswered)",
+        "vain = False",
+    ),
+    Bug(
+        "who hangs has no time to come back",
+        HANGING,
+        "    if turn.waited(max(watch.since, watch.answered)) <= GRACE:\n        return False\n    verdict",
+        "    verdict",
+    ),
+    Bug(
+        "who lacks data is given up for the dead",
+        HANGING,
+        "for one, said in watch.answers.items() if one not in watch.dead and turn.cluster.trainer(one)}",
+        "for one, said in watch.answers.items()}",
+    ),
+    Bug(
+        "who was blamed for a task is not forgiven", BLAME, "if each.died and each.worker in turn.workers:", "if False:"
+    ),
+)

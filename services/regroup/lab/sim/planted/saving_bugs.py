@@ -1,0 +1,124 @@
+"""Bugs in what becomes of a state: which checkpoint counts, is kept, believed or begun from; how a job ends or rests.
+
+Owns: mutations of the core's text about files, ends, pauses and what is held. Refuses to know: how one is planted.
+"""
+
+from regroup.lab.sim.planted.planting import Bug
+
+REPORTS = "regroup.core.reports"
+HISTORY = "regroup.core.history"
+KEEPING = "regroup.core.keeping"
+JOBS = "regroup.core.jobs"
+STRIKING = "regroup.core.striking"
+REGROUP = "regroup.core.regroup"
+SETTLING = "regroup.core.settling"
+TURN = "regroup.core.turn"
+COMMANDS = "regroup.core.commands"
+
+BUGS = (
+    # what overtook it makes a report history
+    Bug(
+        "an evicted saver moves the checkpoint",
+        REPORTS,
+        "if job.saver is None or not (asked or version == wanted):",
+        "if False:",
+    ),
+    # checkpoints beside the training
+    Bug(
+        "a checkpoint counts before all committed it",
+        REPORTS,
+        "survives(job.history, state, committed)",
+        "survives(job.history, state, state.step)",
+    ),
+    Bug(
+        "a checkpoint beyond what survived counts",
+        HISTORY,
+        "return generation == state.generation and state.step <= end",
+        "return generation == state.generation",
+    ),
+    Bug("an older checkpoint takes the place of a newer one", REPORTS, "if state > job.saved and", "if"),
+    Bug("a checkpoint that is kept is deleted", KEEPING, "one for one in others if one not in kept", "*others"),
+    Bug("a best one is deleted", KEEPING, " or one in best]", "]"),
+    Bug("the worst are taken for the best", KEEPING, "sorted(scored)[:count]", "sorted(scored, reverse=True)[:count]"),
+    # another job's checkpoint
+    Bug("a file that a job begins from is deleted", KEEPING, "if not is_needed(cluster.jobs, path)", "if True"),
+    Bug("a job begins at its seed, and not where it was to", JOBS, "else self.origin\n", "else ORIGIN\n"),
+    # damaged files of checkpoints
+    Bug(
+        "one worker's word is enough",
+        STRIKING,
+        "if len(sure) != 1:\n        return len(sure) > 1",
+        "if sure:\n        return True",
+    ),
+    Bug("a word that is told twice counts twice", STRIKING, "if before.generation < report.generation:", "if True:"),
+    Bug(
+        "who is alone is never believed",
+        STRIKING,
+        "words[sure[0]].damaged > 1 and",
+        "False and",
+    ),
+    Bug("a job goes back too far", STRIKING, "checkpoint=left, older=job.older[1:],", "checkpoint=None, older=(),"),
+    Bug("a storage that does not answer damages files", STRIKING, "counts = report.damaged and not", "counts = not"),
+    # going on
+    Bug(
+        "a stopped job is called completed",
+        REPORTS,
+        "if job.complete_at(version.step):",
+        "if True:",
+    ),
+    Bug(
+        "a job is finished a step early",
+        REGROUP,
+        "job.complete_at(base.version.step)",
+        "job.complete_at(base.version.step + 1)",
+    ),
+    Bug(
+        "a job is completed before its state is durable",
+        SETTLING,
+        "    elif isinstance(verdict, SaveState):\n",
+        "    elif isinstance(verdict, SaveState):\n        turn.end(job, JobPhase.COMPLETED, verdict.reason)\n"
+        "        return\n    elif isinstance(verdict, SaveState):\n",
+    ),
+    # saved, paused, held
+    Bug(
+        "the least of the answers is saved",
+        REGROUP,
+        "return _Base(max(best, job.saved))  #",
+        "return _Base(best if job.wanted is Wanted.RUN else min(stateful.values()))  #",
+    ),
+    Bug(
+        "to stop waits for nobody",
+        REGROUP,
+        "    if missing:\n        whose = ",
+        "    if missing and job.wanted is Wanted.RUN:\n        whose = ",
+    ),
+    Bug(
+        "a pause frees the workers before the state is durable",
+        SETTLING,
+        '        turn.change_watch(job.id, since=turn.now)\n        turn.note("saving"',
+        "        if job.wanted is Wanted.PAUSE:\n            turn.pause(turn.jobs[job.id], verdict.reason)\n"
+        "            return\n"
+        '        turn.change_watch(job.id, since=turn.now)\n        turn.note("saving"',
+    ),
+    Bug("a resumed job begins anew", REGROUP, "return _Base(job.saved)  #", "return _Base(ORIGIN)  #"),
+    Bug("a pause leaves its generation open", TURN, '{"formation": None, "round"', '{"round"'),
+    Bug(
+        "what is held is forgotten",
+        SETTLING,
+        "turn.change_job(job, round=None, phase=JobPhase.PAUSED, step=step,",
+        "turn.change_job(job, round=None, phase=JobPhase.PAUSED, formation=None, step=step,",
+    ),
+    # what somebody planted who had not seen the rules, and the rules did not find
+    Bug(
+        "a held job that is resumed is queued",
+        COMMANDS,
+        "freed = job.phase is JobPhase.PAUSED and job.wanted is Wanted.PAUSE",
+        "freed = job.phase is JobPhase.PAUSED",
+    ),
+    Bug(
+        "who could not save is asked again first",
+        REGROUP,
+        "saver = min(holders, key=lambda member: (last_try.get(member, -1), member))",
+        "saver = min(holders)",
+    ),
+)

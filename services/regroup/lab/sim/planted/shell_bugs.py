@@ -1,0 +1,60 @@
+"""Bugs in how the shell persists first and acts second, and in how it knows that it leads.
+
+Owns: mutations of its text. Refuses to know: how one is planted.
+"""
+
+from regroup.lab.sim.planted.planting import Bug
+
+SHELL = "regroup.coordinator.shell"
+
+BUGS = (
+    # rule 7: the lease
+    Bug(
+        "an unconfirmed leader renews leases",
+        SHELL,
+        "if leading or not isinstance(order, Heard):",
+        "if True:",
+    ),
+    # persist first, fenced
+    Bug(
+        "orders leave before they are saved",
+        SHELL,
+        "            try:\n                await self._persist(",
+        "            self._send(decision)\n            try:\n                await self._persist(",
+    ),
+    Bug(
+        "a fence is forgotten",
+        SHELL,
+        "                except Fenced as fenced:\n                    raise LeadershipLost(OVERTAKEN) from fenced\n"
+        "                except StoreUnavailable as trouble:\n                    self._meet(trouble)",
+        "                except Fenced:\n                    break\n"
+        "                except StoreUnavailable as trouble:\n                    self._meet(trouble)",
+    ),
+    Bug(
+        "what the store did not confirm is taken for saved",
+        SHELL,
+        "                    if not patient:\n                        raise\n",
+        "                    break\n",
+    ),
+    # saved, paused, held
+    Bug("void measurements are shown", SHELL, "return [min(void)] if void else []", "return []"),
+    Bug(
+        "a command is acknowledged before it is saved",
+        SHELL,
+        "                self._waiting.discard(done)\n            began",
+        "                self._waiting.discard(done)\n                done.set_result(None)\n            began",
+    ),
+    # what somebody planted who had not seen the rules, and the rules did not find
+    Bug(
+        "leading is counted from the answer",
+        SHELL,
+        "self._confirmed, self._trouble = asked, None",
+        "self._confirmed, self._trouble = self._clock(), None",
+    ),
+    Bug(
+        "a slow store is the members' silence",
+        SHELL,
+        "            if self._clock() - began > SLOW_STORE:\n",
+        "            if False:\n",
+    ),
+)

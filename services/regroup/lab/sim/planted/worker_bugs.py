@@ -1,0 +1,80 @@
+"""Bugs in how a worker keeps its side of the rules: its promise, its state, its lease, its word at a boundary.
+
+Owns: mutations of the texts of the session, the tail and the watch. Refuses to know: how one is planted.
+"""
+
+from regroup.lab.sim.planted.planting import Bug
+
+SESSION = "regroup.worker.session"
+TAIL = "regroup.worker.tail"
+WATCHING = "regroup.worker.watching"
+
+BUGS = (
+    # rule 1: a Halt is a promise, under a fresh number
+    Bug(
+        "a Halt below the promise is answered",
+        SESSION,
+        "if session.phase is TrainerPhase.PREPARING or n < session.promised:",
+        "if session.phase is TrainerPhase.PREPARING:",
+    ),
+    # rule 2: fresh answers only
+    Bug(
+        "a formation is accepted under another promise",
+        SESSION,
+        "halted = session.phase is TrainerPhase.HALTED and session.promised == formation.generation",
+        "halted = session.phase is TrainerPhase.HALTED",
+    ),
+    # rule 4: the highest (generation, step) leads, whoever differs is replaced
+    Bug(
+        "a state takes its generation before it is held",
+        SESSION,
+        "TrainerPhase.FORMING, at_work=True, **begun",
+        "TrainerPhase.FORMING, at_work=True, version=Version(formation.generation, formation.base.step), **begun",
+    ),
+    # rule 5: staged, and torn states are none
+    Bug("a torn state is answered", SESSION, "version=None if torn else session.version", "version=session.version"),
+    Bug("a Halt is answered in the middle of a change", SESSION, "    if session.applying:\n", "    if False:\n"),
+    # rule 7: the lease
+    Bug("the lease is not looked at", SESSION, "and self.owed is None and now < self.lease", "and self.owed is None"),
+    Bug(
+        "an order renews the lease",
+        SESSION,
+        "TrainerPhase.FORMING, at_work=True, **begun",
+        "TrainerPhase.FORMING, at_work=True, heard=1e18, **begun",
+    ),
+    Bug(
+        "any answer renews the lease",
+        SESSION,
+        "if session.formation is None or session.generation != answered.generation:",
+        "if session.formation is None:",
+    ),
+    # who may take part, and whose state is nobody's
+    Bug(
+        "a replica that differs stays as it is",
+        SESSION,
+        "return _broke(replace(session, version=None), generation, reason)",
+        "return _broke(session, generation, reason)",
+    ),
+    # going on
+    Bug(
+        "one member's proposal is taken for agreement",
+        TAIL,
+        "return held.pop() if len(held) == 1 and 0 not in held else None",
+        "return max(held) or None",
+    ),
+    # what somebody planted who had not seen the rules, and the rules did not find
+    Bug(
+        "a boundary is kept for the next generation",
+        SESSION,
+        "session = _enter(session, TrainerPhase.HALTED, promised=n, boundary=None, owed=None)",
+        "session = _enter(session, TrainerPhase.HALTED, promised=n, owed=None)",
+    ),
+    Bug(
+        "a lease outlives its formation's limit",
+        SESSION,
+        "return self.heard + self.formation.detached_limit if",
+        "return self.heard + max(9.0, self.formation.detached_limit) if",
+    ),
+    # who hangs
+    Bug("who waits for others is accused", WATCHING, "if mark.phase in WAITS:", "if False:"),
+)
