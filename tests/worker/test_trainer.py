@@ -1,10 +1,7 @@
 """A trainer that trains alone, in a process of its own, with the test for an agent: what must not cost its state."""
 
-import hashlib
 import json
-import os
 import resource
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -15,14 +12,12 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 from torch.utils.data import TensorDataset
 
-from regroup.core.jobs import Checkpoint, Version
+from regroup.core.jobs import Version
 from regroup.core.messages.trainer_reports import CheckpointUnreadable, Prepared, StateSaved, StepFailed
 from regroup.core.workers import TrainerPhase
 from regroup.tasks import SizedDataset, Task
-from regroup.worker.checkpoint import read
 from regroup.worker.data import Loader, Superseded
 from regroup.worker.group import Forming
-from regroup.worker.storage import Storage
 from regroup.worker.trainer import _Breaker
 
 FULL = 64  # bytes that a file may have: less than any records have, more than a position
@@ -53,23 +48,6 @@ class Sound(Task):
         return SGD(model.parameters(), lr=0.1)
 
 
-class ReportsATensor(Sound):
-    def report(self, model: nn.Module) -> Any:
-        return {"slope": next(model.parameters()).mean()}
-
-
-class ReportsAndLeaves(Sound):
-    def report(self, model: nn.Module) -> Any:
-        raise SystemExit("done")
-
-
-class ReportsAndDies(Sound):
-    """As by a segmentation fault, or by whoever ends a report that hangs."""
-
-    def report(self, model: nn.Module) -> Any:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
 class Raises(Sound):
     """In the second pass of its second step."""
 
@@ -96,37 +74,6 @@ class FillsTheDisk(Sound):
     def in_pass(self) -> None:
         if self.passes == 4:
             resource.setrlimit(resource.RLIMIT_FSIZE, (FULL, DISK[1]))
-
-
-@pytest.mark.parametrize(("task", "why"), [("ReportsATensor", "Tensor"), ("ReportsAndLeaves", "SystemExit: done")])
-def test_a_report_that_cannot_be_told_costs_the_report_and_not_the_state(driven: Any, task: str, why: str) -> None:
-    driven.finish(task)
-    driven.save(2)
-    saved = driven.hears(StateSaved)
-    assert saved.result is None
-    assert saved.checkpoint.version == Version(1, 4)
-    tree, _ = read(Storage(driven.birth.checkpoints, driven.birth.scratch), saved.job, saved.checkpoint)
-    assert tree["step"] == 4
-    assert why in driven.log
-
-
-def test_a_report_that_kills_its_process_leaves_the_state_on_the_disk(driven: Any) -> None:
-    driven.finish("ReportsAndDies")
-    driven.save(2)
-    with pytest.raises(EOFError):
-        driven.hears(StateSaved)
-    (path,) = Path(driven.birth.checkpoints, "j").iterdir()
-    content = path.read_bytes()
-    found = Checkpoint(Version(1, 4), str(path), hashlib.sha256(content).hexdigest(), len(content))
-    tree, _ = read(Storage(driven.birth.checkpoints, driven.birth.scratch), "j", found)
-    assert tree["step"] == 4
-
-
-def test_a_pause_saves_the_state_and_asks_the_task_for_no_report(driven: Any) -> None:
-    driven.finish("ReportsAndLeaves")
-    driven.save(2, final=False)
-    saved = driven.hears(StateSaved)
-    assert (saved.checkpoint.version, saved.result, saved.remark) == (Version(1, 4), None, None)
 
 
 def test_a_leader_goes_on_from_a_checkpoint_that_another_one_wrote(driven: Any, start_driven: Any) -> None:

@@ -7,69 +7,49 @@ Does not guarantee: anything after its process dies; what it applied is in its r
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from math import isfinite
-from traceback import format_exc
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from regroup.core.jobs import Checkpoint, Formation, JobSpec, Member, StepPoint, Version
-from regroup.core.messages.trainer_reports import (
-    CheckpointFailed,
-    CheckpointUnreadable,
-    ReplicasDiffered,
-    SaveFailed,
-    StateSaved,
-    StepFailed,
-)
+from regroup.core.jobs import Formation, JobSpec, Member, StepPoint, Version
+from regroup.core.messages.trainer_reports import ReplicasDiffered
 from regroup.core.replicas import sound
 from regroup.core.shards import owned
 from regroup.core.workers import LoopPhase
-from regroup.worker.beginning import DoesNotFit, begun, facts
 from regroup.worker.beside import Beside
-from regroup.worker.checkpoint import CheckpointDamaged, read, write
 from regroup.worker.control import Control
 from regroup.worker.data import DataFailed, Loader, StepData, Superseded, draw_seed
 from regroup.worker.evaluation import combine
 from regroup.worker.group import Alone, Forming, Group, GroupBroken
 from regroup.worker.log import log
 from regroup.worker.nursery import Birth
-from regroup.worker.position import OUTSIDE, Position
+from regroup.worker.position import Position
 from regroup.worker.prepare import USERS, Bench
 from regroup.worker.pulse import Pulse
 from regroup.worker.records import Records
 from regroup.worker.reduce import Interrupted
-from regroup.worker.result import result_of
+from regroup.worker.saving import Saving
 from regroup.worker.session import (
     CollectiveBroke,
     Join,
     LastStepDone,
     LoopFailed,
-    SaveEnded,
     StateDiscarded,
     StateHeld,
     TaskPrepared,
     Write,
-    WroteBeside,
 )
-from regroup.worker.storage import Storage, StorageFailed
+from regroup.worker.state import State
+from regroup.worker.storage import Storage
 from regroup.worker.tail import Tail
 from regroup.worker.transfer import give, take
+from regroup.worker.trouble import Raised, Trouble
 from regroup.worker.waiting import Waiting
 
 FORM_TIMEOUT = 10.0  # seconds; the coordinator's own limit for forming is above it
 DIGEST_EVERY = 100  # steps between comparisons of the replicas; the first step of a generation always compares
-
-
-class Raised(Exception):
-    """The task raised, or the disk; `report` says where. `torn`: in the middle of changing the state."""
-
-    def __init__(self, report: StepFailed | CheckpointUnreadable, torn: bool = False) -> None:
-        super().__init__(report.error)
-        self.report, self.torn = report, torn
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +72,18 @@ class Trainer:
         self.pulse = pulse
         self.bench, self.task, self.replica, self.exchange = bench, bench.task, bench.replica, bench.exchange
         self.group: Group | None = None
-        self.evaluated = 0  # the step whose evaluation is complete, or under way in bench.evaluation
         self.steps, self.micro_batch = 0, spec.micro_batch  # of the last formation
         self.position = Position(birth.position)
         bench.loader.fetching = pulse.fetching
         # sooner than the coordinator gives up, so that it hears why
-        self.storage = Storage(birth.checkpoints, birth.scratch, patience=0.9 * spec.step_timeout)
-        self.storage.tidy()
-        self.beside = Beside(spec.checkpoint_every, self._write, self._wrote_beside, self._failed_beside)
+        storage = Storage(birth.checkpoints, birth.scratch, patience=0.9 * spec.step_timeout)
+        storage.tidy()
+        self.state = State(job, spec, bench.replica, bench.evaluation, storage)
+        self.saving = Saving(job, birth.incarnation, control, bench, self.state)
+        self.beside = Beside(
+            spec.checkpoint_every, self.state.write, self.saving.wrote_beside, self.saving.failed_beside
+        )
+        self.trouble = Trouble(job, birth.incarnation, self.replica, self.position)
 
     def run(self) -> None:
         """Do what the session was ordered to, one thing after another, for ever."""
@@ -133,7 +117,7 @@ class Trainer:
                 # once in a while: a checkpoint, which the step loop waits for no longer than its copy takes
                 if not first and group.rank == formation.leader and self.beside.due(self.replica.step):
                     with self.pulse.within(LoopPhase.COPY):
-                        self.beside.take(Version(generation, self.replica.step), self._tree())
+                        self.beside.take(Version(generation, self.replica.step), self.state.tree())
                 # otherwise: one step
                 self.pulse.enter(LoopPhase.FIRST_BATCH if first else LoopPhase.DATA)
                 self._step(formation, group, steps, compare=first or self.replica.step % DIGEST_EVERY == 0)
@@ -166,52 +150,32 @@ class Trainer:
         """Rules 4 and 5: the leader keeps its state; whoever differs takes it, beside its own, and swaps at the end."""
         generation, receivers = formation.generation, formation.receivers
         if group.rank == formation.leader and formation.checkpoint is not None:
-            tree = self._read(formation, formation.checkpoint)
+            try:
+                tree = self.state.read(formation.checkpoint, first=formation.base.generation == 0)
+            except USERS as error:
+                raise self.trouble.unreadable(generation, formation.checkpoint, error) from error
             if receivers:
                 give(group, tree, receivers)
             self._swap_in(generation, tree)
         elif group.rank == formation.leader:
             if formation.base.generation == 0:
-                with self._told(generation):
-                    self.replica.reset()
-                self.evaluated = 0
+                with self.trouble.told(generation):
+                    self.state.reset()
             if receivers:
-                with self._told(generation):
-                    give(group, self._tree(), receivers)
+                with self.trouble.told(generation):
+                    give(group, self.state.tree(), receivers)
         elif group.rank in receivers:
             self._swap_in(generation, take(group, formation.leader))
         self.control.happened(StateHeld(formation.generation))
         leads, own = group.rank == formation.leader, group.rank not in receivers and formation.checkpoint is None
         self.control.begin_telling(leads, self.replica.step, own)
 
-    def _read(self, formation: Formation, checkpoint: Checkpoint) -> Any:
-        """Nobody holds the state: it is where a pause left it, or another job, from whose this one begins."""
-        source = self.spec.begin_from if formation.base.generation == 0 else None
-        try:
-            tree, meta = read(self.storage, source.job if source is not None else self.job, checkpoint)
-            if source is not None:
-                tree = begun(self.spec, self.replica, tree, meta)
-        except USERS as error:
-            log(error)
-            damaged = error if isinstance(error, CheckpointDamaged) else None
-            report = CheckpointUnreadable(
-                job=self.job,
-                incarnation=self.birth.incarnation,
-                generation=formation.generation,
-                error=f"{checkpoint.path}: {error}" if isinstance(error, DoesNotFit) else str(error),
-                damaged=damaged is not None,
-                missing=damaged is not None and damaged.missing,
-                unfit=isinstance(error, DoesNotFit),
-            )
-            raise Raised(report) from error
-        return tree
-
     def _swap_in(self, generation: int, tree: Mapping[str, Any]) -> None:
         """No collective may follow before StateHeld: until then no Halt is answered."""
         if not self.control.begin_load(generation):
             raise Interrupted(f"generation {generation} is over")
-        with self._told(generation, torn=True), self._outside():
-            self._load(tree)
+        with self.trouble.told(generation, torn=True), self.trouble.outside():
+            self.state.load(tree)
 
     # ----- one step
 
@@ -220,9 +184,9 @@ class Trainer:
         try:
             data = self.bench.loader.take(step)
         except DataFailed as error:
-            raise self._raised(generation, error.shard, error.__cause__ or error) from error
+            raise self.trouble.raised(generation, error.shard, error.__cause__ or error) from error
         # written down before any gradient is given away
-        with self._told(generation):
+        with self.trouble.told(generation):
             self.records.read(generation, step, ((read.epoch, read.shard, read.indices) for read in data.reads))
         self.pulse.enter(LoopPhase.COMPUTE)
         digest = self.replica.digest() if compare else 0
@@ -261,7 +225,7 @@ class Trainer:
             self.position.enter(data.step, one.shard)
             if self.control.interrupted(generation):
                 raise Interrupted(f"generation {generation} is over")
-            with self._told(generation, one.shard):
+            with self.trouble.told(generation, one.shard):
                 torch.manual_seed(draw_seed(self.spec.seed, data.epoch, data.step, one.shard, one.number))
                 summed, pass_weight = self.task.loss(self.replica.model, one.batch)
                 if not 0 <= pass_weight < float("inf"):
@@ -281,7 +245,7 @@ class Trainer:
 
     def _apply(self, generation: int, total: Tail) -> None:
         """The update, the same on every member: divide by the summed weight, clip, step. Weight 0 commits no update."""
-        with self._told(generation, torn=True), self._outside():
+        with self.trouble.told(generation, torn=True), self.trouble.outside():
             if total.weight > 0:
                 self.exchange.scale(self.replica.nominal_weight / total.weight)
                 if self.task.clip is not None:
@@ -332,62 +296,20 @@ class Trainer:
         evaluation, every, step = self.bench.evaluation, self.spec.evaluate_every, self.replica.step
         if evaluation is None or every is None or step == 0 or (step % every and step != self.steps):
             return
-        if self.evaluated != step:
+        if self.state.evaluated != step:
             evaluation.finished.clear()
-            self.evaluated = step
-        with self._told(generation), self._outside(), self.pulse.within(LoopPhase.EVALUATION):
+            self.state.evaluated = step
+        with self.trouble.told(generation), self.trouble.outside(), self.pulse.within(LoopPhase.EVALUATION):
             evaluation.finish(self.replica.model, group, shards, self.micro_batch, interrupted)
         self.control.measured(step - 1, combine(evaluation.finished))
 
-    # ----- the state as bytes
-
-    def _tree(self) -> dict[str, Any]:
-        finished = self.bench.evaluation.finished if self.bench.evaluation else []
-        return {**self.replica.tree(), "evaluation": {"step": self.evaluated, "finished": list(finished)}}
-
-    def _load(self, tree: Mapping[str, Any]) -> None:
-        self.replica.load(tree)
-        self.evaluated = tree["evaluation"]["step"]
-        if self.bench.evaluation is not None:
-            self.bench.evaluation.finished[:] = tree["evaluation"]["finished"]
+    # ----- the end
 
     def _save(self, task: Write) -> None:
-        who = {"job": self.job, "incarnation": self.birth.incarnation}
         self._finish_evaluation(task.generation)
         self.pulse.enter(LoopPhase.SAVING)
         self.control.begin_telling(True, self.replica.step)
-        try:
-            checkpoint = self._write(task.version, self._tree())
-        except USERS as error:
-            log(format_exc())
-            failed = SaveFailed(**who, generation=task.generation, error=_words(error))
-            self.control.happened(SaveEnded(failed))
-            return
-        # from here on the state is durable, whatever the report does to this process
-        remarks: list[str] = []
-        result = result_of(self.task, self.replica.model, remarks.append) if task.final else None
-        remark = "; ".join(remarks) or None
-        saved = StateSaved(**who, generation=task.generation, checkpoint=checkpoint, result=result, remark=remark)
-        self.control.happened(SaveEnded(saved))
-
-    def _write(self, version: Version, tree: Any) -> Checkpoint:
-        written = write(self.storage, self.job, version, tree, facts(self.spec))
-        return replace(written, score=self._score(version, tree))
-
-    def _score(self, version: Version, tree: Any) -> float | None:
-        """The evaluation's loss at this state, if it was evaluated."""
-        evaluation, told = self.bench.evaluation, tree["evaluation"]
-        if evaluation is None or told["step"] != version.step or len(told["finished"]) != evaluation.chunks:
-            return None
-        loss = combine(told["finished"]).get("loss")
-        return loss if loss is not None and isfinite(loss) else None
-
-    def _wrote_beside(self, checkpoint: Checkpoint) -> None:
-        self.control.happened(WroteBeside(checkpoint))
-
-    def _failed_beside(self, step: int, error: BaseException) -> None:
-        who = {"job": self.job, "incarnation": self.birth.incarnation}
-        self.control.say(CheckpointFailed(**who, step=step, error=_words(error)))
+        self.saving.save(task)
 
     def _finish_evaluation(self, generation: int) -> None:
         """At the last step a regroup forms only to save, so that whoever saves also ends what the others began."""
@@ -406,40 +328,3 @@ class Trainer:
             self.exchange.join(None)
             self.group.close()
             self.group = None
-
-    @contextmanager
-    def _told(self, generation: int, shard: int = -1, torn: bool = False) -> Iterator[None]:
-        """What the task raises inside, or the disk, is told as an error, and where it was."""
-        try:
-            yield
-        except (GroupBroken, Interrupted):
-            raise
-        except USERS as error:
-            raise self._raised(generation, shard, error, torn) from error
-
-    @contextmanager
-    def _outside(self) -> Iterator[None]:
-        """It dies inside by its own doing, though in no pass."""
-        self.position.enter(self.replica.step, OUTSIDE)
-        try:
-            yield
-        finally:
-            self.position.leave()
-
-    def _raised(self, generation: int, shard: int, error: BaseException, torn: bool = False) -> Raised:
-        traceback = format_exc()
-        log(traceback)
-        report = StepFailed(
-            job=self.job,
-            incarnation=self.birth.incarnation,
-            generation=generation,
-            step=self.replica.step,
-            shard=shard,
-            error=f"{type(error).__name__}: {error}",
-            traceback=traceback,
-        )
-        return Raised(report, torn)
-
-
-def _words(error: BaseException) -> str:
-    return str(error) if isinstance(error, StorageFailed) else f"{type(error).__name__}: {error}"

@@ -1,0 +1,81 @@
+"""Trouble in the step loop: what the task raised, or the disk, as a report of what it was and where.
+
+Owns: which errors are the task's or the disk's, what is told and logged of them, and where a death would be looked for.
+Refuses to know: what follows (`session`), and whose fault it is in the end (the core's `blame`).
+Does not guarantee: that whoever died had entered its place: the loader's thread is nowhere.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from traceback import format_exc
+
+from regroup.core.jobs import Checkpoint
+from regroup.core.messages.trainer_reports import CheckpointUnreadable, StepFailed
+from regroup.worker.beginning import DoesNotFit
+from regroup.worker.checkpoint import CheckpointDamaged
+from regroup.worker.group import GroupBroken
+from regroup.worker.log import log
+from regroup.worker.position import OUTSIDE, Position
+from regroup.worker.prepare import USERS
+from regroup.worker.reduce import Interrupted
+from regroup.worker.replica import Replica
+
+
+class Raised(Exception):
+    """The task raised, or the disk; `report` says where. `torn`: in the middle of changing the state."""
+
+    def __init__(self, report: StepFailed | CheckpointUnreadable, torn: bool = False) -> None:
+        super().__init__(report.error)
+        self.report, self.torn = report, torn
+
+
+class Trouble:
+    def __init__(self, job: str, incarnation: str, replica: Replica, position: Position) -> None:
+        self._who = {"job": job, "incarnation": incarnation}
+        self._replica, self._position = replica, position
+
+    @contextmanager
+    def told(self, generation: int, shard: int = -1, torn: bool = False) -> Iterator[None]:
+        """What the task raises inside, or the disk, is told as an error, and where it was."""
+        try:
+            yield
+        except (GroupBroken, Interrupted):
+            raise
+        except USERS as error:
+            raise self.raised(generation, shard, error, torn) from error
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """It dies inside by its own doing, though in no pass."""
+        self._position.enter(self._replica.step, OUTSIDE)
+        try:
+            yield
+        finally:
+            self._position.leave()
+
+    def raised(self, generation: int, shard: int, error: BaseException, torn: bool = False) -> Raised:
+        traceback = format_exc()
+        log(traceback)
+        report = StepFailed(
+            **self._who,
+            generation=generation,
+            step=self._replica.step,
+            shard=shard,
+            error=f"{type(error).__name__}: {error}",
+            traceback=traceback,
+        )
+        return Raised(report, torn)
+
+    def unreadable(self, generation: int, checkpoint: Checkpoint, error: BaseException) -> Raised:
+        """It was to begin from this checkpoint."""
+        log(error)
+        damaged = error if isinstance(error, CheckpointDamaged) else None
+        report = CheckpointUnreadable(
+            **self._who,
+            generation=generation,
+            error=f"{checkpoint.path}: {error}" if isinstance(error, DoesNotFit) else str(error),
+            damaged=damaged is not None,
+            missing=damaged is not None and damaged.missing,
+            unfit=isinstance(error, DoesNotFit),
+        )
+        return Raised(report)
