@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -26,12 +26,10 @@ from regroup.core.messages.trainer_reports import PrepareFailed
 from regroup.core.workers import TrainerPhase, TrainerStatus
 from regroup.wire.codec import decode_order, encode, encode_value
 from regroup.wire.keys import server_keys, worker_keys
-from regroup.wire.link import Hub, Line
+from regroup.wire.link import Hub
 from regroup.wire.places import Places
-from regroup.worker.agent import Agent
 from regroup.worker.control import REPORT, STATUS
-from regroup.worker.nursery import Birth, Nursery
-from regroup.worker.settings import AgentSettings
+from regroup.worker.nursery import Birth
 
 pytestmark = pytest.mark.cluster
 
@@ -59,7 +57,7 @@ def play(pipe: Connection, birth: Birth) -> None:
     os._exit(3)
 
 
-PLAYED = "import regroup.worker.agent as agent; agent.TRAINER = 'test_agent:play'; agent.main()"
+PLAYED = "import regroup.worker.serving as serving; serving.TRAINER = 'test_agent:play'; serving.main()"
 
 
 @contextmanager
@@ -68,7 +66,7 @@ def agent(places: Places, *command: str, **more: str) -> Iterator["subprocess.Po
     clean = {name: value for name, value in os.environ.items() if not name.startswith("REGROUP_")}
     environ = {**clean, "REGROUP_DATA_DIR": str(places.root), "REGROUP_WORKER": "w0", **more}
     with (places.root / "agent.log").open("ab") as log:
-        command = command or ("-m", "regroup.worker.agent")
+        command = command or ("-m", "regroup.worker.serving")
         process = subprocess.Popen([sys.executable, *command], env=environ, stderr=log, start_new_session=True)
     with process:
         try:
@@ -194,41 +192,6 @@ async def test_an_agent_obeys_while_its_trainer_is_stopped_within_a_message(play
         assert one.hub.send("w0", Kill(job, trainer.incarnation, "it hangs"))
         ended = await one.hears(TrainerExited)
         assert (ended.incarnation, ended.cause, ended.asked) == (trainer.incarnation, "killed by SIGKILL", True)
-
-
-async def test_all_that_a_trainer_said_is_passed_on_before_its_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also if the agent notices the end first: here its loop stands still until then."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    places = make_places(tmp_path)
-    keys, address = worker_keys(places.keys), places.link_address()
-    assert address is not None
-
-    def line(on_connected: Callable[[], None]) -> Line:
-        server = server_keys(places.keys).public
-        return Line(
-            address,
-            worker="w0",
-            public=keys.public,
-            secret=keys.secret,
-            server=server,
-            on_connected=on_connected,
-            where=lambda: None,
-        )
-
-    nursery = Nursery("w0", "127.0.0.1", tmp_path, 1, "test_agent:play")
-    one = Agent(AgentSettings(data_dir=tmp_path, worker="w0"), line, nursery)
-    await one._start(Prepare("says-much-and-ends", JobSpec(task="digits", steps=1)))
-    assert one._trainer is not None
-    one._trainer.process.join(LIMIT)
-    one._ended(one._trainer)
-    *said, ended = one._unsent
-    assert [report.message for report in said if isinstance(report, PrepareFailed)] == list(LAST_WORDS)
-    assert isinstance(ended, TrainerExited)
-    assert ended.cause == "exit status 3"
-    one.leave()
-    await one.run()
 
 
 async def test_what_a_dead_trainer_said_is_not_taken_for_the_next_ones(played: Places) -> None:

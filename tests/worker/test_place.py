@@ -58,7 +58,7 @@ def test_without_s3fs_it_says_which_package_to_install(monkeypatch: pytest.Monke
 def test_a_process_that_uses_no_url_imports_nothing_for_it(text: str, imported: str) -> None:
     code = f"""if True:
         import sys
-        import regroup.worker.agent, regroup.worker.process
+        import regroup.worker.serving, regroup.worker.process
         from regroup.worker.place import place_of
         place_of({text!r})
         print([name for name in ("fsspec", "s3fs", "aiobotocore") if name in sys.modules])

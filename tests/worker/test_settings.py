@@ -77,7 +77,7 @@ def test_the_coordinator_may_be_any_address_of_a_link(monkeypatch, address):
 
 
 def run_agent() -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([sys.executable, "-m", "regroup.worker.agent"], capture_output=True, text=True, timeout=60)
+    return subprocess.run([sys.executable, "-m", "regroup.worker.serving"], capture_output=True, text=True, timeout=60)
 
 
 def test_an_agent_with_bad_values_ends_with_a_line_for_each(monkeypatch):

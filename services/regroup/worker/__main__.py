@@ -5,9 +5,9 @@ from regroup.wire.entry import begin
 
 def main() -> None:
     begin("regroup-agent", "One worker of a cluster, on this machine.", "worker")
-    from regroup.worker import agent  # not before it is known that it can be
+    from regroup.worker import serving  # not before it is known that it can be
 
-    agent.main()
+    serving.main()
 
 
 if __name__ == "__main__":

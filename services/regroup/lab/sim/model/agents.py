@@ -1,6 +1,7 @@
 """Agents, as the protocol sees them: who registers, beats, spawns, passes on and kills, and the death of each.
 
-Owns: an agent's own state, and what it does about each order; it follows worker/agent.py event by event.
+Owns: an agent's own state, and what it does about each order; it follows worker/agent.py and worker/guardian.py event
+by event.
 Refuses to know: how a report travels. It does not model: sockets, processes, pipes that are full.
 """
 

@@ -1,0 +1,88 @@
+"""An agent as a process: it takes its name on this machine, waits for a former trainer to be gone, and serves.
+
+Owns: what an agent is put together from (settings, places, keys, line, nursery), signals, and how the process ends.
+Refuses to know: what the agent does (`agent`).
+Does not guarantee: that a coordinator is there; the agent looks for one until it is told to end.
+"""
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from itertools import cycle
+
+from regroup.wire.environment import BadSettings, read
+from regroup.wire.keys import KeysUnreadable, server_public, worker_keys
+from regroup.wire.link import Line
+from regroup.wire.places import Places
+from regroup.worker.agent import Agent
+from regroup.worker.locks import hold, outlive, trainer_lock
+from regroup.worker.nursery import BirthFailed, Nursery
+from regroup.worker.settings import AgentSettings
+
+TRAINER = "regroup.worker.process:main"
+
+
+class WorkerTaken(Exception):
+    """Another agent of this name runs on this machine."""
+
+
+async def serve(settings: AgentSettings) -> None:
+    """Run an agent until SIGTERM or SIGINT. Raises WorkerTaken, BirthFailed, KeysUnreadable, OSError, ValueError."""
+    places = Places(settings.data_dir)
+    places.make()
+    run = settings.data_dir / "run"
+    run.mkdir(exist_ok=True)
+    try:
+        hold(run / f"{settings.worker}.agent.lock")
+    except BlockingIOError:
+        message = f"an agent named {settings.worker} runs already: stop it, or set REGROUP_WORKER to another name"
+        raise WorkerTaken(message) from None
+    nursery = Nursery(
+        settings.worker, settings.data_host, settings.data_dir, settings.threads, TRAINER, settings.checkpoints
+    )
+    await outlive(trainer_lock(settings.data_dir, settings.worker))
+    for left in (nursery.position, nursery.pulse):
+        left.unlink(missing_ok=True)  # that one's; who would have read it is dead, too
+    keys = worker_keys(places.keys)
+    server = server_public(places.keys)
+    where: Callable[[], str | None] = places.link_address
+    if settings.coordinator is not None:
+        where = partial(next, cycle(settings.coordinator.split(",")))
+    address = where()
+    if address is None:
+        raise FileNotFoundError(f"{places.link} names no link: start the coordinator first, or set REGROUP_COORDINATOR")
+
+    def line(on_connected: Callable[[], None]) -> Line:
+        return Line(
+            address,
+            worker=settings.worker,
+            public=keys.public,
+            secret=keys.secret,
+            server=server,
+            on_connected=on_connected,
+            where=where,
+        )
+
+    agent = Agent(settings, line, nursery)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, agent.leave)
+    await agent.run()
+
+
+def main() -> None:
+    """`regroup-agent`: one worker on this machine."""
+    try:
+        settings = read(AgentSettings)
+        form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+        logging.basicConfig(level=settings.log_level.upper(), format=form)
+        asyncio.run(serve(settings))
+    except (BadSettings, WorkerTaken, BirthFailed, KeysUnreadable, OSError, ValueError) as error:
+        sys.exit(f"regroup-agent: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""The guardian of a trainer, with real processes that play one: what it hears, passes on and tells of its end."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from regroup.core.jobs import JobSpec
+from regroup.core.messages.agent_reports import TrainerExited
+from regroup.core.messages.events import Report
+from regroup.core.messages.orders import Prepare
+from regroup.core.messages.trainer_reports import PrepareFailed
+from regroup.core.workers import TrainerPhase, TrainerStatus
+from regroup.wire.codec import decode_order, encode, encode_value
+from regroup.worker.control import REPORT, STATUS
+from regroup.worker.guardian import Guardian
+from regroup.worker.nursery import Birth, Nursery
+
+pytestmark = pytest.mark.cluster
+
+LIMIT = 30.0  # seconds; what is awaited here takes a fraction of one
+FLOOR = 4.0
+LAST_WORDS = tuple(letter * 20_000 for letter in "abcde")  # as much as a pipe holds, and more than one read
+
+
+def play(pipe: Connection, birth: Birth) -> None:
+    """A trainer without torch: it is prepared, and then ends or waits, as the name of its job says."""
+    order = decode_order(pipe.recv_bytes())
+    assert isinstance(order, Prepare)
+    status = TrainerStatus(job=order.job, incarnation=birth.incarnation, phase=TrainerPhase.PREPARED, pid=os.getpid())
+    pipe.send_bytes(STATUS + encode_value(status))
+    if order.job == "waits":
+        pipe.recv_bytes()
+    for words in LAST_WORDS:
+        report = PrepareFailed(job=order.job, incarnation=birth.incarnation, field="task", message=words, traceback="")
+        pipe.send_bytes(REPORT + encode(report))
+    os._exit(3)
+
+
+def prepare(job: str) -> Prepare:
+    return Prepare(job, JobSpec(task="digits", steps=1))
+
+
+class Guarded:
+    """A guardian, and all that it told."""
+
+    def __init__(self, folder: Path) -> None:
+        nursery = Nursery("w0", "127.0.0.1", folder, 1, "test_guardian:play")
+        self.reports: list[Report] = []
+        self.news = asyncio.Event()
+        self.guardian = Guardian(nursery, self.reports.append, self.news.set, self.barren)
+
+    def barren(self, job: str, error: BaseException) -> None:
+        raise error
+
+    async def until(self, phase: TrainerPhase) -> TrainerStatus:
+        async with asyncio.timeout(LIMIT):
+            while (status := self.guardian.status) is None or status.phase is not phase:
+                self.news.clear()
+                await self.news.wait()
+            return status
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Guarded]:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    one = Guarded(tmp_path)
+    yield one
+    await one.guardian.close()
+
+
+async def test_all_that_a_trainer_said_is_passed_on_before_its_end(guarded: Guarded) -> None:
+    """Also if the agent notices the end first: here its loop stands still until then."""
+    guardian = guarded.guardian
+    await guardian._start(prepare("says-much-and-ends"), FLOOR)
+    assert guardian._trainer is not None
+    guardian._trainer.process.join(LIMIT)
+    guardian._ended(guardian._trainer)
+    *said, ended = guarded.reports
+    assert [report.message for report in said if isinstance(report, PrepareFailed)] == list(LAST_WORDS)
+    assert isinstance(ended, TrainerExited)
+    assert ended.cause == "exit status 3"
+
+
+async def test_a_trainer_works_for_its_job_alone_and_a_second_one_is_not_started_beside_it(guarded: Guarded) -> None:
+    guarded.guardian.start(prepare("waits"), FLOOR)
+    guarded.guardian.start(prepare("another"), FLOOR)
+    status = await guarded.until(TrainerPhase.PREPARED)
+    guarded.guardian.start(prepare("another"), FLOOR)
+    assert (status.job, guarded.guardian.incarnation) == ("waits", status.incarnation)
+    assert guarded.guardian.works_for("waits")
+    assert not guarded.guardian.works_for("another")
+    assert (guarded.guardian.memory or 0) > 1 << 20
+
+
+async def test_whoever_is_ended_was_asked_to_and_leaves_room_for_the_next(guarded: Guarded) -> None:
+    guarded.guardian.start(prepare("waits"), FLOOR)
+    former = await guarded.until(TrainerPhase.PREPARED)
+    guarded.guardian.end()
+    (ended,) = guarded.reports
+    assert isinstance(ended, TrainerExited)
+    assert (ended.incarnation, ended.cause, ended.asked) == (former.incarnation, "killed by SIGKILL", True)
+    assert (guarded.guardian.status, guarded.guardian.incarnation, guarded.guardian.memory) == (None, None, None)
+    guarded.guardian.start(prepare("waits"), FLOOR)
+    assert (await guarded.until(TrainerPhase.PREPARED)).incarnation != former.incarnation
