@@ -105,8 +105,8 @@ def test_what_is_refused_is_a_reason():
 @pytest.mark.parametrize(
     "name",
     [
-        *("orders", "cluster", "commands", "schedule", "turn", "absence", "blame", "decide", "regroup", "reports"),
-        *("rounds", "suspicion"),
+        *("orders", "cluster", "commands", "schedule", "turn", "absence", "blame", "decide", "regroup", "rounds"),
+        *("suspicion", "agent_reports", "trainer_reports", "observing", "saves"),
     ],
 )
 def test_each_module_of_core_that_makes_a_reason_is_looked_at(name):

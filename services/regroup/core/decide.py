@@ -1,7 +1,7 @@
 """decide(cluster, event, now, policy) -> (cluster, orders, notes): every decision of the coordinator, as a value.
 
-Owns: the order of things, always the same: do what is asked (`commands`), take in the facts (`reports`), lend free
-workers (`schedule`), advance the jobs (`rounds`), let go who is to (`leaving`), derive the orders that became due
+Owns: the order of things, always the same: do what is asked (`commands`), take in the facts (`agent_reports`), lend
+free workers (`schedule`), advance the jobs (`rounds`), let go who is to (`leaving`), derive the orders that became due
 (`orders`). The caller persists what is durable before it sends any of them.
 Refuses to know: clocks (`now` is passed in), sockets, stores, randomness.
 Does not guarantee: that anybody hears the orders; they are due again at the next heartbeat.
@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from regroup.core import commands
 from regroup.core.absence import expected, forget_gone, lacks_for, unlend_absent
+from regroup.core.agent_reports import take_in
 from regroup.core.cluster import Cluster, Policy, reached
 from regroup.core.jobs import JobPhase, StepPoint, Wanted
 from regroup.core.leaving import admit, drain, let_go
@@ -28,7 +29,6 @@ from regroup.core.messages.events import Disconnected, Event, KeepSteps, Reporte
 from regroup.core.messages.orders import Order
 from regroup.core.notes import Note
 from regroup.core.orders import due
-from regroup.core.reports import take_in
 from regroup.core.rounds import Stage, advance, stage
 from regroup.core.schedule import lend, makes_room, why_queued
 from regroup.core.settling import could_make_room

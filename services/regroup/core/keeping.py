@@ -1,7 +1,7 @@
 """Which checkpoints of a job are kept: the newest and the best, as many as its spec says; others' files are deleted.
 
 Owns: taking a new one in, what it pushes out, and whom the deleting of a file is due to.
-Refuses to know: when a checkpoint counts (`reports`), and how a file is deleted.
+Refuses to know: when a checkpoint counts (`saves`), and how a file is deleted.
 Does not guarantee: that a file goes away: its worker may never come back. It is named as long as it is not told gone.
 """
 

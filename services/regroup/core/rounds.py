@@ -5,7 +5,7 @@
 Owns: when a Halt round begins, whom it waits for, when it is over; each new try takes a fresh generation (rules 1, 2
 of docs/protocol.md).
 Refuses to know: what the answers mean (`regroup.conclude`), what is done about that (`settling`), and who sent what
-(`reports`).
+(`observing`).
 `advance` is level-triggered: it reads the state and may be called at any time.
 """
 

@@ -1,7 +1,8 @@
 """What agents say: that they live, how their trainers began to hang or ended, and what is on their disks. Past tense.
 
 Owns: these reports. The link adds the worker's name.
-Refuses to know: what trainers say (`trainer_reports`), which agents pass on as it is; what follows (`core.reports`).
+Refuses to know: what trainers say (`trainer_reports`), which agents pass on as it is, and what follows from a report
+(`core.agent_reports`).
 Does not guarantee: that a report arrives once, or in time. What a heartbeat tells is told again by the next one.
 """
 

@@ -2,7 +2,7 @@
 
 Owns: these reports. Every one names who says it, and those about a generation name it, so that a late one is
 recognised. The link adds the worker's name.
-Refuses to know: what agents say of their own (`agent_reports`), and what follows (`core.reports`).
+Refuses to know: what agents say of their own (`agent_reports`), and what follows (`core.trainer_reports`).
 Does not guarantee: that a report arrives, or arrives once: a Halt asks again for what matters.
 """
 

@@ -6,7 +6,7 @@ Owns: mutations of the core's text along rules 2, 3, 4 and 6, and of the shards.
 from regroup.lab.sim.planted.planting import Bug
 
 ROUNDS = "regroup.core.rounds"
-REPORTS = "regroup.core.reports"
+OBSERVING = "regroup.core.observing"
 JOBS = "regroup.core.jobs"
 REGROUP = "regroup.core.regroup"
 SHARDS = "regroup.core.shards"
@@ -17,7 +17,7 @@ BUGS = (
     # rule 2: fresh answers only
     Bug(
         "a stale answer counts",
-        REPORTS,
+        OBSERVING,
         "status.phase is TrainerPhase.HALTED and status.promised == job.round.generation:",
         "status.phase is TrainerPhase.HALTED:",
     ),

@@ -8,7 +8,8 @@ from regroup.lab.sim.planted.planting import Bug
 REGROUP = "regroup.core.regroup"
 SCHEDULE = "regroup.core.schedule"
 LEAVING = "regroup.core.leaving"
-REPORTS = "regroup.core.reports"
+SAVES = "regroup.core.saves"
+AGENT_REPORTS = "regroup.core.agent_reports"
 ROUNDS = "regroup.core.rounds"
 
 BUGS = (
@@ -40,20 +41,20 @@ BUGS = (
     ),
     Bug(
         "a job that was saved because all go goes on with them",
-        REPORTS,
+        SAVES,
         "elif leaving.is_left_by(turn, job, version):",
         "elif False:",
     ),
     Bug("who saves is sent away because it is to go", LEAVING, "if job.saver == member or (", "if ("),
     Bug(
         "a new agent is taken for one that is to leave",
-        REPORTS,
+        AGENT_REPORTS,
         "replace(turn.workers[name], leaving=False)\n",
         "turn.workers[name]\n",
     ),
     Bug(
         "who was asked to end is blamed for it",
-        REPORTS,
+        AGENT_REPORTS,
         "meant = known.boot == LEFT or known.leaving",
         "meant = known.boot == LEFT",
     ),

@@ -7,7 +7,8 @@ Refuses to know: how one is planted.
 from regroup.lab.sim.planted.planting import Bug
 
 SETTLING = "regroup.core.settling"
-REPORTS = "regroup.core.reports"
+AGENT_REPORTS = "regroup.core.agent_reports"
+OBSERVING = "regroup.core.observing"
 BLAME = "regroup.core.blame"
 SUSPICION = "regroup.core.suspicion"
 ORDERS = "regroup.core.orders"
@@ -31,7 +32,7 @@ BUGS = (
         "else -1e18",
     ),
     # what overtook it makes a report history
-    Bug("an overtaken heartbeat is believed", REPORTS, " and report.sequence > sighting.sequence:", ":"),
+    Bug("an overtaken heartbeat is believed", AGENT_REPORTS, " and report.sequence > sighting.sequence:", ":"),
     # who may take part, and whose state is nobody's
     Bug("whoever has other code takes part", BLAME, "if theirs == job.fingerprint:", "if True:"),
     # the last copy
@@ -64,20 +65,20 @@ BUGS = (
     ),
     Bug(
         "to repeat a step is progress",
-        REPORTS,
+        OBSERVING,
         "        if step <= watch.committed.get(member, -1):\n            return  # no news\n"
         "        progressed = turn.now if step > max(watch.committed.values(), default=-1) else watch.progressed\n",
         "        progressed = turn.now\n",
     ),
     Bug(
         "who said goodbye is not known dead",
-        REPORTS,
+        AGENT_REPORTS,
         "            _exited(turn, name, ASKED)\n            turn.sightings",
         "            turn.sightings",
     ),
     Bug(
         "an end that was asked for is an error",
-        REPORTS,
+        AGENT_REPORTS,
         "    if report.asked and not evicted:\n        return\n    if not report.asked:\n",
         "    if report.asked and job is not None and job.ended:\n        return\n    if True:\n",
     ),

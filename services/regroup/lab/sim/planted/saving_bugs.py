@@ -5,7 +5,7 @@ Owns: mutations of the core's text about files, ends, pauses and what is held. R
 
 from regroup.lab.sim.planted.planting import Bug
 
-REPORTS = "regroup.core.reports"
+SAVES = "regroup.core.saves"
 HISTORY = "regroup.core.history"
 KEEPING = "regroup.core.keeping"
 JOBS = "regroup.core.jobs"
@@ -19,14 +19,14 @@ BUGS = (
     # what overtook it makes a report history
     Bug(
         "an evicted saver moves the checkpoint",
-        REPORTS,
+        SAVES,
         "if job.saver is None or not (asked or version == wanted):",
         "if False:",
     ),
     # checkpoints beside the training
     Bug(
         "a checkpoint counts before all committed it",
-        REPORTS,
+        SAVES,
         "survives(job.history, state, committed)",
         "survives(job.history, state, state.step)",
     ),
@@ -36,7 +36,7 @@ BUGS = (
         "return generation == state.generation and state.step <= end",
         "return generation == state.generation",
     ),
-    Bug("an older checkpoint takes the place of a newer one", REPORTS, "if state > job.saved and", "if"),
+    Bug("an older checkpoint takes the place of a newer one", SAVES, "if state > job.saved and", "if"),
     Bug("a checkpoint that is kept is deleted", KEEPING, "one for one in others if one not in kept", "*others"),
     Bug("a best one is deleted", KEEPING, " or one in best]", "]"),
     Bug("the worst are taken for the best", KEEPING, "sorted(scored)[:count]", "sorted(scored, reverse=True)[:count]"),
@@ -62,7 +62,7 @@ BUGS = (
     # going on
     Bug(
         "a stopped job is called completed",
-        REPORTS,
+        SAVES,
         "if job.complete_at(version.step):",
         "if True:",
     ),

@@ -1,0 +1,153 @@
+"""What each report of an agent changes in what is known; what its trainer says is handed on.
+
+Owns: who is registered, heard and gone, and whose trainer ended how.
+Refuses to know: what trainers tell of themselves (`trainer_reports`), what follows from the facts (`rounds`,
+`regroup`), and whose error a failure is (`blame`).
+"""
+
+from dataclasses import replace
+
+from regroup.core import leaving
+from regroup.core.blame import blame_task
+from regroup.core.cluster import ASKED
+from regroup.core.hanging import hang_told, stacks_taken
+from regroup.core.jobs import Member, StepFailure
+from regroup.core.messages.agent_reports import (
+    AgentLeft,
+    AgentRegistered,
+    Discarded,
+    Heartbeat,
+    RecordsFailed,
+    RecordsListed,
+    RecordsRead,
+    StacksTaken,
+    TrainerExited,
+)
+from regroup.core.messages.events import Report
+from regroup.core.messages.orders import Heard, Order, Welcome
+from regroup.core.observing import bury_listed, observe
+from regroup.core.saves import files_discarded
+from regroup.core.stragglers import compare_pace
+from regroup.core.trainer_reports import take_in_trainer
+from regroup.core.turn import Turn
+from regroup.core.workers import LEFT, Sighting, TrainerPhase, Worker
+
+
+def take_in(turn: Turn, name: str, report: Report) -> tuple[Order, ...]:
+    """One report's facts. Returns what is answered to it directly."""
+    if isinstance(report, AgentRegistered):
+        _register(turn, name, report)
+        return (Welcome(turn.policy.heartbeat_interval, turn.policy.hang_floor),)
+    worker = turn.workers.get(name)
+    sighting = turn.sightings.get(name)
+    if worker is None or sighting is None:
+        return ()  # it registers first on every connection; what overtook that is told again by its heartbeats
+    gap = turn.now - sighting.seen > turn.policy.quiet_limit
+    since = turn.now if gap else sighting.since
+    newest: Sighting | Heartbeat = sighting
+    if isinstance(report, Heartbeat) and report.boot == worker.boot and report.sequence > sighting.sequence:
+        newest = report
+    turn.sightings[name] = replace(
+        sighting,
+        seen=turn.now,
+        connected=True,
+        since=since,
+        sequence=newest.sequence,
+        telemetry=newest.telemetry,
+        hang=newest.hang,
+        pace=newest.pace,
+    )
+    match report:
+        case Heartbeat():
+            if report.boot != worker.boot:
+                return ()
+            if report.leaving:
+                leaving.ask(turn, name)
+            if newest is report:
+                observe(turn, name, report.trainer)
+                hang_told(turn, name, sighting)
+                compare_pace(turn, name, sighting)
+            job = turn.jobs.get(worker.job) if worker.job else None
+            issued = job.formation.generation if job and job.formation else 0
+            return (Heard(report.sequence, issued),)
+        case AgentLeft(boot=boot):
+            if boot != worker.boot:
+                return ()
+            _exited(turn, name, ASKED)
+            turn.sightings[name] = replace(turn.sightings[name], connected=False)
+            turn.note("left", f"{name} said goodbye: its agent was asked to end", worker.job, name)
+            turn.unlend(name, "its agent left")
+            turn.workers[name] = replace(turn.workers[name], boot=LEFT, leaving=False)
+        case TrainerExited():
+            _trainer_exited(turn, name, report)
+        case StacksTaken():
+            stacks_taken(turn, name, report)
+        case Discarded():
+            files_discarded(turn, name, report)
+        case RecordsListed() | RecordsRead() | RecordsFailed():
+            pass  # the shell hands it to whoever asked
+        case _:
+            take_in_trainer(turn, name, report)
+    return ()
+
+
+def _register(turn: Turn, name: str, report: AgentRegistered) -> None:
+    known = turn.workers.get(name)
+    if known is None or known.boot != report.boot:
+        turn.note("registered", f"{name} registered on {report.host}, {report.device}", worker=name)
+    if known is not None and known.boot != report.boot:
+        # The same worker began anew: whatever ran under its old agent is known dead.
+        busy = any(member.worker == name for _, member in turn.listed())
+        meant = known.boot == LEFT or known.leaving
+        _exited(turn, name, ASKED if meant else "its agent died")
+        if busy and not meant:
+            turn.count_error(name, "its agent died")
+        turn.readmit(name)
+        known = replace(turn.workers[name], leaving=False)
+    told = {key: getattr(report, key) for key in ("boot", "device", "host", "pid", "version")}
+    turn.workers[name] = replace(known, **told) if known is not None else Worker(name=name, **told)
+    again = turn.sightings.get(name) if known is not None and known.boot == report.boot else None
+    if again is not None:
+        turn.sightings[name] = replace(again, seen=turn.now, connected=True, since=turn.now)
+    else:
+        turn.sightings[name] = Sighting(seen=turn.now, since=turn.now, moved=turn.now)
+
+
+def _exited(turn: Turn, name: str, cause: str) -> None:
+    """Whatever trainer this worker had is known dead, also one that only the formations remember."""
+    bury_listed(turn, name, None, cause)
+    sighting = turn.sightings.get(name)
+    if sighting is not None and sighting.trainer is not None:
+        turn.bury(sighting.trainer.job, Member(name, sighting.trainer.incarnation), cause)
+        turn.sightings[name] = replace(sighting, trainer=None, hang=None, moved=turn.now)
+
+
+def _trainer_exited(turn: Turn, name: str, report: TrainerExited) -> None:
+    member = Member(name, report.incarnation)
+    job = turn.jobs.get(report.job)
+    evicted = job is not None and not job.ended and member in turn.watch(job.id).evicted
+    cause = "it was evicted" if evicted else ASKED if report.asked else report.cause
+    if job is not None and not job.ended and turn.watch(job.id).dead.get(member) == cause:
+        return  # told twice
+    turn.bury(report.job, member, cause)
+    trainer = turn.sightings[name].trainer
+    preparing = False
+    if trainer is not None and trainer.incarnation == report.incarnation:
+        preparing = trainer.phase is TrainerPhase.PREPARING
+        turn.sightings[name] = replace(turn.sightings[name], trainer=None, hang=None, moved=turn.now)
+    if report.asked and not evicted:
+        return
+    if not report.asked:
+        turn.note("exited", f"{name}'s trainer: {report.cause}", job=report.job, worker=name)
+        turn.count_error(name, report.cause)
+    if job is None or job.ended:
+        return
+    killed = report.cause == "killed by SIGKILL"
+    if report.step is not None and report.shard is not None:
+        cause = "it hung, and was evicted" if evicted else report.cause
+        generation = job.formation.generation if job.formation is not None else 0
+        failure = StepFailure(report.step, report.shard, name, cause, died=True, generation=generation)
+        blame_task(turn, job, failure, killed and not evicted)
+    elif preparing and not job.history:  # later it is the worker's, which was counted
+        error = "it hung while preparing" if evicted else f"its process ended while preparing: {report.cause}"
+        blame_task(turn, job, StepFailure(-1, -1, name, error, died=True), killed and not evicted)

@@ -1,0 +1,86 @@
+"""Where each trainer stands, as its heartbeats and its own reports tell it.
+
+Owns: what a trainer's status changes: who is dead instead, who answered a Halt, formed, finished, broke or progressed.
+Refuses to know: which report said so, and what follows from it (`rounds`, `regroup`).
+Does not guarantee: that a status is of now; one that a later promise overtook is not brought here.
+"""
+
+from dataclasses import replace
+
+from regroup.core.blame import agrees
+from regroup.core.cluster import Answer, reached
+from regroup.core.jobs import Job, JobPhase, Member
+from regroup.core.rounds import begin_round
+from regroup.core.saves import count_checkpoint
+from regroup.core.turn import Turn
+from regroup.core.workers import TrainerPhase, TrainerStatus
+
+
+def observe(turn: Turn, name: str, status: TrainerStatus | None, broken: str = "its group broke") -> None:
+    """Take in where a worker's trainer stands, whether a heartbeat or a report of its own said so."""
+    sighting = turn.sightings[name]
+    before = sighting.trainer
+    if before is not None and (status is None or status.incarnation != before.incarnation):
+        turn.bury(before.job, Member(name, before.incarnation), "its process is gone")
+    bury_listed(turn, name, status.incarnation if status else None, "its process is gone")
+    moved = turn.now if status != before and not _only_promised(before, status) else sighting.moved
+    turn.sightings[name] = replace(sighting, trainer=status, moved=moved)
+    job = turn.jobs.get(status.job) if status else None
+    if status is None or job is None or job.ended or turn.workers[name].job != job.id:
+        return
+    member = Member(name, status.incarnation)
+    if status.fingerprint is not None and not agrees(turn, job, name, status):
+        return
+    job = turn.jobs[job.id]
+    if max(status.promised, status.generation) > job.generation:
+        highest = max(status.promised, status.generation)
+        turn.change_job(job, generation=highest)
+        if job.phase is JobPhase.PAUSED:
+            return  # a number above it is taken when it is resumed
+        begin_round(turn, turn.jobs[job.id], f"{name} knows generation {highest}, above the coordinator's")
+        return
+    _take_phase(turn, job, member, status, broken)
+    if status.written is not None and not turn.jobs[job.id].ended:
+        count_checkpoint(turn, turn.jobs[job.id], name, status.written)
+
+
+def bury_listed(turn: Turn, name: str, alive: str | None, cause: str) -> None:
+    """A worker has one trainer at most: all that formations list of it, but incarnation `alive`, are dead."""
+    for job, member in list(turn.listed()):
+        if member.worker == name and member.incarnation != alive and member not in turn.watch(job.id).dead:
+            turn.bury(job.id, member, cause)
+
+
+def _only_promised(before: TrainerStatus | None, status: TrainerStatus | None) -> bool:
+    """Whether all that is new is a promise, while its step loop does not come back: no sign that it ever will."""
+    if before is None or status is None or not status.at_work or status.phase is not TrainerPhase.HALTED:
+        return False
+    return replace(before, promised=status.promised, store=status.store, written=status.written) == status
+
+
+def _take_phase(turn: Turn, job: Job, member: Member, status: TrainerStatus, broken: str) -> None:
+    watch, formation = turn.watch(job.id), job.formation
+    if job.round and status.phase is TrainerPhase.HALTED and status.promised == job.round.generation:
+        if member in job.round.participants and not status.at_work:
+            answer = Answer(status.version, status.store)
+            answered = watch.answered if member in watch.answers else turn.now
+            turn.change_watch(job.id, answers={**watch.answers, member: answer}, answered=answered)
+        return
+    if formation is None or member not in formation.members:
+        return
+    current = status.generation == formation.generation
+    if current and status.phase in (TrainerPhase.TRAINING, TrainerPhase.FINISHED) and member not in watch.formed:
+        turn.change_watch(job.id, formed=watch.formed | {member})
+    if current and status.phase is TrainerPhase.FINISHED:
+        turn.change_watch(job.id, finished=True)
+    if current and status.phase is TrainerPhase.BROKEN and watch.broken is None:
+        turn.change_watch(job.id, broken=f"{member.worker}: {broken}")
+    if status.version is not None and status.version.generation == formation.generation:
+        step = status.version.step
+        if step <= watch.committed.get(member, -1):
+            return  # no news
+        progressed = turn.now if step > max(watch.committed.values(), default=-1) else watch.progressed
+        committed = {**watch.committed, member: step}
+        turn.change_watch(job.id, committed=committed, progressed=progressed)
+        if watch.first is None and len(committed) == len(formation.members):
+            turn.change_watch(job.id, first=(turn.now, reached(job, turn.watch(job.id))))

@@ -1,0 +1,73 @@
+"""What is told of files: a state that is durable, one that could not be written, and files that are gone.
+
+Owns: whose word on a file counts, and what a job becomes when the state that it waited for is durable.
+Refuses to know: who is asked to save (`settling`), which checkpoints are kept (`keeping`), and which word against a
+file counts (`striking`).
+"""
+
+from dataclasses import replace
+
+from regroup.core import leaving
+from regroup.core.cluster import reached
+from regroup.core.history import survives
+from regroup.core.jobs import Checkpoint, Job, JobPhase, Member, Wanted
+from regroup.core.keeping import taken_in
+from regroup.core.messages.agent_reports import Discarded
+from regroup.core.messages.trainer_reports import SaveFailed, StateSaved
+from regroup.core.regroup import RESTED
+from regroup.core.rounds import Stage, stage
+from regroup.core.striking import is_struck
+from regroup.core.turn import Turn
+
+
+def state_saved(turn: Turn, job: Job, member: Member, report: StateSaved) -> None:
+    saver = turn.sightings.get(job.saver.worker) if job.saver is not None else None
+    wanted = saver.trainer.version if saver is not None and saver.trainer is not None else None
+    version = report.checkpoint.version
+    asked = job.saver == member and report.generation == job.generation
+    # A slow saver that was given up may still be the first: a state is what its version says, whoever wrote it.
+    if job.saver is None or not (asked or version == wanted):
+        return  # an evicted or superseded saver moves nothing
+    saved = {**taken_in(job, replace(report.checkpoint, worker=member.worker)), "result": report.result}
+    where = f"at step {version.step}; its state is in {report.checkpoint.path}"
+    where += f"; {report.remark}" if report.remark else ""
+    if job.complete_at(version.step):
+        turn.end(job, JobPhase.COMPLETED, f"completed {where}", **saved, step=version.step)
+    elif job.wanted is Wanted.STOP:
+        turn.end(job, JobPhase.STOPPED, f"stopped {where}", **saved, step=version.step)
+    elif job.wanted in RESTED:
+        turn.pause(job, job.wanted, f"{RESTED[job.wanted]} {where}", **saved)
+    elif leaving.is_left_by(turn, job, version):  # nobody is left to hold it, either
+        rest = Wanted.PAUSE if job.wanted is Wanted.HOLD else Wanted.YIELD
+        turn.pause(job, rest, f"rests {where}; all that held it leave", **saved)
+    else:  # it was asked to go on meanwhile
+        turn.change_job(job, saver=None, **saved)
+
+
+def save_failed(turn: Turn, job: Job, member: Member, report: SaveFailed) -> None:
+    if job.saver != member or report.generation != job.generation or stage(job) is not Stage.SAVING:
+        return
+    tried = (*turn.watch(job.id).failed_savers, member)
+    reason = f"{member.worker} could not save, another try follows: {report.error}"
+    turn.change_job(job, saver=None, reason=reason)
+    turn.change_watch(job.id, failed_savers=tried, since=turn.now)
+    turn.note("save_failed", reason, job=job.id, worker=member.worker)
+
+
+def count_checkpoint(turn: Turn, job: Job, name: str, written: Checkpoint) -> None:
+    """What was written beside the training counts once all members committed it; it is told until then, and after."""
+    state, committed = written.version, reached(job, turn.watch(job.id))
+    if state > job.saved and survives(job.history, state, committed) and not is_struck(job, written):
+        turn.change_job(job, **taken_in(job, replace(written, worker=name)))
+        reason = f"the state of step {state.step} is durable: {written.path}"
+        turn.note("checkpoint", reason, job=job.id, worker=name, step=state.step, generation=state.generation)
+
+
+def files_discarded(turn: Turn, name: str, report: Discarded) -> None:
+    job = turn.jobs.get(report.job)
+    if job is None or not (gone := [one for one in job.doomed if one.path in report.paths]):
+        return  # told twice
+    turn.change_job(job, doomed=tuple(one for one in job.doomed if one not in gone))
+    if report.error is not None:
+        reason = f"{name} could not delete a checkpoint that is not kept any more: {report.error}"
+        turn.note("not_deleted", reason, job=job.id, worker=name, paths=list(report.paths))
