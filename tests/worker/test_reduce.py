@@ -9,8 +9,10 @@ import torch
 from torch import nn
 
 from regroup.core.shards import assign, owned
-from regroup.worker.group import GroupBroken, Rendezvous, form
+from regroup.worker.forming import form
+from regroup.worker.group import GroupBroken
 from regroup.worker.reduce import Exchange, Interrupted, MovingBuffers, moving_buffers
+from regroup.worker.rendezvous import Rendezvous
 
 HOST = "127.0.0.1"
 NO_TAIL = torch.zeros(0)

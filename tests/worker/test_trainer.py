@@ -17,7 +17,7 @@ from regroup.core.messages.trainer_reports import CheckpointUnreadable, Prepared
 from regroup.core.workers import TrainerPhase
 from regroup.tasks import SizedDataset, Task
 from regroup.worker.data import Loader, Superseded
-from regroup.worker.group import Forming
+from regroup.worker.forming import Forming
 from regroup.worker.trainer import _Breaker
 
 FULL = 64  # bytes that a file may have: less than any records have, more than a position

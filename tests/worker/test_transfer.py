@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from regroup.worker import transfer
-from regroup.worker.group import GroupBroken, Rendezvous, form
+from regroup.worker.forming import form
+from regroup.worker.group import GroupBroken
+from regroup.worker.rendezvous import Rendezvous
 from regroup.worker.tree import as_bytes, pack
 
 HOST = "127.0.0.1"

@@ -21,12 +21,12 @@ from regroup.core.messages.orders import Prepare
 from regroup.core.messages.trainer_reports import WORKER, PrepareFailed
 from regroup.wire.codec import decode_order
 from regroup.worker.control import Control
-from regroup.worker.group import Rendezvous
 from regroup.worker.log import log, log_to
 from regroup.worker.nursery import Birth
 from regroup.worker.prepare import CannotPrepare, prepare
 from regroup.worker.pulse import Pulse
 from regroup.worker.records import Records
+from regroup.worker.rendezvous import Rendezvous
 from regroup.worker.session import Session
 from regroup.worker.trainer import Trainer
 

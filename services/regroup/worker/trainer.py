@@ -22,7 +22,8 @@ from regroup.worker.beside import Beside
 from regroup.worker.control import Control
 from regroup.worker.data import DataFailed, Loader, StepData, Superseded, draw_seed
 from regroup.worker.evaluation import combine
-from regroup.worker.group import Alone, Forming, Group, GroupBroken
+from regroup.worker.forming import Forming
+from regroup.worker.group import Alone, Group, GroupBroken
 from regroup.worker.log import log
 from regroup.worker.nursery import Birth
 from regroup.worker.position import Position
