@@ -181,12 +181,14 @@ def test_the_figures_are_json_with_every_cell():
 class Reader(HTMLParser):
     def __init__(self):
         super().__init__()
-        self.tags, self.classes, self.said = [], [], []
+        self.tags, self.classes, self.said, self.links, self.places = [], [], [], [], []
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
         self.classes += [value for name, value in attrs if name == "class"]
-        assert not {name for name, _ in attrs} & {"src", "href", "onclick"}, "nothing comes from elsewhere"
+        self.links += [value for name, value in attrs if name == "href"]
+        self.places += [value for name, value in attrs if name == "id"]
+        assert not {name for name, _ in attrs} & {"src", "onclick"}, "nothing comes from elsewhere"
 
     def handle_data(self, data):
         self.said.append(data)
@@ -202,6 +204,24 @@ def test_the_page_shows_each_cell_in_its_colour_and_fetches_nothing():
     said = "".join(reader.said)
     assert "97 ms" in said
     assert "disk-full/checkpoint: needs root" in said
+
+
+def test_a_cell_that_failed_leads_to_why_and_to_how_to_run_it_alone():
+    reader = Reader()
+    reader.feed(page(results(), "a machine"))
+    assert reader.links == ["#trainer-killed/exchange"]
+    assert reader.places == ["trainer-killed/exchange"]
+    said = "".join(reader.said)
+    assert "regroup chaos --fault trainer-killed --phase exchange" in said
+    assert said.index("What failed") < said.index("3 samples <lost>") < said.index("97 ms"), "it is found at a glance"
+    assert "What failed" not in page(results()[:1], "a machine")
+
+
+def test_the_terminal_tells_at_the_end_what_failed_and_how_to_run_it_alone():
+    assert report.failures(results()) == (
+        "\ntrainer-killed/exchange FAILED: 3 samples <lost>\n    regroup chaos --fault trainer-killed --phase exchange"
+    )
+    assert report.failures(results()[:1]) == ""
 
 
 def test_the_page_shows_what_it_is_told_as_text():

@@ -68,7 +68,7 @@ def chaos(
         if any(result.outcome is Outcome.FAILED for result in results):
             code = terminal.FAILED
         terminal.write(report.table(results))
-        terminal.write(f"\n{report.summary(results)}\n{machine}")
+        terminal.write(f"\n{report.summary(results)}\n{machine}{report.failures(results)}")
         save(report.figures(results, machine))
         draw(page(results, str(machine)))
     leave(folder, keep=data_dir is not None or code != terminal.OK)

@@ -33,6 +33,19 @@ def line(result: Result) -> str:
     return "; ".join([text, *result.complaints])
 
 
+def alone(cell: Cell) -> str:
+    """The command that runs this cell and no other."""
+    return f"regroup chaos --fault {cell.fault.name} --phase {cell.phase}"
+
+
+def failures(results: Sequence[Result]) -> str:
+    """Each cell that failed, why, and how to see it again; nothing, if none did."""
+    failed = [result for result in results if result.outcome is Outcome.FAILED]
+    return "".join(
+        f"\n{result.cell.name} FAILED: {'; '.join(result.complaints)}\n    {alone(result.cell)}" for result in failed
+    )
+
+
 def told(seen: Observed) -> str:
     weights = "no weights" if seen.difference is None else f"weights differ by {seen.difference:.1e}"
     audit = f"{seen.lost} lost, {seen.doubled} doubled"

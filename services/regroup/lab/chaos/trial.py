@@ -66,6 +66,7 @@ class Trial:
         self.bed, self.cell, self.hold = bed, cell, Hold(folder)
         self.id = ""
         self._undo: Undo = nothing
+        self._done: float | None = None  # when the fault was done, by the wall clock
 
     def run(self) -> Observed:
         """Raises ChaosFailed."""
@@ -75,6 +76,7 @@ class Trial:
             self.hold.say(fault.word)
             self._rest()
         instant = self._now()
+        self._done = instant.wall
         self._undo = DEEDS.get(fault.name, leave)(scene)
         self.hold.say(fault.word)
         if self.cell.phase is Phase.CHECKPOINT and not fault.last:
@@ -97,7 +99,13 @@ class Trial:
             self.bed.stop(self.id)
 
     def story(self) -> list[str]:
-        return [f"{each.at:.3f} {each.kind} {each.reason}" for each in self._events()] if self.id else []
+        """The timeline, in seconds since the job was submitted, and where in it the fault was done."""
+        if not self.id:
+            return []
+        told = [(each.at, each.kind, each.reason) for each in self._events()]
+        if self._done is not None:
+            told.append((self._done, "THE FAULT", self.cell.fault.what))
+        return [f"{at - self._began:8.3f}  {kind:<12} {reason}" for at, kind, reason in sorted(told)]
 
     def _repair(self) -> None:
         undo, self._undo = self._undo, nothing
