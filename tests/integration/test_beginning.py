@@ -46,6 +46,16 @@ def test_a_job_begun_from_another_ones_checkpoint_trains_as_that_one_did(trial: 
     assert Path(job.beginning.path).parent != Path(job.checkpoint.path).parent
 
 
+def test_the_state_that_it_begins_with_is_evaluated_anew_as_the_point_of_the_step_before(trial: Any, calm: Any) -> None:
+    trial.submit(**CURVE, evaluate_every=20, begin_from={"job": calm.id, "step": 40})
+    trial.finish()
+    first, *own = trial.client.points(trial.id)
+    assert (first.step, first.loss, first.samples) == (39, None, 0), "that step is the other job's"
+    assert first.metrics.keys() == {"loss"}
+    assert [point.step for point in own] == list(range(40, 60))
+    assert trial.metrics().keys() == {40, 60}
+
+
 def test_it_begins_again_there_when_all_workers_die_before_its_first_checkpoint(
     trial: Any, calm: Any, bed: Any
 ) -> None:
