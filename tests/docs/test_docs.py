@@ -159,3 +159,12 @@ def code(page: str) -> str:
 @pytest.mark.parametrize("arrows", [JOB_ARROWS, TRAINER_ARROWS], ids=["job", "trainer"])
 def test_the_diagrams_of_the_protocol_are_those_of_the_phase_tables(arrows):
     assert f"```mermaid\n{diagram(arrows)}\n```" in text("protocol.md")
+
+
+def test_every_module_that_the_protocol_names_exists_and_each_with_rules_is_named():
+    page, source = text("protocol.md"), ROOT / "services/regroup"
+    named = set(re.findall(r"`((?:core|worker|lives|search|lab)/[a-z_/]+\.py)`", page))
+    assert named
+    assert [name for name in named if not any((place / name).exists() for place in (source, source / "lab/sim"))] == []
+    rules = {path.stem for path in (source / "lab/sim/model").glob("*_rules.py")}
+    assert set(re.findall(r"^\| `([a-z]+_rules)` \|", page, re.MULTILINE)) == rules
