@@ -38,7 +38,7 @@ test: $(READY) ## Run all tests that need no GPU; about twelve minutes
 sim: $(READY) ## Live through 10 000 simulated clusters under faults; under five minutes
 	@$(BIN)/regroup sim $(ARGS)
 
-chaos: $(READY) ## Do real faults to real processes in every phase of a job, and judge; about ten minutes
+chaos: $(READY) ## Do real faults to real processes in every phase of a job, and judge; about a quarter of an hour
 	@$(BIN)/regroup chaos $(ARGS)
 
 soak: $(READY) ## Regroup a thousand times, show that nothing grows, then half an hour of faults; about ninety minutes

@@ -18,6 +18,7 @@ from regroup.coordinator.problems import KINDS
 from regroup.coordinator.settings import Settings
 from regroup.core.jobs import JobPhase, JobSpec
 from regroup.core.phases import JOB_ARROWS, TRAINER_ARROWS
+from regroup.lab.chaos.cells import FAULTS
 from regroup.lab.sim.diagram import diagram
 from regroup.tasks import Task
 from regroup.tasks.digits import DigitsOptions
@@ -168,3 +169,8 @@ def test_every_module_that_the_protocol_names_exists_and_each_with_rules_is_name
     assert [name for name in named if not any((place / name).exists() for place in (source, source / "lab/sim"))] == []
     rules = {path.stem for path in (source / "lab/sim/model").glob("*_rules.py")}
     assert set(re.findall(r"^\| `([a-z]+_rules)` \|", page, re.MULTILINE)) == rules
+
+
+def test_every_fault_of_chaos_is_a_failure_mode_and_each_of_them_is_a_fault():
+    told = re.findall(r"\| `([a-z][a-z-]+)` \|$", text("failure-modes.md"), re.MULTILINE)
+    assert sorted(told) == sorted(fault.name for fault in FAULTS)

@@ -18,7 +18,8 @@ from regroup.lab.chaos.faults import DEEDS, not_allowed
 from regroup.lab.chaos.hold import HeldTrainer, Hold
 from regroup.lab.chaos.network import Network
 from regroup.lab.chaos.page import page
-from regroup.lab.chaos.verdict import Observed, Outcome, Result, judge
+from regroup.lab.chaos.verdict import Observed, Outcome, Result, judge, unwanted
+from regroup.wire.rest import EventView
 
 FAULT = {fault.name: fault for fault in FAULTS}
 KILLED = Cell(FAULT["trainer-killed"], Phase.FORWARD)
@@ -98,6 +99,7 @@ def test_a_cell_passes_with_the_same_weights_and_an_exact_audit():
         ({"restarts": 1}, "the job began again 1 times, though its state was not lost"),
         ({"noticed": None}, "nothing in the timeline names it: none of exited"),
         ({"recovered": None}, "no step was committed after it"),
+        ({"unwanted": ("evicted: w1 is evicted",)}, "this must not follow it: evicted: w1 is evicted"),
     ],
 )
 def test_whatever_is_wrong_fails_the_cell_with_one_sentence(changes, complaint):
@@ -109,6 +111,19 @@ def test_a_hang_is_noticed_in_time():
     assert judge(hung, replace(SEEN, noticed=5999.0)) == ()
     assert judge(hung, replace(SEEN, noticed=6100.0)) == ("it was noticed after 6.1 s, and 6 s is the limit",)
     assert judge(Cell(FAULT["trainer-stopped"], Phase.FORMING), replace(SEEN, noticed=9000.0)) == ()
+
+
+@pytest.mark.parametrize("name", ["agent-leaves", "all-leave", "rolling-restart", "last-step-leaves", "worker-drained"])
+def test_who_leaves_must_not_be_taken_for_one_that_died(name):
+    def told(at, kind, reason):
+        return EventView(id="1-0", at=at, kind=kind, job="j", worker="w1", reason=reason, data={})
+
+    before, leaving = told(9.0, "exited", "w0's trainer: killed"), told(10.0, "leaving", "w1 is to leave")
+    evicted = told(11.0, "evicted", "w1 is evicted")
+    cell = Cell(FAULT[name], Phase.FORWARD)
+    assert unwanted(cell, [before, leaving], since=10.0) == ()
+    assert unwanted(cell, [before, leaving, evicted], since=10.0) == ("evicted: w1 is evicted",)
+    assert unwanted(KILLED, [evicted], since=10.0) == ()
 
 
 def test_a_regroup_is_a_false_alarm_where_nobody_was_lost():

@@ -56,6 +56,7 @@ class Bed:
         self.cluster, self.network = cluster, network
         self._client: Client | None = None
         self._calm: dict[str, Tensor] | None = None
+        self._warm: dict[str, int] = {}  # the agents' processes that have prepared a trainer
 
     def ask(self, question: Callable[[Client], Found]) -> Found:
         """Asked again while nobody answers, also where a new coordinator is. Raises Unreachable, Unavailable."""
@@ -95,8 +96,25 @@ class Bed:
         return self.ask(lambda client: [each for each in client.events() if each.job in (None, id)])
 
     def rest(self) -> None:
-        """Wait until every worker is free; whatever is held against one is forgiven."""
+        """Wait until every worker is free and warm; whatever is held against one is forgiven."""
+        self._free()
+        agents = {name: agent.process.pid for name, agent in self.cluster.agents.items()}
+        if agents != self._warm:
+            self._warm_up()
+            self._warm = agents
 
+    def _warm_up(self) -> None:
+        """Who was just started imports torch before its first trainer is there, and all others would wait for it."""
+        folder = self.cluster.data_dir / "warm-up"
+        folder.mkdir(exist_ok=True)
+        (folder / "start").touch()
+        asked = replace(spec(folder), min_workers=WORKERS)
+        id = self.ask(lambda client: client.submit(asked)).id
+        self.until(lambda: self.job(id).step > 0, "all workers train")
+        self.stop(id)
+        self._free()
+
+    def _free(self) -> None:
         def free(client: Client) -> bool:
             return client.cluster().idle == len(self.cluster.agents)
 

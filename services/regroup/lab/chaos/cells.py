@@ -33,6 +33,7 @@ class Fault:
     name: str
     what: str
     noticed: frozenset[str] = frozenset()  # kinds of the timeline, one of which must name it; none: it need not be told
+    never: frozenset[str] = frozenset()  # kinds that must not follow it
     aftermath: Aftermath = Aftermath.REGROUPS
     word: str = "go"  # what the held trainer is told
     last: bool = False  # the job's last step is the one that is disturbed
@@ -65,8 +66,10 @@ class Cell:
 
 
 HANG = 6.0  # seconds: the longest limit that can be learned there, the job's step_timeout of three, and three more
+_NO_LAST_STEP = dict.fromkeys((Phase.FORMING, Phase.JOINING), "there is no step in it that could be the last")
 _NO_USER_CODE = dict.fromkeys((Phase.EXCHANGE, Phase.FORMING), "no code of the user runs there")
 _RAISED = frozenset({"step_failed", "save_failed", "refused"})
+_IN_PEACE = frozenset({"exited", "evicted", "rolled_back", "lost_state"})  # what no handing over leads to
 
 
 def _only(phase: Phase, why: str) -> dict[Phase, str]:
@@ -115,7 +118,39 @@ FAULTS = (
         what="SIGKILL to the trainer in the job's last step, or while the final state is written",
         noticed=frozenset({"exited"}),
         last=True,
-        impossible=dict.fromkeys((Phase.FORMING, Phase.JOINING), "there is no step in it that could be the last"),
+        impossible=_NO_LAST_STEP,
+    ),
+    Fault(
+        name="agent-leaves",
+        what="SIGTERM to the agent, as its supervisor does it: it hands over, exits with 0, and is started again",
+        noticed=frozenset({"leaving"}),
+        never=_IN_PEACE,
+    ),
+    Fault(
+        name="all-leave",
+        what="SIGTERM to all agents at once: the state is saved, and the job goes on from it when they are back",
+        noticed=frozenset({"leaving"}),
+        never=_IN_PEACE,
+    ),
+    Fault(
+        name="rolling-restart",
+        what="SIGTERM to one agent after the other, to the next as soon as the one before it has exited",
+        noticed=frozenset({"leaving"}),
+        never=_IN_PEACE,
+    ),
+    Fault(
+        name="last-step-leaves",
+        what="SIGTERM to the agent in the job's last step, or while its trainer writes the final state",
+        noticed=frozenset({"leaving"}),
+        never=_IN_PEACE,
+        last=True,
+        impossible=_NO_LAST_STEP,
+    ),
+    Fault(
+        name="worker-drained",
+        what="its operator drains the worker, and admits it when it has nothing to do any more",
+        noticed=frozenset({"drained"}),
+        never=_IN_PEACE,
     ),
     Fault(
         name="trainer-stopped",

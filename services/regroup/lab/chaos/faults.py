@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from regroup.lab.chaos.network import Network
 from regroup.lab.trainers import trainer_of
 
 CUT_OFF = 8.0  # seconds: longer than it takes the others to go on without the worker
+HANDED_OVER = 10.0  # seconds until who leaves is gone; less than REGROUP_LEAVE_LIMIT, after which it goes in any case
 
 Undo = Callable[[], None]  # called once, after the held trainer was told to go on
 
@@ -117,6 +118,41 @@ def kill_second(scene: Scene) -> Undo:
     return nothing
 
 
+def ask_to_end(scene: Scene) -> Undo:
+    return _ask_to_end(scene, scene.victim)
+
+
+def ask_all_to_end(scene: Scene) -> Undo:
+    return _each([_ask_to_end(scene, worker) for worker in scene.bed.cluster.agents])
+
+
+def restart_in_turn(scene: Scene) -> Undo:
+    """What is started again may not be back yet when the next one is asked."""
+    gone = _ask_to_end(scene, scene.victim)
+
+    def go_on() -> None:
+        gone()
+        for worker in scene.bed.cluster.agents:
+            if worker != scene.victim:
+                _ask_to_end(scene, worker)()
+
+    return go_on
+
+
+def drain(scene: Scene) -> Undo:
+    bed, name = scene.bed, scene.victim
+    bed.ask(lambda client: client.drain(name))
+
+    def admit() -> None:
+        try:
+            spared = f"{name} has nothing to do any more"
+            bed.until(lambda: bed.ask(lambda client: client.worker(name)).job is None, spared, HANDED_OVER)
+        finally:
+            bed.ask(lambda client: client.admit(name))
+
+    return admit
+
+
 def stop_trainer(scene: Scene) -> Undo:
     os.kill(scene.pid, signal.SIGSTOP)
     return nothing
@@ -203,6 +239,28 @@ def _damage(scene: Scene, change: Callable[[bytes], bytes]) -> Undo:
     return nothing
 
 
+def _ask_to_end(scene: Scene, worker: str) -> Undo:
+    """It is started again once it has exited."""
+    process = scene.bed.cluster.agents[worker].process
+    process.send_signal(signal.SIGTERM)
+
+    def gone() -> None:
+        what = f"{worker}'s agent hands over and exits"
+        scene.bed.until(lambda: process.poll() is not None, what, HANDED_OVER)
+        if process.returncode != 0:
+            raise ChaosFailed(f"{worker}'s agent was asked to end, and exited with {process.returncode}")
+
+    return gone
+
+
+def _each(undos: Sequence[Undo]) -> Undo:
+    def undo() -> None:
+        for one in undos:
+            one()
+
+    return undo
+
+
 def _pause(pid: int, seconds: float) -> Undo:
     """The process stands still for so long, also while the others are let go."""
     os.kill(pid, signal.SIGSTOP)
@@ -223,6 +281,11 @@ DEEDS: Mapping[str, Callable[[Scene], Undo]] = {
     "all-killed": kill_all,
     "second-killed": kill_second,
     "last-step-killed": kill_trainer,
+    "agent-leaves": ask_to_end,
+    "all-leave": ask_all_to_end,
+    "rolling-restart": restart_in_turn,
+    "last-step-leaves": ask_to_end,
+    "worker-drained": drain,
     "trainer-stopped": stop_trainer,
     "collective-hung": stop_other,
     "trainer-paused": pause_trainer,

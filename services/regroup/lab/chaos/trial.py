@@ -19,7 +19,7 @@ from regroup.lab.chaos.bed import BESIDE, STEPS, Bed, ChaosFailed, difference, w
 from regroup.lab.chaos.cells import Aftermath, Cell, Phase
 from regroup.lab.chaos.faults import DEEDS, Scene, Undo, leave, nothing
 from regroup.lab.chaos.hold import Hold
-from regroup.lab.chaos.verdict import Observed, Outcome, Result, judge
+from regroup.lab.chaos.verdict import Observed, Outcome, Result, judge, unwanted
 from regroup.lab.trainers import trainer_of
 from regroup.wire.rest import EventView, JobView
 
@@ -192,6 +192,7 @@ class Trial:
             noticed=(named.at - instant.wall) * 1e3 if named else None,
             recovered=(recovered - instant.wall) * 1e3 if recovered else None,
             remark=f"{named.kind}: {named.reason}" if named else "",
+            unwanted=unwanted(self.cell, events, instant.wall),
         )
 
     # ----- looking

@@ -3,11 +3,12 @@
 Owns: the rules, and the sentence for each that is broken. Refuses to know: how what it judges was seen.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from regroup.lab.chaos.cells import Aftermath, Cell, Phase
+from regroup.wire.rest import EventView
 
 TOLERANCE = 1e-9  # largest difference of a weight in float64 after the whole job; rounding gives about 1e-15
 
@@ -34,6 +35,7 @@ class Observed:
     noticed: float | None  # ms from the fault to the event that names it; None: none does
     recovered: float | None  # ms from the fault to the next step that counts, or to the state on disk in a checkpoint
     remark: str = ""  # which event it was
+    unwanted: tuple[str, ...] = ()  # events after the fault that must not follow it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,8 @@ def judge(cell: Cell, seen: Observed) -> tuple[str, ...]:
         found.append(f"the job began again {seen.restarts} times, though its state was not lost")
     if cell.noticed and seen.noticed is None:
         found.append(f"nothing in the timeline names it: none of {', '.join(sorted(cell.noticed))}")
+    if seen.unwanted:
+        found.append(f"this must not follow it: {seen.unwanted[0]}")
     if seen.recovered is None:
         found.append("no step was committed after it")
     quiet = cell.phase in (Phase.FORWARD, Phase.EXCHANGE, Phase.OPTIMIZER)
@@ -71,6 +75,11 @@ def judge(cell: Cell, seen: Observed) -> tuple[str, ...]:
     if fault.aftermath is Aftermath.GOES_ON and quiet and seen.regroups:
         found.append(f"{seen.regroups} regroups followed, though nobody was lost")
     return tuple(found)
+
+
+def unwanted(cell: Cell, events: Iterable[EventView], since: float) -> tuple[str, ...]:
+    """What the timeline tells since the fault that must not follow it."""
+    return tuple(f"{each.kind}: {each.reason}" for each in events if each.kind in cell.fault.never and each.at >= since)
 
 
 def tally(results: Sequence[Result]) -> dict[Outcome, int]:
