@@ -174,3 +174,9 @@ def test_every_module_that_the_protocol_names_exists_and_each_with_rules_is_name
 def test_every_fault_of_chaos_is_a_failure_mode_and_each_of_them_is_a_fault():
     told = re.findall(r"\| `([a-z][a-z-]+)` \|$", text("failure-modes.md"), re.MULTILINE)
     assert sorted(told) == sorted(fault.name for fault in FAULTS)
+
+
+def test_every_test_that_the_failure_modes_name_exists():
+    named = re.findall(r"`((?:tests/)?(?:e2e|integration)/test_[a-z_]+\.py)`", text("failure-modes.md"))
+    assert named
+    assert [name for name in named if not (ROOT / "tests" / name.removeprefix("tests/")).exists()] == []

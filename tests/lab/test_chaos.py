@@ -218,7 +218,7 @@ def test_the_page_shows_each_cell_in_its_colour_and_fetches_nothing():
     assert [reader.classes.count(str(outcome)) for outcome in Outcome] == [1, 1, 1, 1]
     said = "".join(reader.said)
     assert "97 ms" in said
-    assert "disk-full/checkpoint: needs root" in said
+    assert "needs root: disk-full (checkpoint)" in said
 
 
 def test_a_cell_that_failed_leads_to_why_and_to_how_to_run_it_alone():

@@ -92,11 +92,15 @@ def _failure(result: Result) -> str:
 
 def _reasons(results: Sequence[Result]) -> str:
     """Why cells were not run, each reason once."""
-    reasons: dict[str, list[str]] = {}
+    reasons: dict[str, dict[str, list[str]]] = {}
     for result in results:
         if result.outcome in (Outcome.SKIPPED, Outcome.IMPOSSIBLE):
-            reasons.setdefault("; ".join(result.complaints), []).append(result.cell.name)
+            faults = reasons.setdefault("; ".join(result.complaints), {})
+            faults.setdefault(result.cell.fault.name, []).append(result.cell.phase)
     if not reasons:
         return ""
-    items = "".join(f"<li>{escape(', '.join(names))}: {escape(reason)}</li>" for reason, names in reasons.items())
+    told = {
+        why: [f"{name} ({', '.join(phases)})" for name, phases in faults.items()] for why, faults in reasons.items()
+    }
+    items = "".join(f"<li>{escape(why)}: {escape(', '.join(cells))}</li>" for why, cells in told.items())
     return f"<h2>What was not run</h2><ul class=soft>{items}</ul>\n"
