@@ -25,7 +25,7 @@ class Bounds:
     newcomers: int = 0  # of the workers, those that are not there from the start
     deaths: int = 0  # of trainers
     losses: int = 0  # of agents, with their trainers
-    leaves: int = 0  # of agents, in good order
+    leaves: int = 0  # of agents, with a goodbye, and nothing handed over
     departures: int = 0  # likewise, and they hand over before that
     crashes: int = 0  # of the coordinator
     cuts: int = 0  # of connections
@@ -53,7 +53,7 @@ class Bounds:
 
 SMALL: Mapping[str, Bounds] = {
     "one worker dies, and the coordinator": Bounds(workers=1, generations=3, deaths=1, crashes=1),
-    "one worker is stopped, drained, cannot save": Bounds(workers=1, generations=3, stops=1, leaves=1, failed_saves=1),
+    "one worker is stopped, leaves, cannot save": Bounds(workers=1, generations=3, stops=1, leaves=1, failed_saves=1),
     "one worker is stopped, and cut off": Bounds(workers=1, generations=2, stops=1, cuts=1),
     "one worker loses its lease": Bounds(workers=1, generations=2, leaps=1, losses=1),
     "one worker is paused, and the coordinator dies": Bounds(workers=1, generations=2, pauses=1, crashes=1),
@@ -70,7 +70,7 @@ _GREAT: Mapping[str, Bounds] = {
     "three workers": Bounds(workers=3, generations=2, deaths=1),
     "two workers, and one hands over": Bounds(workers=2, generations=2, departures=1),
     "one worker hands over, and the coordinator dies": Bounds(workers=1, generations=3, departures=1, crashes=1),
-    "drained, stopped, cannot save": Bounds(workers=2, generations=3, leaves=1, stops=1, failed_saves=1),
+    "one leaves, a stop, cannot save": Bounds(workers=2, generations=3, leaves=1, stops=1, failed_saves=1),
     "two workers are paused, and one dies": Bounds(workers=2, generations=3, pauses=1, deaths=1),
     "two workers are held, and one dies": Bounds(workers=2, generations=3, holds=1, deaths=1),
     "groups that break": Bounds(workers=2, steps=2, generations=3, breaks=2),
