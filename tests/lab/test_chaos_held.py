@@ -4,10 +4,13 @@ import resource
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import torch
 
+from regroup.lab.chaos import held
 from regroup.lab.chaos.held import Held, PlantedFault, _run_out_of_memory
 from regroup.lab.chaos.hold import Hold
 
@@ -82,6 +85,27 @@ def test_data_waits_at_both_gates_on_the_loaders_thread_alone(task, hold):
         assert not last.done()
         hold.finish()
         last.result(timeout=10)
+
+
+def test_at_a_gate_each_step_waits_once_and_not_for_ever(task, hold, monkeypatch):
+    monkeypatch.setattr(held, "PATIENCE", 0.3)
+    dataset, waited = task.dataset(), []
+    with ThreadPoolExecutor() as pool:
+        for step, index in ((0, 0), (0, 1), (1, 2)):
+            task.step, began = step, time.monotonic()
+            pool.submit(dataset.__getitem__, index).result(timeout=10)
+            waited.append(time.monotonic() - began >= 0.3)
+    assert waited == [True, False, True]
+
+
+def test_who_watches_its_exchanges_says_so_before_anybody_is_held(task, hold, monkeypatch):
+    monkeypatch.setattr(Held, "_watch", lambda self: None)
+    batch = (torch.zeros(2, 4, dtype=torch.float64), torch.zeros(2, 1, dtype=torch.float64))
+    task.loss(task.model(), batch)
+    assert not hold.watched()
+    hold.arm({"w1": "exchange"})
+    task.loss(task.model(), batch)
+    assert hold.watched()
 
 
 def test_memory_really_runs_out_and_is_there_again():

@@ -26,8 +26,8 @@ from regroup.worker.storage import Storage
 WORKERS = 3
 LIMIT = 60.0  # seconds until what is awaited counts as never happening
 LOOK = 0.01  # seconds between two looks
-STEPS = 60
-LAST = STEPS - 8  # the data waits here until the fault is over
+STEPS = 92
+LAST = STEPS - 40  # from here on the steps are slow until the fault is over: for a minute at most
 BESIDE = 4  # steps between checkpoints, where an older one is wanted
 PACE = 0.004  # seconds that each pass takes longer: four a step
 # Short, so that a cell takes seconds; a user's are longer (docs/cli.md).

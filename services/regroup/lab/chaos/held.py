@@ -5,7 +5,8 @@ was repeated or left out changes the weights.
 Refuses to know: generations, the cluster, and what becomes of the fault.
 
 All is said by files in one folder: `start` and `finish` let the data through, `arm` says who is to be held and where,
-`held-WORKER` or `held-any` that somebody is, and `word` what it is to do.
+`watching` that somebody will say when it waits in an exchange, `held-WORKER` or `held-any` that somebody is held, and
+`word` what it is to do.
 """
 
 import ctypes
@@ -29,6 +30,7 @@ from regroup.tasks.contract import SizedDataset, Task
 
 LOOK = 0.002  # seconds between two looks for a file
 SLOW = 0.5  # seconds that a slow pass takes
+PATIENCE = 1.5  # seconds that a step's data waits at a gate: half of the job's step_timeout, so that it is no hang
 HOUR = 3600.0
 
 
@@ -38,12 +40,13 @@ class PlantedFault(RuntimeError):
 
 class Held(Task):
     def __init__(self, *, folder: str, pace: float, last: int) -> None:
-        """`pace`: seconds that each pass takes longer. `last`: the step before which the data waits for `finish`."""
+        """`pace`: seconds that each pass takes longer. `last`: the step from which on the data waits for `finish`."""
         self._folder, self._pace, self._last = Path(folder), pace, last
         self._here = os.environ["REGROUP_WORKER"]
         self._slow = 0  # passes that will take longer still
         self.step = 0  # committed, of the state that this trainer holds; travels with it
         self._watched = False
+        self._waited = -1  # the last step whose data waited at a gate
 
     def model(self) -> nn.Module:
         return nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Dropout(0.1), nn.Linear(16, 1)).double()
@@ -62,6 +65,7 @@ class Held(Task):
             sys.setprofile(self._profile)
         if self._due("exchange") and not self._watched:
             self._watched = True
+            (self._folder / "watching").touch()
             threading.Thread(target=self._watch, name="exchange-watch", daemon=True).start()
         self.meet("forward")
         return F.mse_loss(model(inputs), targets, reduction="sum"), float(len(inputs))
@@ -80,12 +84,17 @@ class Held(Task):
         self.step = state["step"]
 
     def wait_for_data(self) -> None:
-        """On the loader's thread, which can be given up. What is read while a trainer prepares is not held back."""
-        if threading.current_thread() is threading.main_thread():
+        """On the loader's thread, which can be given up. What is read while a trainer prepares is not held back.
+
+        A gate that is shut makes the steps slow: to stop them would be a hang, which is noticed.
+        """
+        if threading.current_thread() is threading.main_thread() or self._waited == self.step:
             return
-        gate = self._folder / ("finish" if self.step >= self._last else "start")
-        while not gate.exists():
+        step, until = self.step, time.monotonic() + PATIENCE
+        gate = self._folder / ("finish" if step >= self._last else "start")
+        while not gate.exists() and time.monotonic() < until:
             time.sleep(LOOK)
+        self._waited = step
 
     def meet(self, place: str, model: nn.Module | None = None) -> None:
         """Be held here, if that is due and nobody was before; then do as the word says."""

@@ -30,6 +30,10 @@ class Hold:
         """Who ("*": whoever comes first) is to be held where, once its state has so many steps."""
         self._write("arm", json.dumps({**places, "step": step}))
 
+    def watched(self) -> bool:
+        """Whether who is to be held in an exchange will notice that it waits in one."""
+        return (self.folder / "watching").exists()
+
     def held(self, worker: str) -> HeldTrainer | None:
         """The worker's trainer, once it is held; of "*" whoever is."""
         for path in self.folder.glob(f"held-{worker}"):

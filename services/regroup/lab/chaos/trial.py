@@ -136,6 +136,8 @@ class Trial:
         step = STEPS - 1 if self.cell.fault.last else 0
         match self.cell.phase:
             case Phase.EXCHANGE:
+                self.hold.arm({victim: "exchange"})  # first: where the other is held, no step begins any more
+                self.bed.until(self.hold.watched, f"{victim} watches its exchanges")
                 self.hold.arm({victim: "exchange", other: "forward"}, step)
             case Phase.CHECKPOINT:
                 self.hold.arm({"*": "checkpoint"}, STEPS if self.cell.fault.last else 0)
