@@ -10,7 +10,7 @@ import torch
 import typer
 
 from regroup.lab.bench.machine import this_machine
-from regroup.lab.chaos import report
+from regroup.lab.chaos import network, report
 from regroup.lab.chaos.bed import difference
 from regroup.lab.chaos.cells import CI, FAULTS, Aftermath, Cell, Phase, cells, subset
 from regroup.lab.chaos.command import chaos
@@ -294,3 +294,23 @@ def test_names_of_cables_fit_into_the_kernels():
     command, environ = cables.launch("w1")
     assert command[0].endswith("nsenter")
     assert environ["REGROUP_DATA_HOST"] != cables.address
+
+
+def test_a_network_in_which_workers_do_not_hear_each_other_is_not_used(monkeypatch):
+    monkeypatch.setattr(network.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(network.shutil, "which", lambda tool: f"/bin/{tool}")
+    monkeypatch.setattr(Network, "lay", lambda self: None)
+    monkeypatch.setattr(Network, "remove", lambda self: None)
+    for hears in (True, False):
+        monkeypatch.setattr(Network, "hears", lambda self, worker, other, hears=hears: hears)
+        reason = not_allowed(Cell(FAULT["cut-off"], Phase.FORWARD))
+        assert (reason is None) == hears
+    assert "lets nothing through between network namespaces" in reason
+
+
+def test_a_connection_shows_that_one_worker_hears_another(monkeypatch):
+    monkeypatch.setattr(Network, "launch", lambda self, worker: ([], {}))
+    monkeypatch.setattr(Network, "_address", lambda self, worker: "127.0.0.1")
+    assert Network(["w0", "w1"]).hears("w0", "w1")
+    monkeypatch.setattr(Network, "launch", lambda self, worker: (["true"] if worker == "w0" else [], {}))
+    assert not Network(["w0", "w1"]).hears("w0", "w1"), "nobody listens there"

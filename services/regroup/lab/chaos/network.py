@@ -8,8 +8,17 @@ import os
 import secrets
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+
+_LISTEN = """
+import socket, sys
+server = socket.create_server((sys.argv[1], 0))
+print(server.getsockname()[1], flush=True)
+server.accept()
+"""
+_CALL = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=3)"
 
 
 class Network:
@@ -27,6 +36,19 @@ class Network:
         """What starts an agent behind the worker's cable, and where it is reached there."""
         enter = [shutil.which("nsenter") or "nsenter", f"--net=/run/netns/{self._space(worker)}"]
         return enter, {"REGROUP_DATA_HOST": self._address(worker)}
+
+    def hears(self, worker: str, other: str) -> bool:
+        """Whether a connection from the other one to this worker comes about."""
+        there, here = self.launch(worker)[0], self.launch(other)[0]
+        address = self._address(worker)
+        command = [*there, sys.executable, "-I", "-c", _LISTEN, address]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as listening:
+            try:
+                port = listening.stdout.readline().strip() if listening.stdout is not None else ""
+                call = [*here, sys.executable, "-I", "-c", _CALL, address, port]
+                return subprocess.run(call, capture_output=True).returncode == 0
+            finally:
+                listening.kill()
 
     def pull(self, worker: str) -> None:
         _ip("link", "set", self._cable(worker), "down")
@@ -82,8 +104,10 @@ def not_allowed() -> str | None:
         if shutil.which(tool) is None:
             return f"needs {tool}, to make network namespaces (packages iproute2 and util-linux)"
     try:
-        with network(["w0"]):
-            return None
+        with network(["w0", "w1"]) as made:
+            if made.hears("w0", "w1"):
+                return None
+            return "lets nothing through between network namespaces (net.bridge.bridge-nf-call-iptables, a firewall)"
     except (OSError, subprocess.CalledProcessError) as error:
         said = getattr(error, "stderr", "") or str(error)
         return f"makes no network namespaces here: {said.strip()}"
