@@ -37,6 +37,16 @@ def test_a_checkpoint_counts_once_all_members_committed_its_step(scene):
     assert len(scene.noted("checkpoint")) == 1
 
 
+def test_the_answer_to_a_heartbeat_names_the_newest_checkpoint_that_counts(scene):
+    """Else its writer could not know when it may write the next one."""
+    scene.running("a", "b", checkpoint_every=4)
+    writes(scene, "a", 1, 4, at=4)
+    assert scene.told("a", m.Heard) == [m.Heard(scene.sequence, 1, None)]
+    scene.train("b", 4)
+    writes(scene, "a", 1, 4, at=5)
+    assert scene.told("a", m.Heard) == [m.Heard(scene.sequence, 1, Version(1, 4))]
+
+
 def test_what_a_coordinator_took_in_and_lost_it_is_told_again(scene):
     scene.running("a", "b", checkpoint_every=4)
     writes(scene, "a", 1, 4, at=4)

@@ -44,9 +44,17 @@ def beside(told):
     return Beside(4, told.write, told.wrote_it, told.failed_it)
 
 
+def written(told):
+    """Let it be written, and wait until it is."""
+    told.gate.set()
+    for thread in threading.enumerate():
+        if thread.name == "checkpoint":
+            thread.join(LIMIT)
+
+
 def test_every_so_many_steps_one_is_due_and_without_a_number_never(beside):
-    assert [step for step in range(1, 13) if beside.due(step)] == [4, 8, 12]
-    assert not Beside(None, None, None, None).due(4)
+    assert [step for step in range(1, 13) if beside.due(Version(1, step), None)] == [4, 8, 12]
+    assert not Beside(None, None, None, None).due(Version(1, 4), None)
 
 
 def test_what_is_written_is_the_state_of_that_moment(beside, told):
@@ -63,13 +71,21 @@ def test_what_is_written_is_the_state_of_that_moment(beside, told):
 
 def test_while_one_is_written_those_that_come_due_are_left_out(beside, told, capfd):
     beside.take(Version(1, 4), {})
-    assert not beside.due(8)
+    assert not beside.due(Version(1, 8), None)
     assert "no checkpoint of step 8: the last one is still being written" in capfd.readouterr().err
-    told.gate.set()
-    for thread in threading.enumerate():
-        if thread.name == "checkpoint":
-            thread.join(LIMIT)
-    assert beside.due(12)
+    written(told)
+    assert beside.due(Version(1, 12), Version(1, 4))
+
+
+def test_until_the_last_one_counts_no_other_is_written_for_nobody_would_ever_delete_it(beside, told, capfd):
+    beside.take(Version(2, 4), {})
+    written(told)
+    assert not beside.due(Version(2, 8), None)
+    assert "no checkpoint of step 8: that of step 4 does not count yet" in capfd.readouterr().err
+    assert not beside.due(Version(2, 8), Version(1, 40))
+    assert beside.due(Version(2, 8), Version(2, 4))
+    assert beside.due(Version(2, 8), Version(3, 2))
+    assert beside.due(Version(3, 8), None)  # of an earlier generation: it may never count
 
 
 def test_a_write_that_fails_is_told_and_raises_nothing(told, capfd):

@@ -91,6 +91,20 @@ def test_what_was_measured_of_a_state_that_another_one_replaced_is_not_repeated(
     assert start_rank("replaced").says() == [(2, 2.0)]
 
 
+def renewed(pipe: Any) -> None:
+    driven = Driven()
+    driven.form(1, ORIGIN, tells=True)
+    driven.agent.send_bytes(encode(RenewLease(1, lease_clock(), Version(1, 4))))
+    deadline = time.monotonic() + 10
+    while driven.control.saved is None and time.monotonic() < deadline:
+        time.sleep(0.001)
+    pipe.send(driven.control.saved)
+
+
+def test_what_renews_its_lease_tells_a_trainer_which_checkpoint_counts(start_rank: Callable[..., Any]):
+    assert start_rank("renewed").says() == Version(1, 4)
+
+
 @contextmanager
 def processor_time() -> Iterator[list[float]]:
     spent: list[float] = []

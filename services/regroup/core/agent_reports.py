@@ -69,7 +69,8 @@ def take_in(turn: Turn, name: str, report: Report) -> tuple[Order, ...]:
                 compare_pace(turn, name, sighting)
             job = turn.jobs.get(worker.job) if worker.job else None
             issued = job.formation.generation if job and job.formation else 0
-            return (Heard(report.sequence, issued),)
+            saved = job.checkpoint.version if job and job.checkpoint else None
+            return (Heard(report.sequence, issued, saved),)
         case AgentLeft(boot=boot):
             if boot != worker.boot:
                 return ()

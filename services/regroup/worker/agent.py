@@ -188,11 +188,11 @@ class Agent:
         match order:
             case Welcome():
                 self._welcome = order
-            case Heard(sequence=sequence, generation=generation):
+            case Heard(sequence=sequence, generation=generation, saved=saved):
                 self._answered = lease_clock()
                 sent = self._sent.pop(sequence, None)
                 if sent is not None and generation:
-                    self._guardian.tell(RenewLease(generation, sent))
+                    self._guardian.tell(RenewLease(generation, sent, saved))
             case Prepare():
                 if self._departure is None:
                     self._guardian.start(order, self._welcome.hang_floor)

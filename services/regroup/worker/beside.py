@@ -5,7 +5,8 @@ Refuses to know: which checkpoint counts (the coordinator says so once all membe
 written (`checkpoint`).
 The copy's memory is kept for the next one: to touch new memory takes as long as to copy into it. So who wrote one
 checkpoint holds its state twice.
-Does not guarantee: that each one that is due is written: while one is being written, those that come due are left out.
+Does not guarantee: that each one that is due is written. While one is being written, or does not count yet, those that
+come due are left out: a file that the coordinator never hears of is deleted by nobody.
 """
 
 import threading
@@ -17,7 +18,7 @@ from typing import Any
 
 from torch import Tensor
 
-from regroup.core.jobs import Checkpoint, Version
+from regroup.core.jobs import ORIGIN, Checkpoint, Version
 from regroup.worker.log import log
 from regroup.worker.prepare import USERS
 from regroup.worker.tree import pack, unpack
@@ -36,13 +37,18 @@ class Beside:
         self._every, self._write, self._wrote, self._failed = every, write, wrote, failed
         self._thread: threading.Thread | None = None
         self._memory: list[Tensor] = []
+        self._last: Version | None = None  # that was written
 
-    def due(self, step: int) -> bool:
-        """Whether the state after `step` steps is to be written."""
-        if self._every is None or step % self._every:
+    def due(self, version: Version, saved: Version | None) -> bool:
+        """Whether this state is to be written. `saved`: the newest checkpoint that counts."""
+        if self._every is None or version.step % self._every:
             return False
         if self._thread is not None and self._thread.is_alive():
-            log(f"no checkpoint of step {step}: the last one is still being written")
+            log(f"no checkpoint of step {version.step}: the last one is still being written")
+            return False
+        # That of an earlier generation may never count.
+        if self._last is not None and self._last.generation == version.generation and (saved or ORIGIN) < self._last:
+            log(f"no checkpoint of step {version.step}: that of step {self._last.step} does not count yet")
             return False
         return True
 
@@ -70,6 +76,7 @@ class Beside:
             began = time.perf_counter()
             checkpoint = self._write(version, tree)
             log(f"checkpoint of step {version.step}: written in {time.perf_counter() - began:.4f} s")
+            self._last = version
             self._wrote(checkpoint)
 
     @contextmanager

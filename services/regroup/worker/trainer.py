@@ -116,9 +116,10 @@ class Trainer:
                     self.control.happened(LastStepDone(generation))
                     return
                 # once in a while: a checkpoint, which the step loop waits for no longer than its copy takes
-                if not first and group.rank == formation.leader and self.beside.due(self.replica.step):
+                version = Version(generation, self.replica.step)
+                if not first and group.rank == formation.leader and self.beside.due(version, self.control.saved):
                     with self.pulse.within(LoopPhase.COPY):
-                        self.beside.take(Version(generation, self.replica.step), self.state.tree())
+                        self.beside.take(version, self.state.tree())
                 # otherwise: one step
                 self.pulse.enter(LoopPhase.FIRST_BATCH if first else LoopPhase.DATA)
                 self._step(formation, group, steps, compare=first or self.replica.step % DIGEST_EVERY == 0)

@@ -24,6 +24,7 @@ class Heard:
 
     sequence: int
     generation: int
+    saved: Version | None = None  # the newest checkpoint of that job that counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ class RenewLease:
 
     generation: int
     sent: float
+    saved: Version | None = None  # as Heard says
 
 
 @dataclass(frozen=True, slots=True)
