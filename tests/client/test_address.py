@@ -57,6 +57,15 @@ def test_what_is_no_url_is_refused(environ, url):
         find(environ, url=url)
 
 
+@pytest.mark.parametrize(
+    "url", ["http://me:hunter2@10.0.0.1:8787", "http://hunter2@x", "http://a,http://me:hunter2@b/x"]
+)
+def test_a_url_with_a_password_is_refused_and_not_repeated(environ, url):
+    with pytest.raises(BadAddress, match="must hold no user and password") as error:
+        find(environ, url=url)
+    assert "hunter2" not in str(error.value)
+
+
 def test_a_machine_without_a_coordinator_says_how_to_start_one(tmp_path):
     with pytest.raises(NotRunning, match="regroup up"):
         find({"REGROUP_DATA_DIR": str(tmp_path)})

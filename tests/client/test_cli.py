@@ -114,7 +114,7 @@ def test_a_checkpoint_that_no_job_can_begin_from_is_refused_by_its_field(run, se
     assert err.splitlines() == [
         "regroup: the job cannot begin from that checkpoint",
         "  seed: is 7, and the checkpoint's job has 0: they must be the same",
-        "  steps: must lead beyond step 4, where it begins, and to 4 steps in all",
+        "  steps: must lead beyond step 4, where it begins: it leads to step 4",
     ]
     code, _, err = run("submit", "digits", "--steps", "9", "--begin-from", f"{keeper}@3")
     assert code == 1
@@ -432,6 +432,20 @@ def test_a_worker_is_drained_which_its_row_shows_and_admitted_again(run, served)
     assert run("workers")[1].splitlines()[1].split()[:3] == ["w1", "cpu", "drained"]
     assert json.loads(run("admit", "w1", "--json")[1])["drained"] is False
     assert run("workers")[1].splitlines()[1].split()[:3] == ["w1", "cpu", "healthy"]
+    assert run("admit", "w1")[:2] == (0, "w1 was not drained\n")
+    run("drain", "w1")
+    assert run("admit", "w1")[:2] == (0, "w1 is admitted: admitted by its operator\n")
+
+
+@pytest.mark.parametrize("name", ["../jobs", "..", "a/b"])
+def test_what_is_no_name_of_a_worker_is_refused_by_its_name(run, served, name):
+    assert run("drain", name) == (3, "", f"regroup: {name} names no job and no worker\n")
+
+
+@pytest.mark.parametrize("id", ["", " "])
+def test_an_empty_id_is_that_of_no_job(run, served, id):
+    for command in (("job", id), ("stop", id)):
+        assert run(*command) == (3, "", "regroup: an empty id is that of no job; `regroup jobs` lists them\n")
 
 
 def test_help_names_the_exit_codes_and_all_commands(run):

@@ -81,7 +81,7 @@ def test_a_job_begins_at_the_step_of_the_checkpoint_that_it_names_or_of_the_newe
         ({"global_batch": 16}, "global_batch", "is 16, and the checkpoint's job has 8: they must be the same"),
         ({"shards": 2}, "shards", "is 2, and the checkpoint's job has 4: they must be the same"),
         ({"seed": 4}, "seed", "is 4, and the checkpoint's job has 3: they must be the same"),
-        ({"steps": 9}, "steps", "must lead beyond step 9, where it begins, and to 9 steps in all"),
+        ({"steps": 9}, "steps", "must lead beyond step 9, where it begins: it leads to step 9"),
         ({"steps": None, "epochs": 1, "step": 13}, "begin_from.step", "job j0 keeps no checkpoint of step 13;"),
     ],
 )
@@ -94,7 +94,7 @@ def test_what_does_not_go_together_is_refused_with_both_values(beside, asked, fi
 
 def test_epochs_that_end_before_it_begins_are_refused(beside):
     source(beside, checkpoint=file(13), older=())  # an epoch of 100 samples has 13 steps of 8
-    with pytest.raises(CannotBegin, match="epochs: must lead beyond step 13, where it begins, and to 13 steps in all"):
+    with pytest.raises(CannotBegin, match="epochs: must lead beyond step 13, where it begins: it leads to step 13"):
         begin(beside, steps=None, epochs=1)
     begin(beside, steps=None, epochs=2)
     assert beside.job.step == 13

@@ -69,6 +69,20 @@ def test_a_worker_that_cannot_prepare_by_its_own_fault_is_refused_and_another_on
     assert scene.cluster.workers["b"].job == "j"
 
 
+def test_a_job_that_waits_says_who_may_not_take_part(scene):
+    """Else nobody knows that what it waits for may never come."""
+    scene.submit(min_workers=2)
+    scene.register("a", "b", "c")
+    for name, more in (("a", ""), ("b", ", and 1 more")):
+        scene.beat(name, TrainerPhase.PREPARING)
+        scene.says(name, m.PrepareFailed(job="j", incarnation="i1", field=m.WORKER, message="its disk is full"))
+        assert scene.job.phase is JobPhase.PREPARING
+        assert (
+            scene.job.reason
+            == f"waits for workers: 0 of 2 are ready; a{more} may not take part: worker: its disk is full"
+        )
+
+
 def test_a_newcomer_that_cannot_prepare_is_refused_and_the_job_goes_on(scene):
     scene.running("a", min_workers=1, max_workers=2)
     scene.register("b")

@@ -124,6 +124,8 @@ def test_to_keep_the_best_there_must_be_evaluations():
     (problem,) = JobSpec(task="digits", steps=9, keep_best=1).problems()
     assert (problem.field, problem.message.partition(":")[0]) == ("keep_best", "needs evaluate_every")
     assert JobSpec(task="digits", steps=9, keep_best=1, evaluate_every=3).problems() == ()
+    (problem,) = JobSpec(task="digits", steps=9, keep_best=-1).problems()
+    assert problem.message == "must be between 0 and 1000"
     assert [one.field for one in JobSpec(task="digits", steps=9, keep_best=-1, evaluate_every=3).problems()] == [
         "keep_best"
     ]

@@ -169,6 +169,15 @@ def test_a_drained_worker_hands_over_stays_connected_and_is_not_chosen_until_it_
     assert [note.worker for note in scene.noted("admitted")] == ["b"]
 
 
+def test_a_job_that_lacks_drained_workers_says_which_to_admit(scene):
+    scene.register("a", "b")
+    for name in "ba":
+        scene.does(m.DrainWorker(name))
+    scene.submit()
+    scene.beat("a")
+    assert scene.job.reason == "it needs a worker, and 0 can be had: admit a, b, add workers, or submit it with fewer"
+
+
 def test_what_is_asked_twice_is_done_once_and_of_nobody_refused(scene):
     scene.register("a")
     for _ in range(2):

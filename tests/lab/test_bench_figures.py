@@ -277,5 +277,5 @@ def test_what_cannot_be_written_is_one_line_before_anything_is_measured(command:
     assert result.stderr == "regroup: cannot write /nowhere/x: No such file or directory\n"
     result = CliRunner().invoke(app, ["bench", command, "--data-dir", str(tmp_path / "file" / "below")])
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("regroup: cannot make a folder to work in: ")
-    assert result.stderr.endswith(f"Not a directory: '{tmp_path / 'file' / 'below'}'\n")
+    why = f"in {tmp_path / 'file' / 'below'} (Not a directory): give another --data-dir"
+    assert result.stderr == f"regroup: cannot make a folder to work in, {why}\n"

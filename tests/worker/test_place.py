@@ -17,6 +17,8 @@ from regroup.worker.place import place_of
         ("/data/checkpoints", "/data/checkpoints"),
         ("~/checkpoints", f"{Path.home()}/checkpoints"),
         ("checkpoints/", f"{Path.cwd()}/checkpoints"),
+        ("./s3:kept", f"{Path.cwd()}/s3:kept"),
+        ("~/kept ünder", f"{Path.home()}/kept ünder"),
         ("file:///data/checkpoints", "/data/checkpoints"),
         ("local:///data/checkpoints", "/data/checkpoints"),
         ("s3://bucket", "s3://bucket"),
@@ -38,7 +40,12 @@ def test_a_place_is_an_absolute_folder_or_a_url(text: str, meant: str) -> None:
         ("simplecache::s3://bucket", "one plain URL"),
         ("memory://folder", "must outlive the process"),
         ("s3:///", "must name a bucket"),
-        ("s4://bucket", "fsspec knows no storage named s4://"),
+        ("s4://bucket", "fsspec knows no storage named s4://$"),
+        ("S3://bucket", "fsspec knows no storage named S3://; did you mean s3://"),
+        ("nothing-like-it://x", "fsspec knows no storage named nothing-like-it://$"),
+        ("s3:/bucket", "must be a URL, which begins with s3://, or a folder"),
+        ("S3:bucket", "must be a URL, which begins with s3://, or a folder"),
+        ("~nobody-here/kept", "~nobody-here is nobody's home on this machine"),
     ],
 )
 def test_a_place_that_cannot_be_used_is_refused_in_one_line_without_its_password(text: str, why: str) -> None:

@@ -44,6 +44,8 @@ def find(
 def _checked(url: str) -> str:
     url = url.strip()
     parts = urlsplit(url)
+    if "@" in parts.netloc:  # not repeated: it would be in every log of what was asked
+        raise BadAddress("the coordinator's URL must hold no user and password: give its token with --token-file")
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
         raise BadAddress(f"{url or 'nothing'} is no URL of a coordinator; it looks like http://127.0.0.1:8787")
     return url.rstrip("/")

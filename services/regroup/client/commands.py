@@ -159,15 +159,18 @@ def drain(
         while wait and found.drained and found.job is not None:
             time.sleep(INTERVAL)
             found = client.worker(name)
-    busy = f"job {found.job} goes on without it after this step" if found.job else "it has nothing to do any more"
+    goes_on = f"job {found.job} goes on without it after this step, or is saved first if nobody else has its state"
+    busy = goes_on if found.job else "it has nothing to do any more"
     terminal.write_json(found) if as_json else terminal.write(f"{found.name} is drained: {busy}")
 
 
 def admit(context: typer.Context, name: WorkerArgument, as_json: AsJson = False) -> None:
     """Give a drained worker something to do again."""
     with terminal.connected(context) as client:
+        drained = client.worker(name).drained
         found = client.admit(name)
-    terminal.write_json(found) if as_json else terminal.write(f"{found.name} is admitted: {found.reason}")
+    told = f"is admitted: {found.reason}" if drained else "was not drained"
+    terminal.write_json(found) if as_json else terminal.write(f"{found.name} {told}")
 
 
 def clear(context: typer.Context, name: WorkerArgument, as_json: AsJson = False) -> None:

@@ -296,8 +296,8 @@ def server_sent(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
 
 
 def _part(given: str) -> str:
-    """As a part of a path. Raises NotFound if it is empty: the path would be that of something else."""
-    if not given:
-        detail = "an empty id or name is that of no job and of no worker"
+    """As a part of a path. Raises NotFound for what nothing is called: the path would be that of something else."""
+    if given in ("", ".", "..") or "/" in given:
+        detail = f"{given or 'an empty id or name'} names no job and no worker"
         raise NotFound(ProblemView(type="/problems/not-found", title="Nothing is named", status=404, detail=detail))
     return quote(given, safe="")

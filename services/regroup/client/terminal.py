@@ -101,11 +101,13 @@ def report(error: RegroupError) -> int:
 
 def job_id(client: Client, given: str) -> str:
     """The id that `given` is or begins, with or without its `j-`. Ends the command if there is none, or several."""
+    if not given.strip():
+        give_up("an empty id is that of no job; `regroup jobs` lists them", NOT_FOUND)
     if given.startswith("j-"):
         with suppress(NotFound):
             return client.job(given).id
     ids = [job.id for job in client.jobs()]
-    meant = [each for each in ids if given and (each.startswith(given) or each.startswith(f"j-{given}"))]
+    meant = [each for each in ids if each.startswith(given) or each.startswith(f"j-{given}")]
     if len(meant) > 1:
         give_up(f"{given} could be {', '.join(meant)}; give more of it", USAGE)
     if not meant:

@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from regroup.coordinator.json_line import JsonLine
 from regroup.coordinator.persistence import StoreUnavailable, Unconfirmed
 from regroup.core.cluster import CannotBegin, Conflict, JobEnded, NoSuchJob, NoSuchWorker, Refusal
-from regroup.core.jobs import JobPhase, JobSpec, Problem
+from regroup.core.jobs import BeginFrom, JobPhase, JobSpec, Problem
 from regroup.wire.rest import ProblemView
 
 log = logging.getLogger("regroup.coordinator")
@@ -124,7 +124,7 @@ _WORDS = {
     "bool_parsing": "must be true or false",
     "dict_type": "must be an object",
     "mapping_type": "must be an object",
-    "dataclass_type": "must be a JSON object",
+    "dataclass_type": 'must be a JSON object, such as {{"job": "j-k3v7p2mxda", "step": 200}}',  # begin_from
     "greater_than_equal": "must be at least {ge}",
     "less_than_equal": "must be at most {le}",
 }
@@ -132,8 +132,10 @@ _WORDS = {
 
 def _words(error: Mapping[str, Any]) -> str:
     if error["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        near = difflib.get_close_matches(str(error["loc"][-1]), [each.name for each in fields(JobSpec)], 1)
-        return "is not a field of a job" + (f"; did you mean {near[0]}?" if near else "")
+        *above, given = map(str, error["loc"])
+        kind, owner = (BeginFrom, "begin_from") if above[-1:] == ["begin_from"] else (JobSpec, "a job")
+        near = difflib.get_close_matches(given, [each.name for each in fields(kind)], 1)
+        return f"is not a field of {owner}" + (f"; did you mean {near[0]}?" if near else "")
     words = _WORDS.get(error["type"])
     return words.format(**error.get("ctx", {})) if words else str(error["msg"])
 

@@ -62,7 +62,7 @@ def _too_short(source: Job, spec: JobSpec, step: int) -> list[Problem]:
         name, steps = "epochs", spec.epochs * steps_per_epoch(source.fingerprint.samples, spec.global_batch)
     if steps is None or steps > step:
         return []
-    return [Problem(name, f"must lead beyond step {step}, where it begins, and to {steps} steps in all")]
+    return [Problem(name, f"must lead beyond step {step}, where it begins: it leads to step {steps}")]
 
 
 def other_data(job: Job, theirs: Fingerprint | None) -> str | None:

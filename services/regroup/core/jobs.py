@@ -79,7 +79,7 @@ class JobSpec:
             expect(value is None or value >= 1, name, "must be at least 1")
         expect(self.keep_last <= MAX_KEPT, "keep_last", f"must be at most {MAX_KEPT}")
         expect(0 <= self.keep_best <= MAX_KEPT, "keep_best", f"must be between 0 and {MAX_KEPT}")
-        measured = self.keep_best == 0 or self.evaluate_every is not None
+        measured = self.keep_best <= 0 or self.evaluate_every is not None
         expect(measured, "keep_best", "needs evaluate_every: the best are those with the lowest evaluation loss")
         expect(self.global_batch >= 1, "global_batch", "must be at least 1")
         expect((self.shards or 0) <= MAX_SHARDS, "shards", f"must be at most {MAX_SHARDS}")

@@ -116,7 +116,7 @@ def conclude(
         return _save(job, base, holders, finished, tried)
     if len(staying) < job.spec.min_workers:
         kept = f"; step {base.version.step} is kept in memory" if holders else ""
-        return Wait(f"waits for workers: {len(staying)} of {job.spec.min_workers} are ready{kept}")
+        return Wait(f"waits for workers: {len(staying)} of {job.spec.min_workers} are ready{kept}{_refused(job)}")
     tried_to_read = {member.worker for member in unable}
     readers = [member for member in sorted(staying) if member not in unable]
     leaders = [one for one in holders if one in staying] or sorted(
@@ -126,6 +126,15 @@ def conclude(
         why = "; ".join(f"{member.worker}: {error}" for member, error in sorted(unable.items()))
         return Wait(f"no worker can read the checkpoint of step {base.version.step}: {why}")
     return _train(job, generation, staying, base, leaders[0])
+
+
+def _refused(job: Job) -> str:
+    """Who may not take part, as what is waited for may never come."""
+    if not job.refused:
+        return ""
+    (name, why), *others = job.refused.items()
+    more = f", and {len(others)} more" if others else ""
+    return f"; {name}{more} may not take part: {why}"
 
 
 def durable(job: Job) -> str:

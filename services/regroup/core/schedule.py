@@ -45,7 +45,9 @@ def why_queued(cluster: Cluster, job: Job, expected: Set[str]) -> str:
     if _hopeless(cluster, job, expected):
         wanted, usable = job.spec.min_workers, len(_usable(cluster, job, expected))
         needed = "a worker" if wanted == 1 else f"{wanted} workers"
-        return f"it needs {needed}, and {usable} can be had: add workers, or submit it with fewer"
+        drained = sorted(name for name, worker in cluster.workers.items() if worker.drained)
+        admit = f"admit {', '.join(drained)}, " if drained else ""
+        return f"it needs {needed}, and {usable} can be had: {admit}add workers, or submit it with fewer"
     return "waiting for its turn"
 
 

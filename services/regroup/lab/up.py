@@ -21,7 +21,9 @@ import typer
 from regroup.client.errors import RegroupError
 from regroup.client.printable import PlainConsole
 from regroup.lab.local import ClusterFailed, LocalCluster, Supervised
+from regroup.wire.environment import BadSettings, read
 from regroup.wire.places import Places, default_data_dir
+from regroup.worker.settings import AgentSettings
 
 
 def up(
@@ -45,6 +47,11 @@ def up(
     own, module:Class, in the folder where this is started and in PYTHONPATH.
     """
     tell = partial(PlainConsole(stderr=True).print, soft_wrap=True)
+    try:  # else each agent would end at once, and be started again and again
+        read(AgentSettings, worker="w0", threads=1)
+    except BadSettings as error:
+        tell(f"regroup up: {error}")
+        sys.exit(1)
     folder = (data_dir or default_data_dir(os.environ)).expanduser().absolute()
     stopping, started, hurried = threading.Event(), threading.Event(), threading.Event()
 

@@ -6,7 +6,7 @@ Owns: making it, and what becomes of it. Refuses to know: what lies in it.
 import shutil
 import sys
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import gettempdir, mkdtemp
 
 from regroup.client.terminal import FAILED, give_up
 
@@ -19,7 +19,8 @@ def work_folder(given: Path | None, command: str) -> Path:
             place.mkdir(parents=True, exist_ok=True)
         return Path(mkdtemp(prefix=f"regroup-{command}-", dir=place))
     except OSError as error:
-        give_up(f"cannot make a folder to work in: {error}", FAILED)
+        where = place or gettempdir()
+        give_up(f"cannot make a folder to work in, in {where} ({error.strerror}): give another --data-dir", FAILED)
 
 
 def leave(folder: Path, keep: bool) -> None:

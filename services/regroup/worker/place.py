@@ -7,6 +7,7 @@ Does not guarantee: that the package behind a URL works; it looks only whether i
 
 import os
 import re
+from difflib import get_close_matches
 from importlib.util import find_spec
 
 
@@ -19,7 +20,7 @@ def place_of(text: str) -> str:
     if not text.strip() or not text.isprintable():
         raise ValueError("must be a folder or a URL such as s3://bucket/prefix")
     if not is_url(text):
-        return os.path.abspath(os.path.expanduser(text))
+        return _folder(text)
     protocol, _, rest = text.partition("://")
     if re.search(r":[^@]*@", rest):
         raise ValueError("must hold no user and password: give credentials as the storage's own environment variables")
@@ -35,12 +36,26 @@ def place_of(text: str) -> str:
     return text.rstrip("/")
 
 
+def _folder(text: str) -> str:
+    """What was meant as a URL, or as somebody's home, would else be a folder of that name wherever this was started."""
+    if begins := re.match(r"([A-Za-z][A-Za-z0-9+.-]*):", text):
+        protocol = begins[1].lower()
+        raise ValueError(f"must be a URL, which begins with {protocol}://, or a folder, which begins with / or ./")
+    home = os.path.expanduser(text)
+    if home.startswith("~"):
+        raise ValueError(f"{home.partition('/')[0]} is nobody's home on this machine: name a folder by its whole path")
+    return os.path.abspath(home)
+
+
 def _require(protocol: str) -> None:
     """Raises ValueError if no file system for it is installed; imports none."""
     from fsspec.registry import known_implementations
 
     if protocol not in known_implementations:
-        raise ValueError(f"fsspec knows no storage named {protocol}://")
+        near = get_close_matches(protocol.lower(), known_implementations, 1)
+        raise ValueError(
+            f"fsspec knows no storage named {protocol}://" + (f"; did you mean {near[0]}://?" if near else "")
+        )
     known = known_implementations[protocol]
     if find_spec(known["class"].partition(".")[0]) is None:
         more = ": pip install 'regroup[s3]'" if protocol in ("s3", "s3a") else ""

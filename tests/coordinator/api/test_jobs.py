@@ -317,6 +317,12 @@ async def test_a_job_that_cannot_begin_there_is_refused_field_by_field(api, desk
     assert (told["type"], [each["field"] for each in told["errors"]]) == ("/problems/cannot-begin", ["seed"])
     answer = await api.post("/v1/jobs", json=SPEC | {"begin_from": {"job": "j-none"}})
     assert answer.json()["errors"] == [{"field": "begin_from.job", "message": "there is no job j-none"}]
+    answer = await api.post("/v1/jobs", json=SPEC | {"begin_from": f"{keeper}@4"})
+    like = 'such as {"job": "j-k3v7p2mxda", "step": 200}'
+    assert answer.json()["errors"] == [{"field": "begin_from", "message": f"must be a JSON object, {like}"}]
+    answer = await api.post("/v1/jobs", json=SPEC | {"begin_from": {"job": keeper, "stp": 4}})
+    said = "is not a field of begin_from; did you mean step?"
+    assert answer.json()["errors"] == [{"field": "begin_from.stp", "message": said}]
     assert list(desk.cluster.jobs) == [keeper]
 
 
