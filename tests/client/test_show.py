@@ -34,6 +34,17 @@ def test_in_a_terminal_a_job_is_one_line_of_the_table_and_in_a_pipe_its_reason_i
     assert wide[1].rstrip().endswith(job.reason)
 
 
+def test_in_a_narrow_terminal_ids_and_steps_are_whole_and_the_beginning_of_the_reason_is_there(client):
+    job = replace(client.submit(task="digits", steps=100_000), reason="because " * 20, name="a long name " * 9)
+    job = replace(job, step=98_765, phase=JobPhase.REGROUPING)
+    head, row = written(show.jobs_table([job], now=job.submitted + 9)).splitlines()
+    assert head.split() == ["job", "name", "phase", "step", "workers", "reason"]
+    assert len(row) <= 80
+    assert row.split()[0] == job.id
+    assert all(each in row for each in ("98765/100000", "regrouping", "because"))
+    assert row.rstrip().endswith("…")
+
+
 def written(shown, width=80):
     """What a command shows in a terminal."""
     out = PlainConsole(width=width, record=True, file=io.StringIO(), force_terminal=True)

@@ -4,10 +4,11 @@ Owns: columns, units, colours, wording for people.
 Refuses to know: where views come from; `now` is passed in, in seconds since the epoch.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -16,6 +17,8 @@ from regroup.client.printable import one_line
 from regroup.client.tracebacks import helps
 from regroup.core.jobs import Checkpoint, JobPhase, Struck
 from regroup.wire.rest import GONE, ClusterView, EventView, JobView, TelemetryView, WorkerView
+
+WIDE = 110  # characters, in which all columns of the jobs have room
 
 _STYLES = {
     JobPhase.RUNNING: "green",
@@ -30,22 +33,41 @@ _STYLES = {
 
 def jobs_table(jobs: Sequence[JobView], now: float) -> RenderableType:
     """One line a job; its sheet tells what is cut off."""
-    if not jobs:
-        return "no jobs; submit one with `regroup submit`"
-    table = _table("job", "name", "task", "phase", "step", "workers", "steps/s", "age", "reason")
-    for job in jobs:
-        table.add_row(
-            job.id,
-            _cut(job.name or "-"),
-            _cut(job.task),
-            phase_text(job.phase),
-            steps(job),
-            workers_text(job),
-            rate_text(job.rate),
-            duration(now - job.submitted),
-            Text(one_line(job.reason), no_wrap=True, overflow="ellipsis"),
-        )
-    return table
+    return _Jobs(jobs, now) if jobs else "no jobs; submit one with `regroup submit`"
+
+
+@dataclass(frozen=True, slots=True)
+class _Jobs:
+    """A table as wide as there is room: of a narrow one, ids and steps are whole, and the reason is there."""
+
+    jobs: Sequence[JobView]
+    now: float
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        columns: dict[str, Callable[[JobView], str | Text]] = {
+            "job": lambda job: job.id,
+            "name": lambda job: _ending(_cut(job.name or "-")),
+            "task": lambda job: _cut(job.task),
+            "phase": lambda job: phase_text(job.phase),
+            "step": steps,
+            "workers": workers_text,
+            "steps/s": lambda job: rate_text(job.rate),
+            "age": lambda job: duration(self.now - job.submitted),
+            "reason": lambda job: _ending(one_line(job.reason)),
+        }
+        if options.max_width < WIDE:
+            columns = {name: told for name, told in columns.items() if name not in ("task", "steps/s", "age")}
+        table = plain_table()
+        for name in columns:
+            table.add_column(name, no_wrap=name not in ("name", "reason"), overflow="fold")
+        for job in self.jobs:
+            table.add_row(*(told(job) for told in columns.values()))
+        yield table
+
+
+def _ending(text: str) -> Text:
+    """On one line, and what has no room is seen to be missing."""
+    return Text(text, no_wrap=True, overflow="ellipsis")
 
 
 def job_sheet(job: JobView, now: float) -> RenderableType:
