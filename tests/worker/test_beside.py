@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from regroup.core.jobs import Checkpoint, Version
+from regroup.worker import beside as module
 from regroup.worker.beside import Beside
 
 LIMIT = 10.0  # seconds
@@ -96,6 +97,19 @@ def test_a_write_that_fails_is_told_and_raises_nothing(told, capfd):
     assert told.over.wait(LIMIT)
     assert told.failed == [(4, "[Errno 28] No space left on device")]
     assert "No space left" in capfd.readouterr().err
+
+
+def test_soon_after_one_that_failed_no_other_is_tried_so_that_a_full_disk_fills_no_timeline(told, monkeypatch, capfd):
+    def refuse(version, tree):
+        raise OSError(28, "No space left on device")
+
+    for pause, due in ((60.0, False), (0.0, True)):
+        monkeypatch.setattr(module, "PAUSE", pause)
+        beside = Beside(4, refuse, told.wrote_it, told.failed_it)
+        beside.take(Version(1, 4), {})
+        beside._thread.join(LIMIT)
+        assert beside.due(Version(1, 8), None) is due
+    assert "no checkpoint of step 8: the last one could not be written just now" in capfd.readouterr().err
 
 
 def test_a_state_that_cannot_be_kept_is_told_by_its_path(beside, told, capfd):

@@ -88,4 +88,4 @@ def _expect_same_kind(replica: Replica, mine: Mapping[str, Any], theirs: Mapping
     wanted, found = replica.optimizer.defaults.keys(), theirs["param_groups"][0].keys()
     if missing := sorted(wanted - found):
         name = type(replica.optimizer).__name__
-        raise DoesNotFit(f"the optimizer is {name} here, and the checkpoint's knows no {', '.join(missing)}")
+        raise DoesNotFit(f"the optimizer is {name} here, and the checkpoint's is another kind: it has no {missing[0]}")

@@ -6,7 +6,8 @@ written (`checkpoint`).
 The copy's memory is kept for the next one: to touch new memory takes as long as to copy into it. So who wrote one
 checkpoint holds its state twice.
 Does not guarantee: that each one that is due is written. While one is being written, or does not count yet, those that
-come due are left out: a file that the coordinator never hears of is deleted by nobody.
+come due are left out: a file that the coordinator never hears of is deleted by nobody. So are those that come due soon
+after one could not be written: a full disk shall not fill the timeline, too.
 """
 
 import threading
@@ -23,6 +24,8 @@ from regroup.worker.log import log
 from regroup.worker.prepare import USERS
 from regroup.worker.tree import pack, unpack
 
+PAUSE = 10.0  # seconds after a failure
+
 
 class Beside:
     """`write` makes a copied tree durable; then `wrote` or `failed` is told, from the writing thread."""
@@ -38,6 +41,7 @@ class Beside:
         self._thread: threading.Thread | None = None
         self._memory: list[Tensor] = []
         self._last: Version | None = None  # that was written
+        self._again = 0.0  # when one may be written after a failure, by the monotonic clock
 
     def due(self, version: Version, saved: Version | None) -> bool:
         """Whether this state is to be written. `saved`: the newest checkpoint that counts."""
@@ -49,6 +53,9 @@ class Beside:
         # That of an earlier generation may never count.
         if self._last is not None and self._last.generation == version.generation and (saved or ORIGIN) < self._last:
             log(f"no checkpoint of step {version.step}: that of step {self._last.step} does not count yet")
+            return False
+        if time.monotonic() < self._again:
+            log(f"no checkpoint of step {version.step}: the last one could not be written just now")
             return False
         return True
 
@@ -85,6 +92,7 @@ class Beside:
             yield
         except USERS as error:
             log(format_exc())
+            self._again = time.monotonic() + PAUSE
             self._failed(version.step, error)
 
 
