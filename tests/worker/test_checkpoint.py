@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import resource
 import zipfile
 from dataclasses import replace
 from hashlib import sha256
@@ -189,3 +190,14 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Any) -> None:
     (tmp_path / "job").write_text("in the way")
     with pytest.raises(StorageFailed, match=r"/job cannot be written \(File exists\): .*permissions"):
         write(Storage(str(tmp_path), tmp_path), "job", VERSION, tree(), META)
+
+
+def test_a_full_disk_is_said_in_the_systems_own_words(tmp_path: Any) -> None:
+    _, hard = limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(StorageFailed, match=r"/job cannot be written \(File too large\): free some space there"):
+            write(Storage(str(tmp_path), tmp_path), "job", VERSION, tree(), META)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -12,6 +12,8 @@ Does not guarantee: that a killed writer's temporary file (it starts with a dot)
 
 import hashlib
 import json
+import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -67,7 +69,8 @@ def write(storage: Storage, job: str, version: Version, tree: Any, meta: Mapping
         try:
             save_file(named, path, metadata={"regroup": json.dumps(head, sort_keys=True)})
         except SafetensorError as error:  # it says so of a full disk, too
-            raise OSError(str(error)) from error
+            number = re.search(r"\(os error (\d+)\)", str(error))
+            raise (OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error))) from error
 
     name = f"checkpoint-g{version.generation:06}-s{version.step:08}"
     stored = storage.put(job, lambda checksum: f"{name}-{checksum[:8]}.safetensors", fill)
