@@ -1,5 +1,6 @@
 """The nursery, with real processes: what a trainer is forked from, its spare, and how its end is told."""
 
+import gc
 import multiprocessing.connection
 import os
 import select
@@ -30,6 +31,10 @@ def tell(pipe: multiprocessing.connection.Connection, birth: Birth) -> None:
         child.join()
     Position(birth.position).enter(7, 3)
     os._exit(5)
+
+
+def count_frozen(pipe: multiprocessing.connection.Connection, birth: Birth) -> None:
+    pipe.send_bytes(str(gc.get_freeze_count()).encode())
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +73,19 @@ def test_trainers_are_forked_from_a_process_with_one_thread(tmp_path: Path) -> N
     clean = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
     counted = subprocess.run([sys.executable, "-c", code, tmp_path], env=clean, stdout=subprocess.PIPE, check=True)
     assert int(counted.stdout) == 1
+
+
+def test_collections_of_a_trainer_leave_alone_what_it_shares_with_the_fork_server(tmp_path: Path) -> None:
+    code = """if True:
+        import sys
+        from pathlib import Path
+        from regroup.worker.nursery import Nursery
+        nursery = Nursery("w0", "127.0.0.1", Path(sys.argv[1]), 1, "test_nursery:count_frozen")
+        print(nursery.take().pipe.recv_bytes().decode())
+    """
+    here = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    counted = subprocess.run([sys.executable, "-c", code, tmp_path], env=here, stdout=subprocess.PIPE, check=True)
+    assert int(counted.stdout) > 10_000
 
 
 def test_a_stopped_trainer_dies_with_its_agent_which_leaves_nothing_outside_its_folder(tmp_path: Path) -> None:

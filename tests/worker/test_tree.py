@@ -1,6 +1,8 @@
 """Trees of plain values and tensors come back equal, or are refused by path."""
 
+import gc
 import math
+import weakref
 from collections import Counter, OrderedDict
 from enum import Enum
 
@@ -95,6 +97,19 @@ def test_keys_that_are_neither_str_nor_int_are_refused():
 def test_garbage_is_no_skeleton(garbage):
     with pytest.raises(ValueError):
         unpack(garbage, [])
+
+
+def test_a_state_goes_when_it_is_let_go_not_at_some_later_collection():
+    gc.disable()
+    try:
+        tree = {"model": [torch.ones(2)]}
+        skeleton, tensors = pack(tree)
+        copy = unpack(skeleton, [tensor.clone() for tensor in tensors])
+        kept = [weakref.ref(each) for each in (*tensors, *copy["model"])]
+        del tree, tensors, copy
+        assert [each() for each in kept] == [None, None]
+    finally:
+        gc.enable()
 
 
 def test_tensors_of_another_skeleton_are_refused():

@@ -37,29 +37,26 @@ def pack(tree: Any) -> tuple[bytes, list[Tensor]]:
     The tensors are the tree's own, detached; one that stands in several places is listed once. Raises TypeError, naming
     the path, for anything else.
     """
-    tensors: list[Tensor] = []
-    slots: list[tuple[str, str, list[int]]] = []
-    known: dict[Any, int] = {}
-    names: set[str] = set()
+    packing = _Packing()
+    skeleton = {"tree": packing.walk(tree, ""), "tensors": packing.slots}
+    return json.dumps(skeleton, separators=(",", ":"), allow_nan=False).encode(), packing.tensors
 
-    def add(tensor: Tensor, path: str) -> int:
-        place = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), tensor.device)
-        if tensor.numel() and place in known:
-            return known[place]
-        name = path.removeprefix("/")
-        name = name if name not in names else f"{name}#{len(tensors)}"
-        names.add(name)
-        known[place] = len(tensors)
-        slots.append((name, str(tensor.dtype).removeprefix("torch."), list(tensor.shape)))
-        tensors.append(tensor.detach())
-        return known[place]
 
-    def walk(value: Any, path: str) -> Any:
+class _Packing:
+    """One tree on its way. No function names itself: such a circle would keep the tensors until a collection."""
+
+    def __init__(self) -> None:
+        self.tensors: list[Tensor] = []
+        self.slots: list[tuple[str, str, list[int]]] = []
+        self._known: dict[Any, int] = {}
+        self._names: set[str] = set()
+
+    def walk(self, value: Any, path: str) -> Any:
         match value:
             case None | bool():
                 return value
             case Tensor() if value.layout == torch.strided:
-                return {"x": add(value, path)}
+                return {"x": self._add(value, path)}
             case str():
                 return str(value)
             case int():
@@ -67,11 +64,11 @@ def pack(tree: Any) -> tuple[bytes, list[Tensor]]:
             case float():
                 return float(value) if math.isfinite(value) else {"f": repr(float(value))}
             case list():
-                return [walk(each, f"{path}/{index}") for index, each in enumerate(value)]
+                return [self.walk(each, f"{path}/{index}") for index, each in enumerate(value)]
             case tuple():
-                return {"t": [walk(each, f"{path}/{index}") for index, each in enumerate(value)]}
+                return {"t": [self.walk(each, f"{path}/{index}") for index, each in enumerate(value)]}
             case dict():
-                pairs = [[_key(key, path), walk(each, f"{path}/{key}")] for key, each in value.items()]
+                pairs = [[_key(key, path), self.walk(each, f"{path}/{key}")] for key, each in value.items()]
                 return {"c" if isinstance(value, Counter) else "d": pairs}
         where = path or "the tree itself"
         raise TypeError(
@@ -79,8 +76,17 @@ def pack(tree: Any) -> tuple[bytes, list[Tensor]]:
             "str and dense tensors can be kept"
         )
 
-    skeleton = {"tree": walk(tree, ""), "tensors": slots}
-    return json.dumps(skeleton, separators=(",", ":"), allow_nan=False).encode(), tensors
+    def _add(self, tensor: Tensor, path: str) -> int:
+        place = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), tensor.device)
+        if tensor.numel() and place in self._known:
+            return self._known[place]
+        name = path.removeprefix("/")
+        name = name if name not in self._names else f"{name}#{len(self.tensors)}"
+        self._names.add(name)
+        self._known[place] = len(self.tensors)
+        self.slots.append((name, str(tensor.dtype).removeprefix("torch."), list(tensor.shape)))
+        self.tensors.append(tensor.detach())
+        return self._known[place]
 
 
 def layout(skeleton: bytes) -> list[Slot]:
@@ -97,25 +103,26 @@ def unpack(skeleton: bytes, tensors: Sequence[Tensor]) -> Any:
     if [(each.dtype, each.shape) for each in slots] != [(each.dtype, tuple(each.shape)) for each in tensors]:
         raise ValueError("these tensors are not the skeleton's")
 
-    def walk(node: Any) -> Any:
-        match node:
-            case {"x": int(index)}:
-                return tensors[index]
-            case {"f": str(word)}:
-                return float(word)
-            case {"t": list(items)}:
-                return tuple(walk(each) for each in items)
-            case {"d": list(pairs)}:
-                return {key: walk(each) for key, each in pairs}
-            case {"c": list(pairs)}:
-                return Counter({key: walk(each) for key, each in pairs})
-            case list():
-                return [walk(each) for each in node]
-            case dict():
-                raise ValueError(f"no skeleton: {node!r:.80}")
-        return node
+    return _unpacked(json.loads(skeleton)["tree"], tensors)
 
-    return walk(json.loads(skeleton)["tree"])
+
+def _unpacked(node: Any, tensors: Sequence[Tensor]) -> Any:
+    match node:
+        case {"x": int(index)}:
+            return tensors[index]
+        case {"f": str(word)}:
+            return float(word)
+        case {"t": list(items)}:
+            return tuple(_unpacked(each, tensors) for each in items)
+        case {"d": list(pairs)}:
+            return {key: _unpacked(each, tensors) for key, each in pairs}
+        case {"c": list(pairs)}:
+            return Counter({key: _unpacked(each, tensors) for key, each in pairs})
+        case list():
+            return [_unpacked(each, tensors) for each in node]
+        case dict():
+            raise ValueError(f"no skeleton: {node!r:.80}")
+    return node
 
 
 def _key(key: Any, path: str) -> str | int:
