@@ -134,7 +134,15 @@ def test_its_file_is_not_deleted_before_it_has_a_checkpoint_of_its_own(beside):
     beside.beat("a", TrainerPhase.TRAINING, written=written, **state)
     assert beside.job.saved == Version(1, 12)
     beside.beat("z")
-    assert beside.told("z", Discard) == [Discard("j0", ("/c/j0/s9",))]
+    assert [order.paths for order in beside.told("z", Discard)] == [("/c/j0/s9",)]
+
+
+def test_its_file_is_kept_among_those_that_nobody_told_of(beside):
+    begin(beside)
+    source(beside, checkpoint=file(15), older=(), doomed=(file(9), file(6)))
+    beside.register("z")
+    (order,) = beside.told("z", Discard)
+    assert order == Discard("j0", ("/c/j0/s6",), below=file(15).version, keep=("/c/j0/s15", "/c/j0/s9"))
 
 
 def test_its_file_is_not_kept_for_a_job_that_has_ended(beside):
@@ -147,7 +155,7 @@ def test_its_file_is_not_kept_for_a_job_that_has_ended(beside):
     )
     source(beside, doomed=(file(9),))
     beside.register("z")
-    assert beside.told("z", Discard) == [Discard("j0", ("/c/j0/s9",))]
+    assert [order.paths for order in beside.told("z", Discard)] == [("/c/j0/s9",)]
 
 
 def test_what_the_other_job_keeps_later_changes_nothing(beside):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from regroup.core.jobs import Checkpoint, JobPhase, Version
 from regroup.core.messages.commands import PauseJob
-from regroup.core.messages.orders import Save
+from regroup.core.messages.orders import Heard, Save
 from regroup.core.messages.trainer_reports import CheckpointFailed
 from regroup.core.workers import TrainerPhase
 
@@ -41,10 +41,10 @@ def test_the_answer_to_a_heartbeat_names_the_newest_checkpoint_that_counts(scene
     """Else its writer could not know when it may write the next one."""
     scene.running("a", "b", checkpoint_every=4)
     writes(scene, "a", 1, 4, at=4)
-    assert scene.told("a", m.Heard) == [m.Heard(scene.sequence, 1, None)]
+    assert scene.told("a", Heard) == [Heard(scene.sequence, 1, None)]
     scene.train("b", 4)
     writes(scene, "a", 1, 4, at=5)
-    assert scene.told("a", m.Heard) == [m.Heard(scene.sequence, 1, Version(1, 4))]
+    assert scene.told("a", Heard) == [Heard(scene.sequence, 1, Version(1, 4))]
 
 
 def test_what_a_coordinator_took_in_and_lost_it_is_told_again(scene):

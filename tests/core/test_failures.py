@@ -75,7 +75,7 @@ def test_a_job_that_waits_says_who_may_not_take_part(scene):
     scene.register("a", "b", "c")
     for name, more in (("a", ""), ("b", ", and 1 more")):
         scene.beat(name, TrainerPhase.PREPARING)
-        scene.says(name, m.PrepareFailed(job="j", incarnation="i1", field=m.WORKER, message="its disk is full"))
+        scene.says(name, PrepareFailed(job="j", incarnation="i1", field=WORKER, message="its disk is full"))
         assert scene.job.phase is JobPhase.PREPARING
         assert (
             scene.job.reason

@@ -172,7 +172,7 @@ def test_a_drained_worker_hands_over_stays_connected_and_is_not_chosen_until_it_
 def test_a_job_that_lacks_drained_workers_says_which_to_admit(scene):
     scene.register("a", "b")
     for name in "ba":
-        scene.does(m.DrainWorker(name))
+        scene.does(DrainWorker(name))
     scene.submit()
     scene.beat("a")
     assert scene.job.reason == "it needs a worker, and 0 can be had: admit a, b, add workers, or submit it with fewer"

@@ -105,6 +105,17 @@ def test_the_file_of_a_struck_one_is_kept_and_does_not_count_among_those_that_ar
     assert [order for _, order in scene.orders if isinstance(order, Discard)] == []
 
 
+def test_below_a_struck_one_nothing_counts_that_did_not_before(resumed):
+    """Its file may be deleted: while the struck one counted, it was one that nobody told of."""
+    scene = resumed("a", "b", keep_last=3)
+    finds(scene)
+    halted(scene, "a", "b")
+    finds(scene)
+    assert scene.job.saved == Version(1, 6)
+    scene.beat("a", TrainerPhase.HALTED, "i2", promised=scene.job.generation, written=file(8))
+    assert scene.job.saved == Version(1, 6)
+
+
 def test_what_is_told_twice_is_one_word(resumed):
     scene = resumed("a")
     name, report = finds(scene)

@@ -1,6 +1,7 @@
 """Which checkpoints of a job are kept: the newest and the best, as many as its spec says; others' files are deleted.
 
-Owns: taking a new one in, what it pushes out, and whom the deleting of a file is due to.
+Owns: taking a new one in, what it pushes out, whom the deleting of a file is due to, and what else may be deleted:
+files that nobody told of, because their writers died.
 Refuses to know: when a checkpoint counts (`saves`), and how a file is deleted.
 Does not guarantee: that a file goes away: its worker may never come back. It is named as long as it is not told gone.
 """
@@ -11,6 +12,7 @@ from typing import Any
 from regroup.core.beginning import is_needed
 from regroup.core.cluster import Cluster
 from regroup.core.jobs import Checkpoint, Job
+from regroup.core.messages.orders import Discard
 
 
 def taken_in(job: Job, newest: Checkpoint) -> Mapping[str, Any]:
@@ -30,15 +32,22 @@ def _best(files: Sequence[Checkpoint], count: int) -> list[Checkpoint]:
     return [files[number] for _, number in sorted(scored)[:count]]
 
 
-def doomed_files(cluster: Cluster, name: str) -> Mapping[str, tuple[str, ...]]:
-    """Job -> the files that worker `name` is to delete: what it wrote itself, and URLs of those that are forgotten."""
-    found: dict[str, tuple[str, ...]] = {}
+def discards(cluster: Cluster, name: str) -> tuple[Discard, ...]:
+    """What worker `name` is to delete: files that it wrote itself, and URLs of those that are forgotten."""
+    found: list[Discard] = []
     for job in cluster.jobs.values():
         mine = [one.path for one in job.doomed if _is_due_to(cluster, name, one)] if job.doomed else []
         mine = [path for path in mine if not is_needed(cluster.jobs, path)]
         if mine:
-            found[job.id] = tuple(mine)
-    return found
+            found.append(Discard(job.id, tuple(mine), below=job.saved, keep=_to_keep(cluster, job)))
+    return tuple(found)
+
+
+def _to_keep(cluster: Cluster, job: Job) -> tuple[str, ...]:
+    """Its files below its newest that must stay. What is written and was not told yet is above that one."""
+    struck = [one.checkpoint.path for one in job.struck]
+    needed = [one.beginning.checkpoint.path for one in cluster.jobs.values() if one.beginning is not None]
+    return (*(one.path for one in job.kept), *struck, *(path for path in needed if is_needed(cluster.jobs, path)))
 
 
 def _is_due_to(cluster: Cluster, name: str, file: Checkpoint) -> bool:

@@ -6,8 +6,8 @@ Refuses to know: what was sent before; nothing is edge-triggered.
 
 from regroup.core.cluster import Cluster
 from regroup.core.jobs import Job, Member, Wanted
-from regroup.core.keeping import doomed_files
-from regroup.core.messages.orders import Discard, Form, Go, Halt, Kill, Order, Prepare, Release, Save
+from regroup.core.keeping import discards
+from regroup.core.messages.orders import Form, Go, Halt, Kill, Order, Prepare, Release, Save
 from regroup.core.workers import TrainerPhase, TrainerStatus, Worker
 
 
@@ -16,8 +16,7 @@ def due(cluster: Cluster, name: str) -> tuple[Order, ...]:
     worker, sighting = cluster.workers.get(name), cluster.present(name)
     if worker is None or sighting is None:
         return ()
-    discards = tuple(Discard(job, paths) for job, paths in doomed_files(cluster, name).items())
-    return (*discards, *_due_to_worker(cluster, name, worker, sighting.trainer))
+    return (*discards(cluster, name), *_due_to_worker(cluster, name, worker, sighting.trainer))
 
 
 def _due_to_worker(cluster: Cluster, name: str, worker: Worker, trainer: TrainerStatus | None) -> tuple[Order, ...]:

@@ -16,7 +16,6 @@ from regroup.core.messages.agent_reports import Discarded
 from regroup.core.messages.trainer_reports import SaveFailed, StateSaved
 from regroup.core.regroup import RESTED
 from regroup.core.rounds import Stage, stage
-from regroup.core.striking import is_struck
 from regroup.core.turn import Turn
 
 
@@ -57,7 +56,9 @@ def save_failed(turn: Turn, job: Job, member: Member, report: SaveFailed) -> Non
 def count_checkpoint(turn: Turn, job: Job, name: str, written: Checkpoint) -> None:
     """What was written beside the training counts once all members committed it; it is told until then, and after."""
     state, committed = written.version, reached(job, turn.watch(job.id))
-    if state > job.saved and survives(job.history, state, committed) and not is_struck(job, written):
+    # below one that was struck, its file may have been deleted, as one that nobody told of
+    newest = max([job.saved, *(one.checkpoint.version for one in job.struck)])
+    if state > newest and survives(job.history, state, committed):
         turn.change_job(job, **taken_in(job, replace(written, worker=name)))
         reason = f"the state of step {state.step} is durable: {written.path}"
         turn.note("checkpoint", reason, job=job.id, worker=name, step=state.step, generation=state.generation)

@@ -51,10 +51,6 @@ def _is_proven(turn: Turn, job: Job, words: Mapping[str, Word]) -> bool:
     )
 
 
-def is_struck(job: Job, file: Checkpoint) -> bool:
-    return any(one.checkpoint.path == file.path for one in job.struck)
-
-
 def _could_be_asked(turn: Turn, job: Job, name: str) -> bool:
     if name in job.refused or turn.cluster.present(name) is None:
         return False

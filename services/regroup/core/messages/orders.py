@@ -97,10 +97,13 @@ class Go:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """Delete these files of a job's checkpoints, and say so."""
+    """Delete these files of a job's checkpoints, and say so; and those of states below that one which are not to be
+    kept: whoever wrote one may have died before it was told."""
 
     job: str
     paths: tuple[str, ...]
+    below: Version
+    keep: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,12 +23,13 @@ def submitted(ghosts: Ghosts, cluster: Cluster, job: Job) -> None:
     assert job.steps is None or job.steps > job.step, f"{job.id} begins at its end"
 
 
-def discards(cluster: Cluster, order: Discard) -> None:
+def discards(ghosts: Ghosts, cluster: Cluster, order: Discard) -> None:
     """No file is deleted from which a job has yet to begin, or may have to begin again."""
     for job in cluster.jobs.values():
         if job.beginning is not None and not job.ended and job.checkpoint is None:
             path = job.beginning.checkpoint.path
-            assert path not in order.paths, f"{path} is to be deleted, and {job.id} has nothing else to begin from"
+            gone = {*order.paths, *ghosts.untold(order)}
+            assert path not in gone, f"{path} is to be deleted, and {job.id} has nothing else to begin from"
 
 
 def read(ghosts: Ghosts, job: str, formation: Formation) -> None:

@@ -56,8 +56,8 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
             assert order.formation == decision.cluster.jobs[order.job].formation, "a Form is not what was saved"
             assert name in {member.worker for member in order.formation.members}, "a Form goes to no member"
         if isinstance(order, Discard):
-            saving_rules.discards(decision.cluster, order)
-            beginning_rules.discards(decision.cluster, order)
+            saving_rules.discards(ghosts, decision.cluster, order)
+            beginning_rules.discards(ghosts, decision.cluster, order)
         if isinstance(order, Go):
             leaving_rules.goes(world, decision.cluster, name, order)
         if isinstance(order, Release):

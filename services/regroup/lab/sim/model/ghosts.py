@@ -6,6 +6,7 @@ Owns: that memory, and where a state descends from. Refuses to know: what must h
 from dataclasses import dataclass, field
 
 from regroup.core.jobs import Formation, Link, Member, Version
+from regroup.core.messages.orders import Discard
 from regroup.lab.sim.model.trainer import History
 
 
@@ -25,6 +26,11 @@ class Ghosts:
     asked: dict[str, set[str]] = field(default_factory=dict)  # file -> workers that could not read it
     unpreparable: set[str] = field(default_factory=set)  # jobs of which a trainer said that they are wrong
 
+    def untold(self, order: Discard) -> set[str]:
+        """The files beside those that it names which an order lets go."""
+        files = {file_name(job, version) for job, version in self.written if job == order.job and version < order.below}
+        return files.difference(order.keep)
+
     def copy(self) -> "Ghosts":
         """For another future."""
         return Ghosts(
@@ -42,6 +48,11 @@ class Ghosts:
             {file: set(each) for file, each in self.asked.items()},
             set(self.unpreparable),
         )
+
+
+def file_name(job: str, version: Version) -> str:
+    """On storage that all share: the same state has the same name, whoever wrote it."""
+    return f"{job}-g{version.generation}-s{version.step}"
 
 
 def surviving(history: tuple[Link, ...], version: Version, begins: int = 0) -> History:

@@ -70,12 +70,14 @@ def _keeps(old: Job, job: Job) -> None:
     assert wanted.isdisjoint(one.path for one in job.doomed), "one of the newest or the best is to be deleted"
 
 
-def discards(cluster: Cluster, order: Discard) -> None:
-    """No file that is kept is deleted, whoever wrote it too; nor one that was struck."""
+def discards(ghosts: Ghosts, cluster: Cluster, order: Discard) -> None:
+    """No file that is kept is deleted, whoever wrote it too; nor one that was struck, nor one that may yet count."""
     job = cluster.jobs[order.job]
     struck = [one.checkpoint for one in job.struck]
     kept = {one.path for one in (job.checkpoint, *job.older, *struck) if one is not None}
-    assert kept.isdisjoint(order.paths), f"{kept & set(order.paths)} are kept, and to be deleted"
+    gone = {*order.paths, *ghosts.untold(order)}
+    assert kept.isdisjoint(gone), f"{kept & gone} are kept, and to be deleted"
+    assert order.below <= job.saved, f"all below {order.below} is to be deleted, and {job.saved} is the newest"
 
 
 def _beside(ghosts: Ghosts, world: World, job: Job, version: Version, said: int) -> None:

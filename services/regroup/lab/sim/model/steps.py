@@ -23,7 +23,7 @@ from regroup.core.messages.trainer_reports import (
 from regroup.core.replicas import sound
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model import trainer_rules
-from regroup.lab.sim.model.ghosts import Ghosts
+from regroup.lab.sim.model.ghosts import Ghosts, file_name
 from regroup.lab.sim.model.trainer import CHANGING, PRINT, Contribution, Happening, History, Place, Trainer, consumed
 from regroup.worker import session as s
 from regroup.worker.tail import Tail
@@ -345,8 +345,7 @@ class StepLoops(ABC):
             trainer.beside = Version(group.generation, step)
 
     def file(self, trainer: Trainer, version: Version) -> Checkpoint:
-        """On storage that all share: the same state has the same name, whoever wrote it."""
-        path = f"{trainer.job}-g{version.generation}-s{version.step}"
+        path = file_name(trainer.job, version)
         self.ghosts.deleted.discard(path)
         self.ghosts.damaged.discard(path)
         score = float(version.step * 7 % 5) if self.jobs[trainer.job].spec.keep_best else None

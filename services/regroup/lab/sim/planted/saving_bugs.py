@@ -36,8 +36,9 @@ BUGS = (
         "return generation == state.generation and state.step <= end",
         "return generation == state.generation",
     ),
-    Bug("an older checkpoint takes the place of a newer one", SAVES, "if state > job.saved and", "if"),
+    Bug("an older checkpoint takes the place of a newer one", SAVES, "if state > newest and", "if"),
     Bug("a checkpoint that is kept is deleted", KEEPING, "one for one in others if one not in kept", "*others"),
+    Bug("what is kept is swept away with what nobody told of", KEEPING, "keep=_to_keep(cluster, job)", "keep=()"),
     Bug("a best one is deleted", KEEPING, " or one in best]", "]"),
     Bug("the worst are taken for the best", KEEPING, "sorted(scored)[:count]", "sorted(scored, reverse=True)[:count]"),
     # another job's checkpoint
