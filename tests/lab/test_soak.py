@@ -3,12 +3,15 @@
 import json
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from regroup.lab.audit import Audit
+from regroup.lab.local import LocalCluster
+from regroup.lab.soak import sampling
 from regroup.lab.soak.report import complaints, summary, tables, verdicts
 from regroup.lab.soak.run import SURVIVOR, Half, Outcome
 from regroup.lab.soak.sampling import series
@@ -29,14 +32,18 @@ AUDIT = Audit(
 LOSSY = replace(AUDIT, ok=False, lost=2, faults=("gone",))
 
 
-def soaked(growing: str = "", audit: Audit = AUDIT, restarts: int = 0) -> Outcome:
+def soaked(growing: str = "", audit: Audit | None = AUDIT, restarts: int = 0, kills: int = 90) -> Outcome:
     """A hundred measurements; one series grows by a third."""
-    half = Half(seconds=60.0, steps=10, regroups=200, kills=90, restarts=restarts, audit=audit)
+    half = Half(seconds=60.0, steps=10, regroups=200, kills=kills, restarts=restarts, audit=audit)
     samples = [
         (2 * number, {one.name: 300.0 + (number if one.name == growing else 0) for one in series(SURVIVOR)})
         for number in range(100)
     ]
     return Outcome(regroups=half, samples=samples)
+
+
+def stormed(faults: int, audit: Audit | None = AUDIT) -> Outcome:
+    return Outcome(storm=Half(seconds=600.0, steps=10, regroups=200, audit=audit, deeds=Counter({"killed": faults})))
 
 
 def test_a_flat_and_exact_soak_has_no_complaints() -> None:
@@ -58,6 +65,37 @@ def test_records_may_grow_with_the_steps() -> None:
 def test_a_lost_sample_and_a_restart_in_the_first_half_fail_it() -> None:
     assert complaints(soaked(audit=LOSSY)) == ["regroups: 2 samples lost, 0 doubled; gone"]
     assert complaints(soaked(restarts=1)) == ["all state was lost, and the job began again, 1 times"]
+
+
+def test_it_fails_without_an_audit_whatever_else_was_found() -> None:
+    unknown = "it did not come to the audit, so nothing is known of its samples"
+    assert complaints(soaked(audit=None)) == [f"regroups: {unknown}"]
+    assert complaints(stormed(100, audit=None)) == [f"storm: {unknown}"]
+
+
+def test_a_fifth_of_the_regroups_at_least_must_have_begun_by_sigkill() -> None:
+    assert complaints(soaked(kills=40)) == []
+    assert complaints(soaked(kills=39)) == ["SIGKILL began 39 of 200 regroups: it must be a fifth at least"]
+    assert "90 of them begun by SIGKILL" in summary(soaked())[0]
+
+
+def test_a_storm_that_lost_samples_or_hardly_blew_fails() -> None:
+    assert complaints(stormed(100)) == []
+    assert complaints(stormed(100, LOSSY)) == ["storm: 2 samples lost, 0 doubled; gone"]
+    assert complaints(stormed(59)) == ["the storm did 59 faults in 10.0 minutes: there must be 60 at least"]
+    assert "100 faults" in summary(stormed(100))[0]
+
+
+def test_shared_memory_counts_by_whatever_name_unless_it_was_there_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampling, "SHARED_MEMORY", tmp_path)
+    (tmp_path / "another's").touch()
+    before = sampling.segments()
+    for name in ("torch_17_1", "psm_4f2a", "regroup-1"):
+        (tmp_path / name).touch()
+    measured = sampling.sample(LocalCluster(tmp_path / "cluster", 0), SURVIVOR, before)
+    assert measured["shared memory: segments"] == 3
 
 
 def test_an_interrupted_soak_without_measurements_is_told() -> None:

@@ -40,7 +40,7 @@ class Deed:
     do: Callable[[Target], bool]
     weight: int  # how often, beside the others
     regroups: bool = True  # somebody is lost or made to rest, so that a newer generation must come of it
-    kills: int = 0  # trainers that get SIGKILL
+    kills: bool = False  # by SIGKILL
 
 
 def kill_trainer(target: Target) -> bool:
@@ -70,8 +70,10 @@ def stop_briefly(target: Target) -> bool:
 
 def kill_agent(target: Target) -> bool:
     """With its trainer, by one signal."""
-    with suppress(ProcessLookupError):
+    try:
         target.bed.cluster.agents[target.draw.choice(sorted(target.victims))].kill()
+    except ProcessLookupError:
+        return False
     return True
 
 
@@ -112,24 +114,25 @@ def of_chaos(name: str) -> Callable[[Target], bool]:
 
 
 def _signal(target: Target, number: signal.Signals, many: int) -> bool:
-    found = target.trainers()
+    found, hit = target.trainers(), False
     if len(found) < many:
         return False
     for name in target.draw.sample(list(found), many):
         with suppress(ProcessLookupError):
             os.kill(found[name], number)
+            hit = True
         if many > 1:
             time.sleep(target.draw.uniform(0, SPREAD))
-    return True
+    return hit
 
 
 # One after the other, each awaited: what regroups a job while its coordinator and one worker live on.
 REGROUPS: Mapping[str, Deed] = {
-    "trainer killed": Deed(kill_trainer, 6, kills=1),
-    "two trainers killed": Deed(kill_two, 1, kills=2),
+    "trainer killed": Deed(kill_trainer, 6, kills=True),
+    "two trainers killed": Deed(kill_two, 1, kills=True),
     "trainer stopped until it is evicted": Deed(stop_trainer, 1),
     "trainer paused": Deed(stop_briefly, 1, regroups=False),
-    "agent killed": Deed(kill_agent, 1),
+    "agent killed": Deed(kill_agent, 1, kills=True),
     "held and resumed": Deed(hold, 2),
 }
 

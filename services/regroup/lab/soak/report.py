@@ -9,9 +9,10 @@ from typing import Any
 
 from rich.table import Table
 
+from regroup.lab.audit.wording import plural
 from regroup.lab.bench.machine import Machine
 from regroup.lab.soak.flat import ENOUGH, Verdict, judge
-from regroup.lab.soak.run import SURVIVOR, Half, Outcome
+from regroup.lab.soak.run import PERIOD, SURVIVOR, Half, Outcome
 from regroup.lab.soak.sampling import Series, series
 
 NOTES = (
@@ -22,6 +23,9 @@ NOTES = (
     "The floors of the store and of all processes leave room for the timeline and the losses, which are capped and "
     "fill up. The records grow with the steps: they are the evidence, and not judged; their files are.",
 )
+
+KILLED = 1 / 5  # of the regroups, that a SIGKILL must have begun at least: 200 of 1 000
+STORMY = 1 / 2  # of the faults that a storm has time for, that it must have done
 
 
 def verdicts(outcome: Outcome) -> list[tuple[Series, Verdict]]:
@@ -42,11 +46,21 @@ def complaints(outcome: Outcome) -> list[str]:
         if one.judged and not verdict.flat
     ]
     for name, half in _halves(outcome).items():
-        if half.audit is not None and not half.audit.ok:
+        if half.audit is None:
+            found.append(f"{name}: it did not come to the audit, so nothing is known of its samples")
+        elif not half.audit.ok:
             first = half.audit.faults[0]
             found.append(f"{name}: {half.audit.lost} samples lost, {half.audit.doubled} doubled; {first}")
     if outcome.regroups.restarts:
         found.append(f"all state was lost, and the job began again, {outcome.regroups.restarts} times")
+    half = outcome.regroups
+    if len(outcome.samples) >= ENOUGH and half.kills < int(KILLED * half.regroups):
+        found.append(f"SIGKILL began {half.kills} of {half.regroups} regroups: it must be a fifth at least")
+    wanted = int(STORMY * outcome.storm.seconds / (sum(PERIOD) / 2))
+    if outcome.storm.seconds and (done := outcome.storm.deeds.total()) < wanted:
+        found.append(
+            f"the storm did {done} faults in {outcome.storm.seconds / 60:.1f} minutes: there must be {wanted} at least"
+        )
     return found
 
 
@@ -87,8 +101,10 @@ def summary(outcome: Outcome) -> list[str]:
     found = []
     for name, half in _halves(outcome).items():
         restarts = f", {half.restarts} from a checkpoint or the seed" if half.restarts else ""
+        storm = half is outcome.storm
+        faults = plural(half.deeds.total(), "fault") if storm else f"{half.kills} of them begun by SIGKILL"
         found.append(
-            f"{name}: {half.regroups} regroups{restarts}, {half.kills} trainers killed alone, {half.steps} steps "
+            f"{name}: {half.regroups} regroups{restarts}, {faults}, {half.steps} steps "
             f"in {half.seconds / 60:.1f} minutes"
             + (f"; {half.audit.lost} samples lost, {half.audit.doubled} doubled" if half.audit else "; no audit")
         )

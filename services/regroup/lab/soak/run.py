@@ -17,12 +17,14 @@ from regroup.lab.audit import Audit, audit_job
 from regroup.lab.chaos.bed import SETTINGS, STEP_TIMEOUT, WORKERS, Bed, ChaosFailed
 from regroup.lab.local import LocalCluster
 from regroup.lab.soak.deeds import REGROUPS, STORM, Target, draw_deed
-from regroup.lab.soak.sampling import sample
+from regroup.lab.soak.sampling import sample, segments
 from regroup.wire.rest import JobView
 
 STEPS = 10_000_000  # of a job: more than any soak does
 PACE = 0.02  # seconds that each pass takes: four a step
 PERIOD = (2.5, 7.5)  # seconds between two faults of the storm
+CHECKPOINT_EVERY = 20  # steps: so that all that are kept are there long before the warm-up ends
+AGAIN = 0.2  # seconds until another fault is drawn for one that hit nobody
 LIMIT = 180.0  # seconds until all must train together again
 SURVIVOR = f"w{WORKERS - 1}"  # whose processes nobody touches in the first half
 
@@ -34,7 +36,7 @@ class Half:
     seconds: float = 0.0
     steps: int = 0
     regroups: int = 0
-    kills: int = 0
+    kills: int = 0  # regroups that a SIGKILL began; one counts once, however many generations come of it
     restarts: int = 0
     deeds: Counter[str] = field(default_factory=Counter)
     audit: Audit | None = None  # None: it did not come to that
@@ -47,6 +49,7 @@ class Outcome:
     regroups: Half = field(default_factory=Half)
     storm: Half = field(default_factory=Half)
     samples: list[tuple[int, dict[str, float]]] = field(default_factory=list)  # after so many regroups
+    strangers: frozenset[str] = field(default_factory=segments)  # shared memory that was there before the cluster
 
 
 @contextmanager
@@ -77,29 +80,35 @@ def regroup(
             if not deed.do(target):
                 raise ChaosFailed(f"{name}: no trainer was found")
             half.deeds[name] += 1
-            half.kills += deed.kills
             job = _together(bed, id, above=before if deed.regroups else before - 1)
+            half.kills += deed.kills
             half.regroups = len(job.history) - 1
-            outcome.samples.append((half.regroups, sample(bed.cluster, SURVIVOR)))
+            outcome.samples.append((half.regroups, sample(bed.cluster, SURVIVOR, outcome.strangers)))
             on_regroups(half.regroups)
 
 
 def weather(
     bed: Bed, half: Half, seconds: float, draw: random.Random, on_second: Callable[[float], None] = lambda s: None
 ) -> None:
-    """Do faults to a job for so long, without waiting for what comes of them. Raises as `regroup` does."""
+    """Do faults to a job for so long, without waiting for what comes of them. Raises as `regroup` does.
+
+    A fault that takes longer than its period, as resting does, is followed by the next one at once. One that finds
+    nobody to hit is drawn again.
+    """
     id = _submit(bed, "storm")
     with _audited(bed, id, half):
         _together(bed, id)
         target, began = Target(bed, id, list(bed.cluster.agents), draw), time.monotonic()
-        while (elapsed := time.monotonic() - began) < seconds:
-            on_second(elapsed)
-            name = draw_deed(STORM, draw)
-            if STORM[name].do(target):
-                half.deeds[name] += 1
-            time.sleep(draw.uniform(*PERIOD))
+        while (now := time.monotonic()) < began + seconds:
+            on_second(now - began)
             if (job := bed.job(id)).ended:
                 raise ChaosFailed(f"the job is {job.phase}: {job.reason}")
+            name = draw_deed(STORM, draw)
+            if not STORM[name].do(target):
+                time.sleep(AGAIN)
+                continue
+            half.deeds[name] += 1
+            time.sleep(max(0.0, now + draw.uniform(*PERIOD) - time.monotonic()))
         _together(bed, id)
 
 
@@ -117,7 +126,7 @@ def _submit(bed: Bed, name: str) -> str:
         shards=12,
         max_workers=WORKERS,
         step_timeout=STEP_TIMEOUT,
-        checkpoint_every=200,
+        checkpoint_every=CHECKPOINT_EVERY,
         keep_last=2,
         max_restarts=1_000_000,
     )

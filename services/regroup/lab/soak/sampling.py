@@ -2,6 +2,8 @@
 
 Owns: the series, their units and the floors below which a rise is none. Refuses to know: what is flat (`flat`).
 Of each kind of process one is looked at that lives throughout; trainers that are young have not grown yet.
+Of shared memory every name counts that was not there at first, whoever made it: torch's, Python's and our own. So
+nothing else that uses shared memory should begin on the machine meanwhile.
 """
 
 import os
@@ -45,8 +47,13 @@ def series(survivor: str) -> list[Series]:
     ]
 
 
-def sample(cluster: LocalCluster, survivor: str) -> dict[str, float]:
-    """By the names of `series`."""
+def segments() -> frozenset[str]:
+    """The names in shared memory, of all processes of the machine."""
+    return frozenset(os.listdir(SHARED_MEMORY))
+
+
+def sample(cluster: LocalCluster, survivor: str, strangers: frozenset[str] = frozenset()) -> dict[str, float]:
+    """By the names of `series`. `strangers`: the segments that were there before the cluster."""
     found, total = {}, Footprint()
     for part, pids in parts(cluster).items():
         one = footprint(pids)
@@ -56,7 +63,7 @@ def sample(cluster: LocalCluster, survivor: str) -> dict[str, float]:
             found[f"{part}: descriptors"] = float(one.descriptors)
             found[f"{part}: threads"] = float(one.threads)
     found["all processes: memory"], found["processes"] = total.memory / MIB, float(total.processes)
-    found["shared memory: segments"] = float(sum("regroup" in name for name in os.listdir(SHARED_MEMORY)))
+    found["shared memory: segments"] = float(len(segments() - strangers))
     sizes: dict[str, list[int]] = {"records": [], "logs": [], "checkpoints": [], "other": []}
     for path, size in _files(cluster.data_dir):
         place = path.relative_to(cluster.data_dir).parts[0]
