@@ -57,15 +57,17 @@ def test_a_file_that_is_no_record_is_refused_by_name(tmp_path, text):
 
 
 def test_the_code_under_test_changes_with_any_of_its_files(tmp_path, monkeypatch):
-    for name in ("core/decide.py", "worker/session.py", "worker/other.py"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    for name in ("core/decide.py", "core/messages/orders.py", "worker/session.py", "worker/other.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("one\n")
     monkeypatch.setattr(ledger, "ROOT", tmp_path)
     first = code_under_test()
     (tmp_path / "worker/other.py").write_text("two\n")
     assert code_under_test() == first
+    (tmp_path / "core/messages/orders.py").write_text("two\n")
+    assert (second := code_under_test()) != first
     (tmp_path / "worker/session.py").write_text("two\n")
-    assert code_under_test() != first
+    assert code_under_test() not in (first, second)
 
 
 def test_the_files_under_test_are_there():

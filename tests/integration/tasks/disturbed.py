@@ -32,7 +32,7 @@ from regroup.tasks.contract import SizedDataset, Task
 # Places that no method of a task is called in: seen from a thread, as a function of the main thread's stack.
 WATCHED = {
     "exchange": ("finish", "reduce.py"),
-    "forming": ("group", "group.py"),
+    "forming": ("group", "forming.py"),
     "giving": ("give", "transfer.py"),
     "taking": ("take", "transfer.py"),
 }

@@ -13,7 +13,8 @@ from pathlib import Path
 import regroup
 
 ROOT = Path(regroup.__file__).parent
-UNDER_TEST = ("core/*.py", "coordinator/shell.py", "coordinator/leadership.py", "worker/session.py", "worker/tail.py")
+CORE = "core/**/*.py"
+UNDER_TEST = (CORE, "coordinator/shell.py", "coordinator/leadership.py", "worker/session.py", "worker/tail.py")
 
 
 @dataclass(frozen=True, slots=True)
