@@ -20,7 +20,8 @@ pytestmark = pytest.mark.cluster  # it imports torch in a fork server: seconds
 
 
 def tell(pipe: multiprocessing.connection.Connection, birth: Birth) -> None:
-    """The target: says who it is, then does as it is told: starts a child by that method, or notes where it is."""
+    """The target: says who it is, then does as it is told: starts a child by that method, ends one, or notes where it
+    is."""
     pipe.send_bytes(str(os.getpid()).encode())
     word = pipe.recv_bytes().decode()
     if word in ("fork", "forkserver"):
@@ -29,6 +30,13 @@ def tell(pipe: multiprocessing.connection.Connection, birth: Birth) -> None:
         child.start()
         pipe.send_bytes(str(child.pid).encode())
         child.join()
+    elif word == "terminate":
+        for method in ("fork", "spawn"):
+            child = multiprocessing.get_context(method).Process(target=time.sleep, args=(600,))
+            child.start()
+            child.terminate()
+            child.join(30)
+            pipe.send_bytes(str(child.exitcode).encode())
     Position(birth.position).enter(7, 3)
     os._exit(5)
 
@@ -162,6 +170,48 @@ def test_a_task_may_fork_processes_and_they_end_with_its_trainer(trainer: Traine
     trainer.kill()
     assert select.select([child], [], [], 30)[0]
     os.close(child)
+
+
+def test_a_signal_to_all_processes_of_an_agent_ends_no_trainer_and_not_what_they_come_from(tmp_path: Path) -> None:
+    """From birth on: what trainers are forked from sends it to itself while it imports, and a trainer to the group."""
+    (tmp_path / "signalled.py").write_text(
+        """if True:
+        import os, signal
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(os.getpid(), number)
+
+        def shout(pipe, birth):
+            for number in (signal.SIGTERM, signal.SIGINT):
+                os.killpg(os.getpgid(0), number)
+            pipe.send_bytes(str(os.getppid()).encode())
+        """
+    )
+    code = """if True:
+        import signal, sys
+        from pathlib import Path
+        from regroup.worker.nursery import Nursery
+        heard = set()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda number, _: heard.add(number))
+        nursery = Nursery("w0", "127.0.0.1", Path(sys.argv[1]), 1, "signalled:shout")
+        servers = set()
+        for _ in range(2):
+            nursery.keep_spare()
+            servers.add(nursery.take().pipe.recv_bytes())
+        print(len(servers), sorted(heard) == sorted((signal.SIGTERM, signal.SIGINT)))
+    """
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", code, tmp_path]
+    said = subprocess.run(command, env=environ, stdout=subprocess.PIPE, start_new_session=True, check=True, timeout=60)
+    assert said.stdout.decode() == "1 True\n"
+
+
+def test_a_task_ends_its_own_processes_as_anywhere(trainer: Trainer) -> None:
+    trainer.pipe.recv_bytes()
+    trainer.pipe.send_bytes(b"terminate")
+    for _ in ("fork", "spawn"):
+        assert trainer.pipe.poll(60)
+        assert int(trainer.pipe.recv_bytes()) == -signal.SIGTERM
 
 
 def test_a_task_may_have_a_fork_server_of_its_own(trainer: Trainer) -> None:

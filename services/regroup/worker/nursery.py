@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
+from regroup.worker.deaf import born_deaf, stay_deaf
 from regroup.worker.locks import trainer_lock
 from regroup.worker.position import last_position
 
@@ -162,7 +163,8 @@ class Nursery:
         try:
             ours, theirs = self._context.Pipe()
             process = self._context.Process(target=_live, args=(self._target, theirs, birth), daemon=True)
-            process.start()
+            with born_deaf():
+                process.start()
         except (OSError, EOFError) as error:  # EOFError: the fork server ended in the middle of it
             raise BirthFailed(f"cannot start a trainer: {type(error).__name__}: {error}") from error
         theirs.close()
@@ -184,6 +186,7 @@ def _listen_in(place: Path) -> None:
 def _live(target: str, pipe: Connection, birth: Birth) -> None:
     """The first code of a trainer: depend on the parent, not the parent on it; then do what `target` says."""
     die_with_parent()
+    stay_deaf()
     _let_look(birth.agent)
     # The fork server ends when nobody holds this pipe any more. It gives it to its children; held by a trainer that is
     # stopped, it would outlive the agent, and the trainer with it. If it is kept elsewhere in another Python, fail.
