@@ -19,9 +19,16 @@ from typing import TypeVar
 import pytest
 
 from regroup.core.jobs import JobSpec
-from regroup.core.messages.agent_reports import AgentRegistered, Heartbeat, RecordsFailed, RecordsListed, TrainerExited
+from regroup.core.messages.agent_reports import (
+    AgentLeft,
+    AgentRegistered,
+    Heartbeat,
+    RecordsFailed,
+    RecordsListed,
+    TrainerExited,
+)
 from regroup.core.messages.events import Report
-from regroup.core.messages.orders import Halt, Kill, ListRecords, Prepare, ReadRecords
+from regroup.core.messages.orders import Discard, Halt, Kill, ListRecords, Prepare, ReadRecords
 from regroup.core.messages.trainer_reports import PrepareFailed
 from regroup.core.workers import TrainerPhase, TrainerStatus
 from regroup.wire.codec import decode_order, encode, encode_value
@@ -202,8 +209,8 @@ async def test_what_a_dead_trainer_said_is_not_taken_for_the_next_ones(played: P
         assert one.hub.send("w0", order)
         former = await one.hears_of_a_trainer()
         assert one.hub.send("w0", Kill(job, former.incarnation, "enough"))
-        assert one.hub.send("w0", order)
         assert (await one.hears(TrainerExited)).incarnation == former.incarnation
+        assert one.hub.send("w0", order)
         seen = [(await one.hears_of_a_trainer()).incarnation for _ in range(3)]
         assert former.incarnation not in seen
         assert one.hub.send("w0", Kill(job, seen[0], "enough"))
@@ -271,6 +278,35 @@ async def test_an_agent_that_can_start_no_trainer_says_so_and_ends_when_it_needs
     log = (tmp_path / "agent.log").read_text()
     assert log.splitlines()[-1] == f"regroup-agent: {ended.cause}"
     assert "Traceback" not in log
+
+
+async def test_an_agent_ends_although_discards_hang_and_its_trainer_does_not_die(tmp_path: Path) -> None:
+    """It says goodbye only when its trainer is gone: that is what it means."""
+    code = f"""if True:
+        import time
+        import regroup.worker.discarding as discarding, regroup.worker.guardian as guardian
+        from regroup.worker.nursery import Trainer
+        discarding.Storage.delete = lambda storage, path: time.sleep(600)
+        Trainer.kill = lambda trainer: None
+        guardian.EXIT_LIMIT = 0.5
+        {PLAYED}
+    """
+    places = make_places(tmp_path)
+    paths = tuple(f"{places.root}/checkpoints/j/checkpoint-g000001-s0000000{n}-0123abcd.safetensors" for n in range(2))
+    async with coordinator(places) as one:
+        with agent(places, "-c", code, PYTHONPATH=str(Path(__file__).parent)) as process:
+            await one.hears(AgentRegistered)
+            for n in range(40):  # more than a pool of threads has
+                assert one.hub.send("w0", Discard(f"j{n}", paths))
+                assert one.hub.send("w0", Discard("j", (paths[0],) * (n + 1)))
+            assert one.hub.send("w0", Prepare("stops-within-a-message", JobSpec(task="digits", steps=1)))
+            await one.hears_of_a_trainer()
+            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGINT)
+            assert await asyncio.to_thread(process.wait, LIMIT) == 0
+        said = [one.said.get_nowait() for _ in range(one.said.qsize())]
+        assert not [report for report in said if isinstance(report, AgentLeft)]
+    assert "was killed, and is not gone in 0.5 s" in (tmp_path / "agent.log").read_text()
 
 
 def until_logged(log: Path, words: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -17,7 +18,7 @@ from regroup.core.workers import TrainerPhase, TrainerStatus
 from regroup.wire.codec import decode_order, encode, encode_value
 from regroup.worker.control import REPORT, STATUS
 from regroup.worker.guardian import Guardian
-from regroup.worker.nursery import Birth, Nursery
+from regroup.worker.nursery import Birth, Nursery, Trainer
 
 pytestmark = pytest.mark.cluster
 
@@ -63,6 +64,14 @@ class Guarded:
                 await self.news.wait()
             return status
 
+    async def told(self) -> TrainerExited:
+        """The end of its trainer."""
+        async with asyncio.timeout(LIMIT):
+            while not (ends := [report for report in self.reports if isinstance(report, TrainerExited)]):
+                self.news.clear()
+                await self.news.wait()
+            return ends[0]
+
 
 @pytest.fixture
 async def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Guarded]:
@@ -100,9 +109,25 @@ async def test_whoever_is_ended_was_asked_to_and_leaves_room_for_the_next(guarde
     guarded.guardian.start(prepare("waits"), FLOOR)
     former = await guarded.until(TrainerPhase.PREPARED)
     guarded.guardian.end()
-    (ended,) = guarded.reports
-    assert isinstance(ended, TrainerExited)
+    ended = await guarded.told()
     assert (ended.incarnation, ended.cause, ended.asked) == (former.incarnation, "killed by SIGKILL", True)
     assert (guarded.guardian.status, guarded.guardian.incarnation, guarded.guardian.memory) == (None, None, None)
     guarded.guardian.start(prepare("waits"), FLOOR)
     assert (await guarded.until(TrainerPhase.PREPARED)).incarnation != former.incarnation
+
+
+async def test_who_is_killed_and_not_gone_is_waited_for_by_nobody_and_has_no_successor_beside_it(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a dead disk keeps it in the kernel."""
+    guarded.guardian.start(prepare("waits"), FLOOR)
+    status = await guarded.until(TrainerPhase.PREPARED)
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "kill", lambda trainer: None)
+        guarded.guardian.end()
+    guarded.guardian.start(prepare("another"), FLOOR)
+    assert guarded.guardian.incarnation == status.incarnation
+    assert guarded.reports == []
+    os.kill(status.pid, signal.SIGKILL)
+    ended = await guarded.told()
+    assert (ended.incarnation, ended.asked) == (status.incarnation, True)

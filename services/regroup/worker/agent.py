@@ -14,6 +14,7 @@ import secrets
 import socket
 from collections import deque
 from collections.abc import Callable, Coroutine
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -40,6 +41,7 @@ from regroup.core.messages.trainer_reports import StepsCommitted
 from regroup.core.workers import Telemetry
 from regroup.wire.link import Line
 from regroup.worker import archive
+from regroup.worker.apart import apart
 from regroup.worker.departure import Departure
 from regroup.worker.discarding import discard
 from regroup.worker.guardian import Guardian
@@ -84,7 +86,7 @@ class Agent:
         for task in (orders, beats, looks, *self._asides):
             task.cancel()
         await self._guardian.close()
-        if all(end.exception() is None for end in done):
+        if all(end.exception() is None for end in done) and self._guardian.incarnation is None:
             self._line.send(AgentLeft(boot=self._boot))
         await self._line.close(flush=1.0)
         for end in done:
@@ -223,9 +225,9 @@ class Agent:
 
     async def _discard(self, order: Discard) -> None:
         try:
-            self._report(await asyncio.to_thread(discard, self._nursery.checkpoints, self._nursery.scratch, order))
+            self._report(await apart(partial(discard, self._nursery.checkpoints, self._nursery.scratch, order)))
         finally:
             self._discarding.discard(order)
 
     async def _answer(self, order: RecordsOrder) -> None:
-        self._line.send(await asyncio.to_thread(archive.answer, self._settings.data_dir / "records", order))
+        self._line.send(await apart(partial(archive.answer, self._settings.data_dir / "records", order)))

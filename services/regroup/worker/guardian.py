@@ -4,7 +4,8 @@ Owns: the trainer's process and pipe, its status as it last told it, and the new
 trainer lives, a spare is kept for its successor.
 Refuses to know: the coordinator, and which order is right; what is to be reported goes to `report`, and whenever a
 heartbeat would say something new, `changed` is called.
-Does not guarantee: that a trainer reads what it is told. What it missed is due again at the next heartbeat.
+Does not guarantee: that a trainer reads what it is told. What it missed is due again at the next heartbeat. Nor that
+one which was killed is gone at once: a dead disk may keep it in the kernel. So long there is no other.
 """
 
 import asyncio
@@ -20,9 +21,10 @@ from regroup.core.messages.events import Report
 from regroup.core.messages.orders import Order, Prepare
 from regroup.core.workers import Hang, TrainerPhase, TrainerStatus
 from regroup.wire.codec import decode_report, decode_value, encode
+from regroup.worker.apart import apart
 from regroup.worker.control import REPORT, STATUS
 from regroup.worker.inbox import Inbox
-from regroup.worker.nursery import Nursery, Trainer
+from regroup.worker.nursery import EXIT_LIMIT, Nursery, Trainer
 from regroup.worker.stacks import stacks_of
 from regroup.worker.watch import Watch
 
@@ -46,6 +48,9 @@ class Guardian:
         self._asked = False  # its end was asked for
         self._warming: asyncio.Task[None] | None = None  # the first spare
         self._births: set[asyncio.Task[None]] = set()  # one at most, while the fork server gives birth
+        self._renewal: asyncio.Task[None] | None = None  # of the spare
+        self._empty = asyncio.Event()  # it has no trainer
+        self._empty.set()
         self._looks: set[asyncio.Task[None]] = set()  # into a trainer that hangs
         self._watch = Watch(nursery.pulse, self._hangs)
         self._closed = False
@@ -79,7 +84,7 @@ class Guardian:
 
     def warm(self) -> None:
         """Have the first spare, before it is needed."""
-        self._warming = asyncio.create_task(asyncio.to_thread(self._nursery.keep_spare))
+        self._warming = asyncio.create_task(apart(self._nursery.keep_spare))
         self._warming.add_done_callback(partial(self._born, ""))
 
     def start(self, order: Prepare, floor: float) -> None:
@@ -101,31 +106,34 @@ class Guardian:
                 log.info("the trainer is gone; its end is about to be noticed")
 
     def end(self) -> None:
-        """Kill the trainer, if there is one, and tell its end."""
+        """Kill the trainer, if there is one. Its end is told as soon as it is noticed, and not waited for."""
         if self._trainer is not None:
             self._asked = True
-            trainer = self._trainer
-            trainer.kill()
-            trainer.process.join()
-            self._ended(trainer)
+            self._trainer.kill()
 
     async def watch(self) -> None:
         """Look after the trainer, again and again."""
         await self._watch.keep()
 
     async def close(self) -> None:
-        """End whatever lives, also what is about to be born."""
+        """End whatever lives, also what is about to be born. What takes too long ends with this process."""
         self._closed = True
         for look in self._looks:
             look.cancel()
         self.end()
-        births = [birth for birth in (self._warming, *self._births) if birth is not None]
-        await asyncio.gather(*births, return_exceptions=True)
+        births = [birth for birth in (self._warming, self._renewal, *self._births) if birth is not None]
+        if births:
+            await asyncio.wait(births, timeout=EXIT_LIMIT)
         self.end()
+        try:
+            await asyncio.wait_for(self._empty.wait(), EXIT_LIMIT)
+        except TimeoutError:
+            log.warning("trainer %s was killed, and is not gone in %g s", self.incarnation, EXIT_LIMIT)
         self._nursery.close()
 
     async def _start(self, order: Prepare, floor: float) -> None:
-        trainer = self._trainer = await asyncio.to_thread(self._nursery.take)
+        trainer = self._trainer = await apart(self._nursery.take)
+        self._empty.clear()
         self._asked = False
         self.status = TrainerStatus(job=order.job, incarnation=trainer.incarnation, phase=TrainerPhase.PREPARING)
         self._watch.begin(floor, order.spec.step_timeout)
@@ -140,14 +148,14 @@ class Guardian:
     def _born(self, job: str, birth: asyncio.Task[None]) -> None:
         """Or not. `job` is whose it would have been; "": a spare."""
         self._births.discard(birth)
-        error = birth.exception()
+        error = None if birth.cancelled() else birth.exception()
         if error is not None:
             self._barren(job, error)
 
     def _renew_spare(self) -> None:
         if not self._closed:
-            renewal = asyncio.get_running_loop().run_in_executor(None, self._nursery.keep_spare)
-            renewal.add_done_callback(_renewed)
+            self._renewal = asyncio.create_task(apart(self._nursery.keep_spare))
+            self._renewal.add_done_callback(_renewed)
 
     def _hear(self) -> None:
         for message in self._inbox.take() if self._inbox is not None else ():
@@ -184,6 +192,7 @@ class Guardian:
         cause, position = trainer.bury(), trainer.last_position()
         step, shard = position if position is not None else (None, None)
         self._trainer, self._inbox, self.status = None, None, None
+        self._empty.set()
         self._watch.end()
         log.info(
             "job %s: trainer %s ended: %s", job, trainer.incarnation, "as it was asked to" if self._asked else cause
@@ -196,7 +205,7 @@ class Guardian:
         self._changed()
 
 
-def _renewed(renewal: asyncio.Future[None]) -> None:
+def _renewed(renewal: asyncio.Task[None]) -> None:
     """The trainer of now needs no spare. If its successor cannot be started either, that ends the agent."""
-    if (error := renewal.exception()) is not None:
+    if not renewal.cancelled() and (error := renewal.exception()) is not None:
         log.warning("no spare: %s", error)

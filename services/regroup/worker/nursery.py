@@ -15,13 +15,15 @@ import signal
 import threading
 from dataclasses import dataclass
 from multiprocessing import forkserver
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from regroup.worker.deaf import born_deaf, stay_deaf
 from regroup.worker.locks import trainer_lock
 from regroup.worker.position import last_position
+
+EXIT_LIMIT = 5.0  # seconds that an agent which ends waits for what it killed, and for births that are under way
 
 
 class BirthFailed(Exception):
@@ -61,8 +63,12 @@ class Trainer:
     def kill(self) -> None:
         self.process.kill()
 
+    def gone(self, patience: float) -> bool:
+        """Whether it ended within so many seconds. One that waits for a dead disk in the kernel outlives its kill."""
+        return bool(wait([self.process.sentinel], patience))
+
     def bury(self) -> str:
-        """Free what is left of an ended trainer, and tell how it ended."""
+        """Free what is left of a trainer that is gone, and tell how it ended."""
         self.process.join()
         code = self.process.exitcode
         self.pipe.close()
@@ -132,12 +138,16 @@ class Nursery:
             return trainer
 
     def close(self) -> None:
-        """End the spare. Trainers that were taken belong to whoever took them."""
-        with self._lock:
-            if spare := self._living_spare():
-                spare.kill()
+        """End the spare. Trainers that were taken belong to whoever took them, and one that is being born ends with
+        this process."""
+        if not self._lock.acquire(blocking=False):
+            return
+        if spare := self._living_spare():
+            spare.kill()
+            if spare.gone(EXIT_LIMIT):
                 spare.bury()
-            self._spare = None
+        self._spare = None
+        self._lock.release()
 
     def _living_spare(self) -> Trainer | None:
         if self._spare is not None and not self._spare.process.is_alive():

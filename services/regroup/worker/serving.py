@@ -7,6 +7,7 @@ Does not guarantee: that a coordinator is there; the agent looks for one until i
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -75,13 +76,19 @@ async def serve(settings: AgentSettings) -> None:
 
 def main() -> None:
     """`regroup-agent`: one worker on this machine."""
+    code = 0
     try:
         settings = read(AgentSettings)
         form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
         logging.basicConfig(level=settings.log_level.upper(), format=form)
         asyncio.run(serve(settings))
     except (BadSettings, WorkerTaken, BirthFailed, KeysUnreadable, OSError, ValueError) as error:
-        sys.exit(f"regroup-agent: {error}")
+        print(f"regroup-agent: {error}", file=sys.stderr)
+        code = 1
+    # Else multiprocessing would wait, without limit, for a trainer that was killed and is stuck in the kernel.
+    logging.shutdown()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":
