@@ -28,7 +28,7 @@ from regroup.core.messages.agent_reports import (
     TrainerExited,
 )
 from regroup.core.messages.events import Report
-from regroup.core.messages.orders import Discard, Halt, Kill, ListRecords, Prepare, ReadRecords
+from regroup.core.messages.orders import Discard, Halt, Kill, ListRecords, Prepare, ReadRecords, Welcome
 from regroup.core.messages.trainer_reports import PrepareFailed
 from regroup.core.workers import TrainerPhase, TrainerStatus
 from regroup.wire.codec import decode_order, encode, encode_value
@@ -307,6 +307,27 @@ async def test_an_agent_ends_although_discards_hang_and_its_trainer_does_not_die
         said = [one.said.get_nowait() for _ in range(one.said.qsize())]
         assert not [report for report in said if isinstance(report, AgentLeft)]
     assert "was killed, and is not gone in 0.5 s" in (tmp_path / "agent.log").read_text()
+
+
+async def test_an_agent_that_nobody_answers_ends_in_time_wherever_else_it_looks_for_a_coordinator(
+    tmp_path: Path,
+) -> None:
+    code = f"""if True:
+        import regroup.worker.agent as agent, regroup.worker.departure as departure
+        agent.UNANSWERED, departure.UNHEARD = 0.5, 2.0
+        {PLAYED}
+    """
+    places = make_places(tmp_path)
+    environ = {"PYTHONPATH": str(Path(__file__).parent), "REGROUP_LEAVE_LIMIT": "8"}
+    with agent(places, "-c", code, **environ) as process:
+        async with coordinator(places) as one:
+            await one.hears(AgentRegistered)
+            assert one.hub.send("w0", Welcome(heartbeat_interval=0.1))
+            assert one.hub.send("w0", Prepare("stops-within-a-message", JobSpec(task="digits", steps=1)))
+            await one.hears_of_a_trainer()
+        process.terminate()
+        assert await asyncio.to_thread(process.wait, LIMIT) == 0
+    assert "no coordinator answered in 2 s" in (tmp_path / "agent.log").read_text()
 
 
 def until_logged(log: Path, words: str) -> None:

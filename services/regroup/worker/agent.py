@@ -67,7 +67,8 @@ class Agent:
         self._measured: deque[Report] = deque(maxlen=LATEST)  # the last that were sent
         self._welcome = Welcome(heartbeat_interval=1.0)
         self._sent: dict[int, float] = {}  # heartbeat -> when it was sent, by the clock of leases
-        self._answered = lease_clock()  # when the coordinator answered last, or there was a new one to ask
+        self._answered = lease_clock()  # when a coordinator answered last, or let it connect
+        self._moved = self._answered  # when it left one that answered nothing
         self._sequence = 0
         self._departure: Departure | None = None  # once it was asked to end
         self._asides: set[asyncio.Task[None]] = set()  # what waits for the disk
@@ -178,8 +179,8 @@ class Agent:
     def _leave_who_does_not_lead(self) -> None:
         """Only a confirmed leader answers heartbeats. One that was overtaken and does not know it keeps its link."""
         now = lease_clock()
-        if now - self._answered > max(UNANSWERED, 3 * self._welcome.heartbeat_interval):
-            self._answered = now
+        if now - max(self._answered, self._moved) > max(UNANSWERED, 3 * self._welcome.heartbeat_interval):
+            self._moved = now
             self._line.move()
 
     async def _follow_orders(self) -> None:
