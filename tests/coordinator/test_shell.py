@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,6 +121,30 @@ async def test_no_lease_is_renewed_while_the_store_does_not_confirm_the_leadersh
     heard = await running.hear(Heard)
     assert isinstance(heard, Heard)
     assert heard.sequence == 2
+
+
+async def test_a_coordinator_whose_machine_slept_renews_no_lease_before_the_store_confirms_it(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux's monotonic clock stands still in a sleep, and what the workers and the store count goes on."""
+    await until(lambda: running.shell.ready is None)
+    confirms, measured = running.store.renew, time.clock_gettime
+
+    async def silent(*given: object) -> bool:
+        raise StoreUnavailable("the store does not answer")
+
+    monkeypatch.setattr(running.store, "renew", silent)
+    hour = {time.CLOCK_BOOTTIME: 3600.0}
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: measured(clock) + hour.get(clock, 0.0))
+    running.line.send(Heartbeat(boot="b1", sequence=1))
+    await until(lambda: running.shell.cluster.sightings["w0"].sequence == 1)
+    monkeypatch.setattr(running.store, "renew", confirms)
+    await until(lambda: running.shell._clock() - running.shell._confirmed < LEASE)
+    running.line.send(Heartbeat(boot="b1", sequence=2))
+    heard = await running.hear(Heard)
+    assert isinstance(heard, Heard)
+    assert heard.sequence == 2
+    assert running.shell.cluster.awake > running.shell.cluster.started + 3000  # nobody's silence
 
 
 async def test_whoever_waits_for_events_wakes_when_one_was_written(running: Running) -> None:

@@ -19,8 +19,8 @@ from regroup.core.messages.orders import Form, Halt, Order, Prepare, RenewLease,
 from regroup.core.messages.trainer_reports import Halted, Prepared, TrainerReport
 from regroup.core.workers import TrainerPhase, TrainerStatus
 from regroup.wire.codec import decode_report, decode_value, encode
+from regroup.wire.lease_clock import lease_clock
 from regroup.worker.control import REPORT, STATUS
-from regroup.worker.lease_clock import lease_clock
 from regroup.worker.nursery import Nursery
 from regroup.worker.position import last_position
 from regroup.worker.storage import Storage

@@ -10,8 +10,8 @@ from regroup.core.jobs import ORIGIN, Fingerprint, Formation, Member, Seat, Step
 from regroup.core.messages.orders import Form, Halt, RenewLease
 from regroup.core.messages.trainer_reports import StepFailed, StepsCommitted
 from regroup.wire.codec import decode_report, encode
+from regroup.wire.lease_clock import lease_clock
 from regroup.worker.control import REPORT, Control
-from regroup.worker.lease_clock import lease_clock
 from regroup.worker.session import CameBack, LoopFailed, Session, StateHeld, TaskPrepared
 
 ME = Member("w0", "one")

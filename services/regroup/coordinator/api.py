@@ -4,7 +4,6 @@ Owns: the application object and the routes that need no token.
 Refuses to know: how it is served (`serving`) and what stands behind the desk.
 """
 
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from importlib.metadata import version
 
@@ -17,6 +16,7 @@ from regroup.coordinator.guard import authorize
 from regroup.coordinator.json_line import JsonLine
 from regroup.coordinator.persistence import Standby
 from regroup.core.jobs import Problem
+from regroup.wire.lease_clock import lease_clock
 from regroup.wire.rest import Greeting, Health, ProblemView
 
 __all__ = ["Desk", "create_app"]
@@ -35,7 +35,7 @@ def create_app(
     desk: Desk,
     token: str,
     *,
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] = lease_clock,
     keepalive: float = 15.0,
     standbys: Callable[[], Awaitable[Sequence[Standby]]] = nobody,
 ) -> FastAPI:

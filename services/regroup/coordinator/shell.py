@@ -24,6 +24,7 @@ from regroup.core.messages.agent_reports import Heartbeat, RecordsFailed, Record
 from regroup.core.messages.commands import Command
 from regroup.core.messages.events import Disconnected, Event, KeepSteps, Report, Reported, Tick
 from regroup.core.messages.orders import Heard
+from regroup.wire.lease_clock import lease_clock
 from regroup.wire.link import Hub
 
 log = logging.getLogger("regroup.coordinator")
@@ -59,7 +60,7 @@ class Shell:
         policy: Policy,
         leadership: Leadership,
         saved: Saved,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = lease_clock,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.store, self.policy = store, policy

@@ -39,13 +39,13 @@ from regroup.core.messages.orders import (
 )
 from regroup.core.messages.trainer_reports import StepsCommitted
 from regroup.core.workers import Telemetry
+from regroup.wire.lease_clock import lease_clock
 from regroup.wire.link import Line
 from regroup.worker import archive
 from regroup.worker.apart import apart
 from regroup.worker.departure import Departure
 from regroup.worker.discarding import discard
 from regroup.worker.guardian import Guardian
-from regroup.worker.lease_clock import lease_clock
 from regroup.worker.nursery import Nursery
 from regroup.worker.settings import AgentSettings
 

@@ -20,7 +20,7 @@ from regroup.core.messages.orders import Form, Halt, RenewLease, Save
 from regroup.core.messages.trainer_reports import GroupBroke, StepsCommitted, TrainerReport
 from regroup.core.workers import TrainerPhase
 from regroup.wire.codec import decode_order, encode, encode_value
-from regroup.worker.lease_clock import lease_clock
+from regroup.wire.lease_clock import lease_clock
 from regroup.worker.session import (
     BreakGroup,
     CameBack,

@@ -17,6 +17,7 @@ from regroup.core.decide import decide
 from regroup.core.messages.agent_reports import AgentRegistered, Heartbeat
 from regroup.core.messages.commands import Command
 from regroup.core.messages.events import Event, Reported
+from regroup.wire.lease_clock import lease_clock
 
 T = TypeVar("T")
 
@@ -29,7 +30,7 @@ class TestDesk:
     def __init__(self) -> None:
         self.policy = Policy()
         self.store = MemoryStore()
-        self.cluster = Cluster(started=time.monotonic())
+        self.cluster = Cluster(started=lease_clock())
         self.ready: str | None = None
         self.pieces: list[tuple[str, str]] = []
         self.breaks: str | None = None  # why its records break off after these pieces
@@ -43,7 +44,7 @@ class TestDesk:
 
     async def happen(self, event: Event) -> None:
         """Decide about an event and keep what was decided, as the shell does."""
-        decision = decide(self.cluster, event, time.monotonic(), self.policy)
+        decision = decide(self.cluster, event, lease_clock(), self.policy)
         if not self._fence:
             self._fence = await self.store.acquire("tests", 3600.0) or 0
         jobs, workers = tuple(decision.cluster.jobs.values()), tuple(decision.cluster.workers.values())
