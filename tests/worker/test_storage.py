@@ -57,9 +57,13 @@ def test_a_file_comes_back_under_the_name_of_its_content(
     assert files(tmp_path / "scratch") == []
 
 
-def test_a_truncated_file_under_its_name_is_written_anew(kept: Any) -> None:
+@pytest.mark.parametrize("damaged", [CONTENT[:100], CONTENT[:-1] + b"x"], ids=["truncated", "flipped"])
+def test_a_damaged_file_under_its_name_is_written_anew(
+    kept: Any, monkeypatch: pytest.MonkeyPatch, damaged: bytes
+) -> None:
+    monkeypatch.setattr(module, "BLOCK", 1000)
     stored = kept.storage.put("job", name, fill)
-    kept.replace(stored.path, CONTENT[:100])
+    kept.replace(stored.path, damaged)
     assert kept.storage.put("job", name, fill) == stored
     assert got(kept.storage, stored.path) == CONTENT
     assert len(kept.names) == 1

@@ -191,11 +191,10 @@ def _send(file: IO[bytes], url: str, size: int) -> bool:
     """The file is closed here, not by who may have stopped waiting: its number must not become another file's."""
     with file:
         system, path = _system(url)
-        source = f"/proc/self/fd/{file.fileno()}"
         if url.partition("://")[0] in OBJECT_STORES:
-            system.put_file(source, path)
+            system.put_file(f"/proc/self/fd/{file.fileno()}", path)
         else:
-            _send_and_move(system, source, path, size)
+            _send_and_move(system, file, path, size)
         found = system.info(path)["size"]
     if found != size:
         raise StorageFailed(f"{url} holds {found} bytes of the {size} that were written: {_NETWORK}")
@@ -219,20 +218,33 @@ def _remove(url: str) -> bool:
     return True
 
 
-def _send_and_move(system: Any, source: str, path: str, size: int) -> None:
+def _send_and_move(system: Any, file: IO[bytes], path: str, size: int) -> None:
+    """What lies there already stays if it is the same: between its end and the move nothing would be there."""
+    if _holds(system, path, file, size):
+        return
     folder, _, name = path.rpartition("/")
     half = f"{folder}/.{name}.{secrets.token_hex(8)}"
     system.makedirs(folder, exist_ok=True)
     try:
-        system.put_file(source, half)
-        if system.exists(path) and system.info(path)["size"] != size:
+        system.put_file(f"/proc/self/fd/{file.fileno()}", half)
+        if system.exists(path):  # its bytes are others, whatever its name says; and not every file system moves onto it
             system.rm_file(path)
-        if not system.exists(path):  # else it is there already, for the name says what is in it
-            system.mv(half, path)
+        system.mv(half, path)
     finally:
         with suppress(Exception):
             if system.exists(half):
                 system.rm_file(half)
+
+
+def _holds(system: Any, path: str, file: IO[bytes], size: int) -> bool:
+    """Whether a file of these very bytes is there: size and name say nothing of a bit that flipped."""
+    if not system.exists(path) or system.info(path)["size"] != size:
+        return False
+    blocks = range(0, size, BLOCK)
+    return all(
+        system.cat_file(path, start=start, end=min(start + BLOCK, size)) == os.pread(file.fileno(), BLOCK, start)
+        for start in blocks
+    )
 
 
 def _system(url: str) -> tuple[Any, str]:
