@@ -7,7 +7,9 @@ import torch
 
 from regroup.core.jobs import Checkpoint, Version
 from regroup.worker import beside as module
+from regroup.worker import checkpoint as checkpoints
 from regroup.worker.beside import Beside
+from regroup.worker.storage import Storage
 
 LIMIT = 10.0  # seconds
 
@@ -110,6 +112,28 @@ def test_soon_after_one_that_failed_no_other_is_tried_so_that_a_full_disk_fills_
         beside._thread.join(LIMIT)
         assert beside.due(Version(1, 8), None) is due
     assert "no checkpoint of step 8: the last one could not be written just now" in capfd.readouterr().err
+
+
+def test_a_write_that_never_ends_is_told_in_time_and_so_is_the_next_one(told, tmp_path, monkeypatch, capfd):
+    """As in a folder whose server is gone. No more than one of them is left waiting there."""
+    monkeypatch.setattr(module, "PAUSE", 0.0)
+    monkeypatch.setattr(checkpoints, "save_file", lambda *given, **more: told.gate.wait(LIMIT))
+    storage = Storage(str(tmp_path), tmp_path / "scratch", patience=0.3)
+
+    def write(version, tree):
+        return checkpoints.write(storage, "j", version, tree, {})
+
+    beside = Beside(4, write, told.wrote_it, told.failed_it)
+    for step in (4, 8):
+        told.over.clear()
+        assert beside.due(Version(1, step), None)
+        beside.take(Version(1, step), {"weight": torch.ones(3)})
+        assert told.over.wait(LIMIT)
+        beside._thread.join()
+    assert [step for step, _ in told.failed] == [4, 8]
+    assert all(f"{tmp_path}/j could not be written in 0.3 s" in error for _, error in told.failed)
+    assert len([one for one in threading.enumerate() if one.name.startswith(f"storage {tmp_path}")]) == 1
+    capfd.readouterr()
 
 
 def test_a_state_that_cannot_be_kept_is_told_by_its_path(beside, told, capfd):

@@ -3,6 +3,7 @@
 The object store is a real S3 API. What a killed writer leaves is looked at after real kills.
 """
 
+import os
 import resource
 import socket
 import subprocess
@@ -20,6 +21,7 @@ import pytest
 from regroup.worker import storage as module
 from regroup.worker.storage import Absent, Storage, StorageFailed
 
+LIMIT = 10.0  # seconds
 CONTENT = bytes(range(256)) * 100
 
 
@@ -36,8 +38,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def got(storage: Storage, path: str, size: int = len(CONTENT)) -> bytes:
-    with storage.get(path, size) as file:
-        return file.read()
+    return storage.read(path, size, lambda file: file.read())
 
 
 # --- Every place
@@ -231,6 +232,49 @@ def half_way(server: str, most: int) -> Iterator[tuple[str, threading.Event]]:
             far.close()
 
 
+# --- A folder that does not answer
+
+
+def test_a_folder_that_does_not_answer_is_given_up_in_time(tmp_path: Path) -> None:
+    """To open a pipe that nobody writes to takes for ever, as with a server that is gone."""
+    storage = Storage(str(tmp_path), tmp_path / "scratch", patience=0.3)
+    (tmp_path / "job").mkdir()
+    os.mkfifo(tmp_path / "job" / "file")
+    slow = "look whether its disk or server answers; if it is only slow, give the job a longer step_timeout"
+    for _ in range(2):
+        with pytest.raises(StorageFailed, match=f"^{tmp_path}/job/file could not be read in 0.3 s: {slow}$"):
+            got(storage, f"{tmp_path}/job/file")
+    assert len(left_behind(tmp_path)) == 1
+    with pytest.raises(StorageFailed, match=f"^{tmp_path}/job could not be written in 0.3 s: {slow}$"):
+        storage.put("job", name, fill)
+    with (tmp_path / "job" / "file").open("wb"):  # it answers after all
+        left_behind(tmp_path)[0].join(LIMIT)
+    assert got(storage, storage.put("job", name, fill).path) == CONTENT
+
+
+def test_what_was_given_up_leaves_no_file_when_it_comes_to_its_end(tmp_path: Path) -> None:
+    """What it is filled from has changed by then: the job trains on."""
+    storage, goes_on = Storage(str(tmp_path), tmp_path / "scratch", patience=0.3), threading.Event()
+
+    def hangs(path: Path) -> None:
+        path.write_bytes(CONTENT[:100])
+        assert goes_on.wait(LIMIT)
+        path.write_bytes(CONTENT)
+
+    with pytest.raises(StorageFailed, match=f"^{tmp_path}/job could not be written in 0.3 s"):
+        storage.put("job", name, hangs)
+    goes_on.set()
+    for thread in left_behind(tmp_path):
+        thread.join(LIMIT)
+    assert files(tmp_path) == []
+    storage.put("job", name, fill)
+    assert len(files(tmp_path)) == 1
+
+
+def left_behind(folder: Path) -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith(f"storage {folder}")]
+
+
 # --- S3 that refuses, is not there, or is silent
 
 
@@ -243,8 +287,7 @@ def test_a_large_file_goes_in_parts_and_comes_back(bucket: str, tmp_path: Path) 
 
     storage = Storage(bucket, tmp_path, patience=90)
     stored = storage.put("job", name, large)
-    with storage.get(stored.path, size) as file:
-        assert module._measure(file) == (stored.checksum, size)
+    assert storage.read(stored.path, size, module._measure) == (stored.checksum, size)
 
 
 def test_a_bucket_that_does_not_exist_is_named_and_not_created(bucket: str, tmp_path: Path) -> None:

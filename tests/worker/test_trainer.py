@@ -1,6 +1,7 @@
 """A trainer that trains alone, in a process of its own, with the test for an agent: what must not cost its state."""
 
 import json
+import os
 import resource
 import time
 from pathlib import Path
@@ -90,7 +91,7 @@ def test_a_leader_goes_on_from_a_checkpoint_that_another_one_wrote(driven: Any, 
     assert [line["applied"] for line in lines if "applied" in line] == [4, 5]
 
 
-@pytest.mark.parametrize("harm", ["missing", "damaged", "unmounted"])
+@pytest.mark.parametrize("harm", ["missing", "damaged", "unmounted", "silent"])
 def test_a_leader_that_cannot_read_its_checkpoint_says_so_and_holds_no_state(
     driven: Any, start_driven: Any, harm: str
 ) -> None:
@@ -102,17 +103,21 @@ def test_a_leader_that_cannot_read_its_checkpoint_says_so_and_holds_no_state(
         file.unlink()
     elif harm == "unmounted":
         file.parent.rename(file.parent.with_name("away"))
+    elif harm == "silent":  # to open a pipe that nobody writes to takes for ever
+        file.unlink()
+        os.mkfifo(file)
     else:
         content = bytearray(file.read_bytes())
         content[-1] ^= 1
         file.write_bytes(content)
     heir = start_driven("w1")
-    heir.prepare("Sound", steps=6)
+    heir.prepare("Sound", steps=6, step_timeout=2.0)
     heir.hears(Prepared)
     heir.train(3, checkpoint)
     told = heir.hears(CheckpointUnreadable)
     assert told.generation == 3
-    assert (told.damaged, told.missing) == (harm != "unmounted", harm == "missing")
+    assert (told.damaged, told.missing) == (harm in ("missing", "damaged"), harm == "missing")
+    assert ("could not be read in 1.8 s" in told.error) == (harm == "silent")
     assert str(file) in told.error
     assert str(file) in heir.log
     assert heir.halt(4).version is None

@@ -80,13 +80,16 @@ def write(storage: Storage, job: str, version: Version, tree: Any, meta: Mapping
 def read(storage: Storage, job: str, checkpoint: Checkpoint) -> tuple[Any, dict[str, Any]]:
     """(tree, meta) of a job's checkpoint; its tensors are new, on the CPU. Raises CheckpointDamaged,
     OtherFormat, StorageFailed."""
+
+    def verified(file: IO[bytes]) -> tuple[Any, dict[str, Any]]:
+        found = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+        if found != checkpoint.checksum:
+            message = f"{checkpoint.path} has sha256 {found}, not {checkpoint.checksum}: {ADVICE}"
+            raise CheckpointDamaged(message)
+        return _parse(file, job, checkpoint)
+
     try:
-        with storage.get(checkpoint.path, checkpoint.bytes) as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
-            if found != checkpoint.checksum:
-                message = f"{checkpoint.path} has sha256 {found}, not {checkpoint.checksum}: {ADVICE}"
-                raise CheckpointDamaged(message)
-            return _parse(file, job, checkpoint)
+        return storage.read(checkpoint.path, checkpoint.bytes, verified)
     except Absent as error:
         raise CheckpointDamaged(f"{error}: {ADVICE}", missing=error.missing) from error
 

@@ -4,7 +4,8 @@ Owns: that nobody takes a half-written file for a whole one, that each call ends
 line that names the place. It imports fsspec only once a URL is used.
 Refuses to know: what a file means, and which bytes are the right ones. Credentials come from the environment, as each
 file system reads them; they are never part of a URL, so that URLs may be shown.
-Does not guarantee: that a call which was given up is over. It may still complete, under the name of its own content.
+Does not guarantee: that a call which was given up is over. To a URL it may still complete, under the name of its own
+content.
 """
 
 import hashlib
@@ -13,9 +14,10 @@ import re
 import secrets
 import shutil
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, TypeVar
@@ -53,7 +55,9 @@ class Storage:
 
     place: str  # a folder or a URL; what is read may lie elsewhere
     scratch: Path
-    patience: float = 60.0  # seconds that one file may take to or from a URL
+    patience: float = 60.0  # seconds that one file may take to or from where it is kept
+    # By folder, what was given up there. The next call waits for it: each may hold a whole state in memory.
+    _hung: dict[str, threading.Thread] = field(default_factory=dict, compare=False, repr=False)
 
     def tidy(self) -> None:
         """Remove what a killed process of the same scratch folder left there."""
@@ -64,45 +68,32 @@ class Storage:
 
         Raises StorageFailed, and what `fill` raises beside OSError.
         """
-        return self._upload(folder, name, fill) if is_url(self.place) else self._keep(folder, name, fill)
+        if is_url(self.place):
+            return self._upload(folder, name, fill)
+        home = str(Path(self.place) / folder)
+        return self._in_time(home, "written", lambda late: _keep(Path(home), name, fill, late), home)
 
-    @contextmanager
-    def get(self, path: str, size: int) -> Iterator[IO[bytes]]:
-        """A file of this size, open, on this machine. A copy goes when it is closed. Raises StorageFailed, Absent."""
-        file = self._fetch(path, size) if is_url(path) else _open(path, size)
-        with file:
-            yield file
+    def read(self, path: str, size: int, parse: Callable[[IO[bytes]], Given]) -> Given:
+        """What `parse` makes of a file of this size, open, on this machine; a copy goes when it is over.
+
+        Raises StorageFailed, Absent, and what `parse` raises.
+        """
+        if is_url(path):
+            with self._fetch(path, size) as copy:
+                return parse(copy)
+
+        def work(_: threading.Event) -> Given:
+            with _open(path, size) as file:
+                return parse(file)
+
+        return self._in_time(path, "read", work, str(Path(path).parent))
 
     def delete(self, path: str) -> None:
         """A file that is not there is as good as deleted. Raises StorageFailed."""
         if is_url(path):
-            self._in_time(path, "deleted", lambda: _remove(path))
-            return
-        try:
-            Path(path).unlink(missing_ok=True)
-        except OSError as error:
-            raise StorageFailed(f"{path} cannot be deleted ({_why(error)}): mend its permissions") from error
-
-    # --- A folder of this machine
-
-    def _keep(self, folder: str, name: Callable[[str], str], fill: Callable[[Path], None]) -> Stored:
-        home = Path(self.place) / folder
-        half = home / f".{secrets.token_hex(8)}"
-        try:
-            home.mkdir(parents=True, exist_ok=True)
-            fill(half)
-            with half.open("rb") as file:
-                checksum, size = _measure(file)
-                os.fsync(file.fileno())
-            target = half.replace(home / name(checksum))
-            for each in (home, home.parent):
-                _sync_folder(each)
-        except OSError as error:
-            raise StorageFailed(f"{home} cannot be written ({_why(error)}): {_DISK}") from error
-        finally:
-            with suppress(OSError):
-                half.unlink(missing_ok=True)
-        return Stored(str(target), checksum, size)
+            self._in_time(path, "deleted", lambda _: _remove(path))
+        else:
+            self._in_time(path, "deleted", lambda _: _unlink(path), str(Path(path).parent))
 
     # --- A URL
 
@@ -119,11 +110,11 @@ class Storage:
             with suppress(OSError):
                 draft.unlink(missing_ok=True)  # what is open stays, without a name, until it is closed
         url = f"{self.place.rstrip('/')}/{folder}/{name(checksum)}"
-        self._in_time(url, "written", lambda: _send(file, url, size))
+        self._in_time(url, "written", lambda _: _send(file, url, size))
         return Stored(url, checksum, size)
 
     def _fetch(self, url: str, size: int) -> IO[bytes]:
-        return self._in_time(url, "read", lambda: self._download(url, size))
+        return self._in_time(url, "read", lambda _: self._download(url, size))
 
     def _download(self, url: str, size: int) -> IO[bytes]:
         system, path = _system(url)
@@ -157,34 +148,78 @@ class Storage:
     def _no_room(self, url: str, error: OSError) -> StorageFailed:
         return StorageFailed(f"{self.scratch} cannot hold a copy of {url} ({_why(error)}): {_DISK}")
 
-    def _in_time(self, url: str, done: str, call: Callable[[], Given]) -> Given:
-        """On a thread that is left behind when it takes too long: file systems wait as long as they like."""
+    # --- Either
+
+    def _in_time(self, what: str, done: str, call: Callable[[threading.Event], Given], home: str = "") -> Given:
+        """On a thread that is left behind when it takes too long: file systems wait as long as they like.
+
+        `call` is given an event that is set once nobody waits for it. `home`: the folder that `what` is in, or is.
+        """
+        until, late = time.monotonic() + self.patience, threading.Event()
         given: list[Given] = []
         failed: list[Exception] = []
 
         def work() -> None:
             try:
-                given.append(call())
+                given.append(call(late))
             except (StorageFailed, Absent) as error:
                 failed.append(error)
             except Exception as error:
-                failed.append(_translated(error, url, done))
+                failed.append(error if home else _translated(error, what, done))
 
-        thread = threading.Thread(target=work, name=f"storage {url}", daemon=True)
-        thread.start()
-        thread.join(self.patience)
+        thread = threading.Thread(target=work, name=f"storage {what}", daemon=True)
+        former = self._hung.get(home)
+        if former is not None:
+            former.join(self.patience)
+        if former is None or not former.is_alive():
+            thread.start()
+            thread.join(max(0.0, until - time.monotonic()))
+        late.set()
         if failed:
             raise failed[0]
         if not given:
-            raise StorageFailed(f"{url} could not be {done} in {self.patience:g} s: {_NETWORK}")
+            if home and thread.is_alive():
+                self._hung[home] = thread
+            raise StorageFailed(f"{what} could not be {done} in {self.patience:g} s: {_SLOW if home else _NETWORK}")
         return given[0]
 
 
 _DISK = "free some space there, or mend its permissions"
 _MOUNT = "mount it on this machine, or have a worker of the machine that wrote it take part"
 _NETWORK = "check the address, the endpoint and the network, then try again"
+_SLOW = "look whether its disk or server answers; if it is only slow, give the job a longer step_timeout"
 _HOME = "create the bucket or folder, or name another one"
 _RIGHTS = "check the credentials in this worker's environment, and that they may read and write there"
+
+
+def _keep(home: Path, name: Callable[[str], str], fill: Callable[[Path], None], late: threading.Event) -> Stored:
+    """In a folder of this machine. What nobody waits for any more gets no name: what it was filled from may change."""
+    half = home / f".{secrets.token_hex(8)}"
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        fill(half)
+        with half.open("rb") as file:
+            checksum, size = _measure(file)
+            os.fsync(file.fileno())
+        if late.is_set():
+            raise StorageFailed(f"{home} was written too late: {_SLOW}")
+        target = half.replace(home / name(checksum))
+        for each in (home, home.parent):
+            _sync_folder(each)
+    except OSError as error:
+        raise StorageFailed(f"{home} cannot be written ({_why(error)}): {_DISK}") from error
+    finally:
+        with suppress(OSError):
+            half.unlink(missing_ok=True)
+    return Stored(str(target), checksum, size)
+
+
+def _unlink(path: str) -> bool:
+    try:
+        Path(path).unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageFailed(f"{path} cannot be deleted ({_why(error)}): mend its permissions") from error
+    return True
 
 
 def _send(file: IO[bytes], url: str, size: int) -> bool:
