@@ -136,7 +136,10 @@ def test_another_kind_of_optimizer_and_a_schedule_that_is_over_are_refused(
         begin(trained(**theirs), **mine)
 
 
-@pytest.mark.parametrize(("name", "value"), [("seed", 2), ("order", "older-v0"), ("global_batch", 16), ("shards", 2)])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("seed", 2), ("order", "older-v0"), ("draws", "older-v0"), ("global_batch", 16), ("shards", 2)],
+)
 def test_what_the_file_tells_of_its_job_must_be_the_same(name: str, value: Any) -> None:
     tree, meta = trained()
     with pytest.raises(DoesNotFit, match=rf"^{name} is .* here, and {value!r} in the checkpoint$"):

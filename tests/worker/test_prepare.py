@@ -165,6 +165,18 @@ def test_a_sound_task_is_prepared(task: type[Task]) -> None:
     assert bench.replica.nominal_weight == 4
 
 
+@pytest.mark.parametrize("name", ["ORDER_NAME", "DRAWS_NAME"])
+def test_who_has_another_order_or_other_draws_differs_in_its_fingerprint(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Workers of two versions that trained together would lose and double samples."""
+    mine = prepare(spec(Line)).fingerprint
+    monkeypatch.setattr(f"regroup.worker.prepare.{name}", "newer-v9")
+    theirs = prepare(spec(Line)).fingerprint
+    assert theirs.code != mine.code
+    assert (theirs.dataset, theirs.samples) == (mine.dataset, mine.samples)
+
+
 def test_an_optimizer_that_wants_a_closure_is_refused() -> None:
     with pytest.raises(CannotPrepare) as refused:
         prepare(spec(WantsAClosure))

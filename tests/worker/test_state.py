@@ -12,7 +12,7 @@ from torch.utils.data import TensorDataset
 
 from regroup.core.jobs import BeginFrom, JobSpec, Version
 from regroup.tasks import SizedDataset, Task
-from regroup.worker.checkpoint import CheckpointDamaged
+from regroup.worker.checkpoint import CheckpointDamaged, OtherFormat
 from regroup.worker.evaluation import Evaluation
 from regroup.worker.replica import Replica
 from regroup.worker.state import State
@@ -112,6 +112,22 @@ def test_only_the_first_state_of_a_job_is_another_ones(tmp_path: Path) -> None:
     assert tree["evaluation"] == {"step": 0, "finished": []}
     with pytest.raises(CheckpointDamaged, match="no checkpoint of step 4 of heir"):
         heir.state.read(checkpoint, first=False)
+
+
+@pytest.mark.parametrize(("name", "mine"), [("ORDER_NAME", "feistel-splitmix64-v1"), ("DRAWS_NAME", "blake2b-v1")])
+def test_a_jobs_own_checkpoint_of_another_order_or_other_draws_is_refused_with_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, mine: str
+) -> None:
+    """To go on from it would lose and double samples."""
+    holder = Holder(tmp_path)
+    holder.reach(4)
+    with monkeypatch.context() as older:
+        older.setattr(f"regroup.worker.beginning.{name}", "older-v0")
+        checkpoint = holder.state.write(AT_FOUR, holder.state.tree())
+    with pytest.raises(OtherFormat) as refused:
+        holder.state.read(checkpoint, first=False)
+    fact = name.removesuffix("_NAME").lower()
+    assert f"{fact} is '{mine}' here, and 'older-v0' in the checkpoint: read it with the version" in str(refused.value)
 
 
 def test_a_state_that_is_built_anew_was_not_evaluated(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from regroup.core.jobs import Checkpoint, Version
 from regroup.core.messages.trainer_reports import CheckpointUnreadable, StepFailed
 from regroup.tasks import Task
 from regroup.worker.beginning import DoesNotFit
-from regroup.worker.checkpoint import CheckpointDamaged
+from regroup.worker.checkpoint import CheckpointDamaged, OtherFormat
 from regroup.worker.group import GroupBroken
 from regroup.worker.position import OUTSIDE, Position, last_position
 from regroup.worker.reduce import Interrupted
@@ -84,9 +84,10 @@ def test_who_dies_outside_every_pass_is_found_there_until_it_is_over(trouble: Tr
         (CheckpointDamaged("/c/file is torn"), "/c/file is torn", (True, False, False)),
         (CheckpointDamaged("/c/file is gone", missing=True), "/c/file is gone", (True, True, False)),
         (StorageFailed("/c does not answer"), "/c does not answer", (False, False, False)),
+        (OtherFormat("/c/file: order is a here"), "/c/file: order is a here", (False, False, False)),
         (DoesNotFit("seed is 1 here"), "/c/file: seed is 1 here", (False, False, True)),
     ],
-    ids=["damaged", "missing", "away", "unfit"],
+    ids=["damaged", "missing", "away", "another version's", "unfit"],
 )
 def test_a_checkpoint_that_cannot_be_read_is_told_with_its_file_and_what_is_wrong_with_it(
     trouble: Trouble, error: Exception, said: str, flags: tuple[bool, bool, bool]

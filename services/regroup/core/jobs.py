@@ -230,7 +230,7 @@ class Link:
 class Fingerprint:
     """What two workers must agree on before they train together."""
 
-    code: str  # digest of parameters' names, shapes and dtypes, and of the task's options
+    code: str  # digest of parameters' names, shapes and dtypes, the task's options, and how order and draws are made
     dataset: str  # digest of the dataset's length and of some of its samples
     samples: int  # N, the dataset's length
 

@@ -1,7 +1,7 @@
 """How a job begins from another job's checkpoint: what must fit, and which settings are the new job's own.
 
-Owns: comparing the file with this job, by what the file tells: its task, order and batch, the names and shapes of its
-tensors, the kind of its optimizer.
+Owns: comparing a file with this job, by what the file tells: its task, order, draws and batch, the names and shapes of
+its tensors, the kind of its optimizer.
 Refuses to know: which option of a task means what, where the file comes from, and whether the data is the same.
 Does not guarantee: that an option that changes no tensor, such as the number of attention heads, was the same.
 
@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from regroup.core.jobs import JobSpec
+from regroup.worker.data import DRAWS_NAME
 from regroup.worker.order import ORDER_NAME
 from regroup.worker.replica import Replica, shapes
 
@@ -27,25 +28,29 @@ class DoesNotFit(Exception):
 
 def facts(spec: JobSpec) -> dict[str, Any]:
     """What a checkpoint tells of its job, besides its state."""
-    told = {"task": spec.task, "options": dict(spec.options), "seed": spec.seed, "order": ORDER_NAME}
+    told = {"task": spec.task, "options": dict(spec.options), "seed": spec.seed}
+    told |= {"order": ORDER_NAME, "draws": DRAWS_NAME}
     return told | {"global_batch": spec.global_batch, "shards": spec.shard_count}
+
+
+def differing(spec: JobSpec, meta: Mapping[str, Any]) -> list[str]:
+    """What a checkpoint tells of its job, and is another here: its order or draws would lose and double samples."""
+    return [
+        f"{name} is {value!r} here, and {meta.get(name)!r} in the checkpoint"
+        for name, value in facts(spec).items()
+        if name != "options" and value != meta.get(name)
+    ]
 
 
 def begun(spec: JobSpec, replica: Replica, tree: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:
     """The state that the job begins with, out of another job's. Raises DoesNotFit."""
-    step, mine = tree["step"], facts(spec)
-    wrong = [
-        f"{name} is {value!r} here, and {meta.get(name)!r} in the checkpoint"
-        for name, value in mine.items()
-        if name != "options" and value != meta.get(name)
-    ]
-    if wrong := [*wrong, *_other_tensors(shapes(replica.model.state_dict()), shapes(tree["model"]))]:
+    if wrong := [*differing(spec, meta), *_other_tensors(shapes(replica.model.state_dict()), shapes(tree["model"]))]:
         raise DoesNotFit("; ".join(wrong))
-    optimizer, scheduler = _at(replica, step)
+    optimizer, scheduler = _at(replica, tree["step"])
     theirs = tree["optimizer"]
     _expect_same_kind(replica, optimizer, theirs)
     scheduled = (tree["scheduler"] is None) == (scheduler is None)
-    if mine["options"] == meta.get("options") and scheduled:
+    if dict(spec.options) == meta.get("options") and scheduled:
         settled = {"optimizer": theirs, "scheduler": tree["scheduler"]}
     else:
         settled = {"optimizer": {**theirs, "param_groups": optimizer["param_groups"]}, "scheduler": scheduler}

@@ -24,6 +24,8 @@ from regroup.core.shards import batch_of, positions
 from regroup.tasks.contract import SizedDataset
 from regroup.worker.order import Order
 
+DRAWS_NAME = "blake2b-v1"  # of `draw_seed`: whatever changes a seed needs a new one, for checkpoints quote it
+
 
 @dataclass(frozen=True, slots=True)
 class Read:

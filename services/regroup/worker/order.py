@@ -4,7 +4,8 @@ Owns: a keyed bijection of [0, N) for each (seed, epoch), computed where it is n
 Refuses to know: steps, shards, workers. It answers for positions.
 Does not guarantee: cryptography. It spreads samples well; whoever sees some of an order may guess the rest.
 
-A change to this file that moves any sample is a new order and needs a new ORDER_NAME: checkpoints quote it.
+A change to this file that moves any sample is a new order and needs a new ORDER_NAME: checkpoints and fingerprints
+quote it.
 """
 
 from hashlib import blake2b

@@ -23,8 +23,9 @@ from torch.utils.data import IterableDataset
 from regroup.core.jobs import Fingerprint, JobSpec
 from regroup.tasks.contract import OptionError, SizedDataset, Task
 from regroup.tasks.loading import TaskNotFound, load_task
-from regroup.worker.data import Loader, draw_seed, natural_pass
+from regroup.worker.data import DRAWS_NAME, Loader, draw_seed, natural_pass
 from regroup.worker.evaluation import Evaluation
+from regroup.worker.order import ORDER_NAME
 from regroup.worker.reduce import Exchange, MovingBuffers, moving_buffers
 from regroup.worker.replica import Replica
 from regroup.worker.tail import size
@@ -187,10 +188,11 @@ def _kind(value: Any) -> str:
 
 
 def _code(spec: JobSpec, model: nn.Module) -> str:
-    """A digest of the task's name and options and of every parameter's and buffer's name, shape and dtype."""
+    """A digest of the task's name and options, every parameter's and buffer's name, shape and dtype, and how order and
+    draws are made: who makes other ones must not train along."""
     state = model.state_dict()  # a module may keep more in it than tensors
     shapes = [(name, list(each.shape), str(each.dtype)) for name, each in state.items() if isinstance(each, Tensor)]
-    told = json.dumps([spec.task, dict(spec.options), shapes], sort_keys=True, default=str)
+    told = json.dumps([spec.task, dict(spec.options), shapes, ORDER_NAME, DRAWS_NAME], sort_keys=True, default=str)
     return blake2b(told.encode(), digest_size=16).hexdigest()
 
 

@@ -12,8 +12,8 @@ from math import isfinite
 from typing import Any
 
 from regroup.core.jobs import Checkpoint, JobSpec, Version
-from regroup.worker.beginning import begun, facts
-from regroup.worker.checkpoint import read, write
+from regroup.worker.beginning import begun, differing, facts
+from regroup.worker.checkpoint import OtherFormat, read, write
 from regroup.worker.evaluation import Evaluation, combine
 from regroup.worker.replica import Replica
 from regroup.worker.storage import Storage
@@ -54,7 +54,11 @@ class State:
         """
         source = self._spec.begin_from if first else None
         tree, meta = read(self._storage, source.job if source is not None else self._job, checkpoint)
-        return begun(self._spec, self._replica, tree, meta) if source is not None else tree
+        if source is not None:
+            return begun(self._spec, self._replica, tree, meta)
+        if wrong := differing(self._spec, meta):
+            raise OtherFormat(f"{checkpoint.path}: {'; '.join(wrong)}: read it with the version that wrote it")
+        return tree
 
     def _score(self, version: Version, tree: Any) -> float | None:
         """The evaluation's loss at this state, if it was evaluated."""
