@@ -79,8 +79,7 @@ def other_data(job: Job, theirs: Fingerprint | None) -> str | None:
 
 
 def is_needed(jobs: Mapping[str, Job], path: str) -> bool:
-    """Whether a job may still have to begin from this file: it has nothing of its own to go back to."""
+    """Whether a job may have to begin from this file, or to begin again: all of its own may turn out damaged."""
     return any(
-        job.beginning is not None and job.beginning.checkpoint.path == path and job.checkpoint is None and not job.ended
-        for job in jobs.values()
+        job.beginning is not None and job.beginning.checkpoint.path == path and not job.ended for job in jobs.values()
     )

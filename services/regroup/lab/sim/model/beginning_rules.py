@@ -26,10 +26,10 @@ def submitted(ghosts: Ghosts, cluster: Cluster, job: Job) -> None:
 def discards(ghosts: Ghosts, cluster: Cluster, order: Discard) -> None:
     """No file is deleted from which a job has yet to begin, or may have to begin again."""
     for job in cluster.jobs.values():
-        if job.beginning is not None and not job.ended and job.checkpoint is None:
+        if job.beginning is not None and not job.ended:
             path = job.beginning.checkpoint.path
             gone = {*order.paths, *ghosts.untold(order)}
-            assert path not in gone, f"{path} is to be deleted, and {job.id} has nothing else to begin from"
+            assert path not in gone, f"{path} is to be deleted, and {job.id} may have to begin from it"
 
 
 def read(ghosts: Ghosts, job: str, formation: Formation) -> None:

@@ -7,6 +7,7 @@ from regroup.lab.sim.planted.planting import Bug
 
 SAVES = "regroup.core.saves"
 HISTORY = "regroup.core.history"
+BEGINNING = "regroup.core.beginning"
 KEEPING = "regroup.core.keeping"
 JOBS = "regroup.core.jobs"
 STRIKING = "regroup.core.striking"
@@ -43,6 +44,12 @@ BUGS = (
     Bug("the worst are taken for the best", KEEPING, "sorted(scored)[:count]", "sorted(scored, reverse=True)[:count]"),
     # another job's checkpoint
     Bug("a file that a job begins from is deleted", KEEPING, "if not is_needed(cluster.jobs, path)", "if True"),
+    Bug(
+        "a file that a job may have to begin from again is deleted",
+        BEGINNING,
+        "checkpoint.path == path and not job.ended for",
+        "checkpoint.path == path and job.checkpoint is None and not job.ended for",
+    ),
     Bug("a job begins at its seed, and not where it was to", JOBS, "else self.origin\n", "else ORIGIN\n"),
     # damaged files of checkpoints
     Bug(
