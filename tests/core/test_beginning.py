@@ -6,7 +6,7 @@ import pytest
 
 from regroup.core.cluster import CannotBegin
 from regroup.core.jobs import BeginFrom, Checkpoint, Fingerprint, Job, JobPhase, JobSpec, Struck, Version
-from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob
+from regroup.core.messages.commands import DrainWorker, PauseJob, ResumeJob, StopJob
 from regroup.core.messages.orders import Discard, Form
 from regroup.core.messages.trainer_reports import CheckpointUnreadable
 from regroup.core.workers import TrainerPhase
@@ -233,6 +233,27 @@ def test_other_data_fails_the_job_where_nobody_else_could_look(beside):
     beside.register("a")
     beside.prepare("a", fingerprint=Fingerprint("code", "data", 90))
     assert beside.job.phase is JobPhase.FAILED
+
+
+def test_other_data_fails_the_job_where_whoever_else_is_there_gets_nothing_to_do(beside):
+    begin(beside)
+    beside.register("a", "b", "c")
+    beside.does(DrainWorker("b"))
+    workers = beside.cluster.workers
+    beside.cluster = replace(beside.cluster, workers={**workers, "c": replace(workers["c"], quarantined=True)})
+    beside.prepare("a", fingerprint=Fingerprint("code", "data", 90))
+    assert beside.job.phase is JobPhase.FAILED
+
+
+def test_other_data_is_one_workers_fault_while_another_is_there_that_has_something_to_do(beside):
+    beside.submit("k", min_workers=1, max_workers=1)
+    beside.register("b")
+    begin(beside)
+    beside.register("a")
+    assert beside.cluster.workers["b"].job == "k"
+    beside.prepare("a", fingerprint=Fingerprint("code", "data", 90))
+    assert not beside.job.ended
+    assert "a" in beside.job.refused
 
 
 def test_when_the_only_one_of_its_own_is_struck_it_begins_again_where_it_began(beside):

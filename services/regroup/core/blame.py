@@ -8,6 +8,7 @@ from regroup.core.beginning import other_data
 from regroup.core.jobs import Job, JobPhase, StepFailure
 from regroup.core.messages.trainer_reports import WORKER, PrepareFailed, ReplicasDiffered
 from regroup.core.replicas import sound
+from regroup.core.schedule import may_be_lent
 from regroup.core.settling import candidates
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerStatus
@@ -39,7 +40,8 @@ def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
 def _refuse_data(turn: Turn, job: Job, name: str, why: str) -> None:
     """Not the data of the checkpoint that the job begins from. Where two find the same, or nobody else is there to
     look, it is the job's; else this worker's."""
-    unasked = [one for one in turn.workers if one != name and one not in job.refused and turn.cluster.present(one)]
+    others = turn.workers.keys() - job.refused.keys() - {name}
+    unasked = [one for one in others if turn.cluster.present(one) and may_be_lent(turn.cluster, one)]
     if not job.history and (why in job.refused.values() or not unasked):
         turn.end(job, JobPhase.FAILED, f"it cannot begin from another job's checkpoint: {why}")
     else:

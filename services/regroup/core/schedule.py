@@ -18,7 +18,7 @@ def is_free(cluster: Cluster, name: str) -> bool:
     """Whether nobody has it, and a heartbeat said that it has no trainer, which could hold another job's state."""
     sighting, worker = cluster.present(name), cluster.workers[name]
     told = sighting is not None and sighting.sequence > 0 and sighting.trainer is None
-    return told and worker.job is None and _may_be_lent(cluster, name)
+    return told and worker.job is None and may_be_lent(cluster, name)
 
 
 def lent(cluster: Cluster, job: Job, expected: Set[str]) -> list[str]:
@@ -54,7 +54,7 @@ def why_queued(cluster: Cluster, job: Job, expected: Set[str]) -> str:
 def _usable(cluster: Cluster, job: Job, expected: Set[str]) -> list[str]:
     """The workers that a job could have, now or once others end: a job that is held, or that cannot go on itself, may
     not end for long."""
-    fit = [name for name in cluster.workers if name in expected and _may_be_lent(cluster, name)]
+    fit = [name for name in cluster.workers if name in expected and may_be_lent(cluster, name)]
     own = [name for name in fit if name not in job.refused]
 
     def kept(other: Job) -> bool:
@@ -66,7 +66,8 @@ def _usable(cluster: Cluster, job: Job, expected: Set[str]) -> list[str]:
     return [name for name in own if cluster.workers[name].job not in keepers]
 
 
-def _may_be_lent(cluster: Cluster, name: str) -> bool:
+def may_be_lent(cluster: Cluster, name: str) -> bool:
+    """Now, or once nobody has it any more."""
     return not (cluster.workers[name].quarantined or cluster.workers[name].departs)
 
 
