@@ -678,6 +678,48 @@ MENDED = {  # what the code did once
         drifts=(0.0007692264374513785, -0.0098271599060443, -0.004306378499280763),
         pace=0.15,
     ),
+    "a coordinator that was frozen is taken for one that waited": Plan(
+        seed=51575,
+        workers=3,
+        jobs=(
+            JobSpec(
+                task="digits",
+                steps=12,
+                global_batch=8,
+                shards=4,
+                max_workers=3,
+                checkpoint_every=2,
+                step_timeout=4.0,
+                max_restarts=1000,
+            ),
+        ),
+        policy=Policy(
+            heartbeat_interval=0.5,
+            tick=0.35,
+            detached_limit=5.0,
+            detached_margin=1.0,
+            leader_lease=1.0,
+            prepare_limit=6.0,
+            halt_limit=2.0,
+            hang_floor=0.6,
+            form_limit=3.0,
+            absent_limit=5.0,
+            save_retry=0.5,
+            read_retry=1.5,
+            error_limit=1000,
+        ),
+        faults=(
+            Fault(kind=Kind.CRASH, workers=(0,), at=0.2705201816907659, border="waiting"),
+            Fault(kind=Kind.WEDGE, workers=(0, 1, 2), at=3.461251202287177, border="regrouped"),
+            Fault(kind=Kind.STARVE, workers=(1,), at=3.9638620923804684, border="halted", seconds=7.0),
+            Fault(kind=Kind.CRASH, workers=(0,), at=4.525185325131696, border="halted"),
+            Fault(kind=Kind.FREEZE, workers=(0,), at=6.948481252738638, seconds=3.0),
+        ),
+        skews=(486076.3357988207, 559013.476336237, 82584.71930167866, 716496.0257298496),
+        drifts=(0.008637415668992983, -0.0027827303969727747, 0.00042354209274446386, -0.004484746336362149),
+        pace=0.15,
+        learned=True,
+    ),
 }
 KEPT = PLANTED | MENDED
 CANARY = "a torn state is answered"  # whatever the dice say

@@ -13,7 +13,7 @@ from regroup.core.settling import candidates
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerStatus
 
-MANY = 4  # failures of one worker in one place, though another one was to try each time
+TRIES_OF_ONE = 4  # failures of one worker in one place, though another one was to try each time
 
 
 def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
@@ -71,7 +71,7 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure, chance: bool = False)
     others = {f.worker for f in same} - {failure.worker}
     times = len(same) + 1 if failure.step < 0 else len({f.generation for f in (*same, failure)})
     alone = job.formation is None or len(job.formation.seats) == 1
-    if (others and times >= 3) if chance else (others or (same and alone) or len(same) >= MANY):
+    if (others and times >= 3) if chance else (others or (same and alone) or len(same) >= TRIES_OF_ONE):
         place = f"shard {failure.shard}" if failure.shard >= 0 else "outside of a pass"
         where = "while preparing" if failure.step < 0 else f"in step {failure.step}, {place}"
         workers = ", ".join(sorted({f.worker for f in (*same, failure)}))

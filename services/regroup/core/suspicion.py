@@ -8,7 +8,8 @@ from regroup.core.jobs import Job, Member
 from regroup.core.turn import Turn
 from regroup.core.workers import Hang, TrainerPhase
 
-MANY = 3  # formations in a row without a step; evictions of one worker's trainers for a suspicion
+FRUITLESS = 3  # formations in a row without a step
+DOUBTS = 3  # evictions of one worker's trainers for a suspicion
 
 
 def evict(turn: Turn, job: Job, member: Member, why: str) -> None:
@@ -29,7 +30,7 @@ def _evict_suspect(turn: Turn, job: Job, member: Member, why: str) -> None:
     doubted = turn.watch(job.id).doubted
     times = doubted.get(member.worker, 0) + 1
     turn.change_watch(job.id, doubted={**doubted, member.worker: times})
-    if times >= MANY:
+    if times >= DOUBTS:
         reason = f"it was suspected {times} times of keeping the others from training"
         turn.refuse(turn.jobs[job.id], member.worker, reason)
 
@@ -124,7 +125,7 @@ def doubt(turn: Turn, job: Job) -> None:
     fruitless = 0 if stepped or any(member in watch.dead for member in formation.members) else watch.fruitless + 1
     others = [member for member in formation.members if member != formation.members[formation.leader]]
     suspects = [member for member in others if had_its_chance(turn, member)]
-    if fruitless >= MANY and suspects:
+    if fruitless >= FRUITLESS and suspects:
         fruitless, why = 0, f"{fruitless} generations in a row broke before their first step, and nobody died"
         _evict_suspect(turn, job, max(suspects), why)
     turn.change_watch(job.id, fruitless=fruitless)

@@ -14,7 +14,7 @@ from regroup.coordinator.shell import Leadership, LeadershipLost, Shell
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.jobs import StepPoint
-from regroup.core.messages.events import Report
+from regroup.core.messages.events import KeepSteps, Report, Tick
 from regroup.core.messages.orders import Heard, Order
 from regroup.core.notes import Event
 from regroup.lab.sim.lives.plan import Kind
@@ -109,11 +109,27 @@ class Watched(Shell):
 
 
 class _Freezing(asyncio.Queue[tuple[Any, float, Any]]):
-    """A queue of events, and when each came, from which a frozen process takes nothing."""
+    """A queue of events, and when each came, into which a frozen process puts nothing, and from which it takes nothing.
+
+    What would have come meanwhile comes when it thaws, and then is when it came; of a timer that is overdue, once.
+    """
 
     def __init__(self, process: Process) -> None:
         super().__init__()
         self._process = process
+        self._overdue: set[type] = set()
+
+    def put_nowait(self, item: tuple[Any, float, Any]) -> None:
+        event, _, done = item
+        if self._process.thawed.is_set():
+            self._overdue.clear()
+            super().put_nowait(item)
+            return
+        if isinstance(event, Tick | KeepSteps):
+            if type(event) in self._overdue:
+                return
+            self._overdue.add(type(event))
+        self._process.late.append(lambda: self.put_nowait((event, self._process.clock(), done)))
 
     async def get(self) -> tuple[Any, float, Any]:
         found = await super().get()
