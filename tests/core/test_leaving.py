@@ -114,6 +114,56 @@ def test_newcomers_are_no_reason_to_take_the_only_state_along(scene):
     assert (scene.members, scene.job.formation.base) == (["b"], Version(1, 4))
 
 
+def ahead(scene, **spec):
+    """c died while the optimizer ran: a, which is to go, committed step 9, and b did not."""
+    scene.running("a", "b", "c", **{"min_workers": 1, "steps": 100, **spec})
+    for name in "abc":
+        scene.train(name, 9)
+    scene.train("a", 10)
+    scene.exits("c")
+    leave(scene, "a")
+    scene.halt("a", (1, 10))
+    scene.halt("b", (1, 9))
+
+
+def test_whoever_stays_a_step_behind_takes_over_before_the_one_ahead_may_go(scene):
+    """To save would cost b its state, for a file that it may not be able to read."""
+    ahead(scene)
+    formation = scene.job.formation
+    assert (scene.members, formation.leader, formation.receivers) == (["a", "b"], 0, (1,))
+    assert formation.base == Version(1, 10)
+    assert scene.job.saver is None
+    leave(scene, "a")
+    assert scene.told("a", Go) == []
+    for name in "ab":
+        scene.train(name)
+    scene.after(0.1, "ab")
+    assert scene.job.round.boundary
+    for name in "ab":
+        scene.halt(name, (2, 11))
+    assert (scene.members, scene.job.formation.base) == (["b"], Version(2, 11))
+    leave(scene, "a")
+    assert scene.told("a", Go) == [Go("b1")]
+
+
+def test_where_too_few_stay_they_take_over_all_the_same_and_wait_with_the_state(scene):
+    ahead(scene, min_workers=2)
+    for name in "ab":
+        scene.train(name)
+    scene.after(0.1, "ab")
+    for name in "ab":
+        scene.halt(name, (2, 11))
+    assert scene.job.phase is JobPhase.WAITING
+    assert "1 of 2 are ready; step 11 is kept in memory" in scene.job.reason
+    leave(scene, "a")
+    assert scene.told("a", Go) == [Go("b1")]
+
+
+def test_where_those_that_stay_would_not_suffice_with_the_one_ahead_its_state_is_saved(scene):
+    ahead(scene, min_workers=3)
+    assert scene.job.reason == "a saves the state of step 10, because all that hold it leave"
+
+
 def test_what_is_durable_is_not_saved_again(scene):
     scene.running("a")
     facts = {"promised": 1, "generation": 1, "version": Version(1, 4)}

@@ -1,7 +1,8 @@
 """Workers that are to go: their agents were asked to end, or their operator drained them. Others take over first.
 
 Owns: who goes, what of a job still rests on it, and that it is taken off the job once nothing does. What all that hold
-it would take along is saved first (`regroup.conclude`), also where it was only held.
+it would take along is saved first, also where it was only held, or given to those that stay a step behind
+(`regroup.conclude`).
 Refuses to know: how a boundary is reached (`rounds`), and how an agent ends.
 Does not guarantee: that whoever goes waits for it. An agent ends in any case after a while; that is then a goodbye.
 """

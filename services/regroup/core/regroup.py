@@ -89,7 +89,8 @@ def conclude(
     whoever failed last is asked again only after all others. `unheard` are there and have not answered, or were not
     asked yet, and this is what they last said they hold: no roll-back goes below it while they may still answer.
     `unable` could not read the checkpoint, each with its reason: where nobody holds the state, they do not lead.
-    `departing` workers are to go: they take no part in what is formed, and what they alone hold is saved.
+    `departing` workers are to go: they take no part in what is formed, and what they alone hold is saved. But where
+    others stay with an older state, one of them leads once more, until those have its state.
     """
     base = _base(job, answers, passed, unheard)
     if isinstance(base, Wait):
@@ -111,6 +112,8 @@ def conclude(
         return Hold(base.version, base.rolled_back, f"held {kept}{lost}")
     staying = {member: answer for member, answer in answers.items() if member.worker not in departing}
     if holders and staying.keys().isdisjoint(holders):
+        if _take_over(job, staying):
+            return _train(job, generation, {**staying, holders[0]: answers[holders[0]]}, base, holders[0])
         if base.version == job.saved:
             return NothingToSave(base.rolled_back, f"rests {durable(job)}: all that hold it leave")
         return _save(job, base, holders, finished, tried)
@@ -135,6 +138,13 @@ def _refused(job: Job) -> str:
     (name, why), *others = job.refused.items()
     more = f", and {len(others)} more" if others else ""
     return f"; {name}{more} may not take part: {why}"
+
+
+def _take_over(job: Job, staying: Mapping[Member, Answer]) -> bool:
+    """Whether those that stay train on from what the leavers hold. To save it would cost them their own state, which is
+    a step older, for a file that may lie where they cannot read it."""
+    holds = any(answer.version is not None for answer in staying.values())
+    return holds and job.spec.min_workers <= len(staying) + 1 and job.spec.max_workers > 1
 
 
 def durable(job: Job) -> str:

@@ -35,8 +35,13 @@ def lent(cluster: Cluster, name: str) -> None:
 
 
 def issued(cluster: Cluster, formation: Formation) -> None:
-    for member in formation.members:
-        assert not departs(cluster, member), f"{member} is to go, and is listed"
+    """Who is to go is listed only to give those that stay what none of them holds."""
+    goers = [seat.member for seat in formation.seats if departs(cluster, seat.member)]
+    leader = formation.seats[formation.leader].member
+    assert goers in ([], [leader]), f"{goers} are to go, and are listed"
+    stay = [seat for seat in formation.seats if seat.member not in goers]
+    have = [seat.member for seat in stay if seat.version == formation.base]
+    assert not goers or (stay and not have), f"{leader} is to go, and leads {stay}, of which {have} hold its state"
 
 
 def asked(before: Job, job: Job) -> None:
@@ -46,13 +51,18 @@ def asked(before: Job, job: Job) -> None:
 
 
 def to_save(cluster: Cluster, job: Job, version: Version) -> None:
-    """Only what rests or ends is saved by order, and what none of those that stay holds."""
+    """Only what rests or ends is saved by order, and what none of those that stay holds; and none of them loses its own
+    state by that, though they could take over."""
     if job.wanted in RESTED or job.complete_at(version.step):
         return
     watch = cluster.watches[job.id]
     there = [one for one in watch.answers if cluster.present(one.worker) and one not in watch.dead]
-    stay = [one for one in there if watch.answers[one].version == version and not departs(cluster, one)]
-    assert not stay, f"{version} is to be saved, and {stay} stay with it"
+    stay = [one for one in there if not departs(cluster, one)]
+    have = [one for one in stay if watch.answers[one].version == version]
+    assert not have, f"{version} is to be saved, and {have} stay with it"
+    older = [one for one in stay if watch.answers[one].version is not None]
+    few = job.spec.max_workers < 2 or len(stay) + 1 < job.spec.min_workers
+    assert few or not older, f"{version} is to be saved, and {older} stay and lose what they hold"
 
 
 def rests(before: Cluster, after: Cluster, old: Job, job: Job) -> None:

@@ -39,6 +39,7 @@ BUGS = (
         "if holders and staying.keys().isdisjoint(holders):",
         "if holders and not staying.keys() >= set(holders):",
     ),
+    Bug("who stays with an older state loses it", REGROUP, "if _take_over(job, staying):", "if False:"),
     Bug(
         "a job that was saved because all go goes on with them",
         SAVES,
