@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import pytest
 
-from regroup.core.jobs import JobSpec
+from regroup.core.jobs import ORIGIN, JobSpec
 from regroup.core.messages.agent_reports import (
     AgentLeft,
     AgentRegistered,
@@ -297,8 +297,8 @@ async def test_an_agent_ends_although_discards_hang_and_its_trainer_does_not_die
         with agent(places, "-c", code, PYTHONPATH=str(Path(__file__).parent)) as process:
             await one.hears(AgentRegistered)
             for n in range(40):  # more than a pool of threads has
-                assert one.hub.send("w0", Discard(f"j{n}", paths))
-                assert one.hub.send("w0", Discard("j", (paths[0],) * (n + 1)))
+                assert one.hub.send("w0", Discard(f"j{n}", paths, ORIGIN, ()))
+                assert one.hub.send("w0", Discard("j", (paths[0],) * (n + 1), ORIGIN, ()))
             assert one.hub.send("w0", Prepare("stops-within-a-message", JobSpec(task="digits", steps=1)))
             await one.hears_of_a_trainer()
             process.send_signal(signal.SIGTERM)
