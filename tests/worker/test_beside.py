@@ -91,6 +91,15 @@ def test_until_the_last_one_counts_no_other_is_written_for_nobody_would_ever_del
     assert beside.due(Version(3, 8), None)  # of an earlier generation: it may never count
 
 
+def test_what_is_written_is_not_due_again_where_a_generation_begins_with_it(beside, told):
+    told.gate.set()
+    beside.take(Version(1, 4), {})
+    beside._thread.join()
+    assert told.wrote
+    assert not beside.due(Version(1, 4), None)
+    assert beside.due(Version(2, 4), None)  # trained again, by others
+
+
 def test_a_write_that_fails_is_told_and_raises_nothing(told, capfd):
     def refuse(version, tree):
         raise OSError(28, "No space left on device")

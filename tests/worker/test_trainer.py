@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,21 @@ def test_a_leader_goes_on_from_a_checkpoint_that_another_one_wrote(driven: Any, 
     assert heir.halt(4).version == Version(3, 6)
     lines = map(json.loads, heir.records.read_text().splitlines())
     assert [line["applied"] for line in lines if "applied" in line] == [4, 5]
+
+
+def test_a_checkpoint_that_is_due_where_a_generation_begins_is_taken(driven: Any) -> None:
+    """Whoever led at that step may have died before it could."""
+    driven.prepare("Sound", steps=4, checkpoint_every=4)
+    driven.hears(Prepared)
+    driven.train(1)
+    driven.until(TrainerPhase.FINISHED)
+    assert driven.status.written is None  # of the last step there is the final save
+    driven.spec = replace(driven.spec, steps=6)
+    driven.train(2)
+    while driven.status.written is None:
+        assert driven.trainer.pipe.poll(30), "it wrote nothing"
+        driven._next()
+    assert driven.status.written.version == Version(1, 4)
 
 
 @pytest.mark.parametrize("harm", ["missing", "damaged", "unmounted", "silent"])

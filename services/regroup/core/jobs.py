@@ -199,6 +199,11 @@ class Formation:
         return tuple([seat.member for seat in self.seats])  # a list: asked often, and built faster
 
     @property
+    def base_in_memory(self) -> bool:
+        """Whether its base was trained and came from no file: a checkpoint of it may be due and not be taken yet."""
+        return self.base.generation > 0 and self.checkpoint is None
+
+    @property
     def receivers(self) -> tuple[int, ...]:
         """The ranks whose state differs from the leader's, or who have none: they are replaced."""
         fresh = self.base.generation == 0

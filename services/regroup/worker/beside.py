@@ -44,8 +44,11 @@ class Beside:
         self._again = 0.0  # when one may be written after a failure, by the monotonic clock
 
     def due(self, version: Version, saved: Version | None) -> bool:
-        """Whether this state is to be written. `saved`: the newest checkpoint that counts."""
-        if self._every is None or version.step % self._every:
+        """Whether this state is to be written. One is asked for again where a generation begins with it.
+
+        `saved`: the newest checkpoint that counts.
+        """
+        if self._every is None or version.step % self._every or version == self._last:
             return False
         if self._thread is not None and self._thread.is_alive():
             log(f"no checkpoint of step {version.step}: the last one is still being written")

@@ -116,10 +116,8 @@ class Trainer:
                     self.control.happened(LastStepDone(generation))
                     return
                 # once in a while: a checkpoint, which the step loop waits for no longer than its copy takes
-                version = Version(generation, self.replica.step)
-                if not first and group.rank == formation.leader and self.beside.due(version, self.control.saved):
-                    with self.pulse.within(LoopPhase.COPY):
-                        self.beside.take(version, self.state.tree())
+                if group.rank == formation.leader and (not first or formation.base_in_memory):
+                    self._copy_if_due(formation.base if first else Version(generation, self.replica.step))
                 # otherwise: one step
                 self.pulse.enter(LoopPhase.FIRST_BATCH if first else LoopPhase.DATA)
                 self._step(formation, group, steps, compare=first or self.replica.step % DIGEST_EVERY == 0)
@@ -131,6 +129,11 @@ class Trainer:
             self.control.happened(LoopFailed(raised.report, raised.torn))
         finally:
             self.position.leave()
+
+    def _copy_if_due(self, version: Version) -> None:
+        if self.beside.due(version, self.control.saved):
+            with self.pulse.within(LoopPhase.COPY):
+                self.beside.take(version, self.state.tree())
 
     def _connect(self, formation: Formation) -> Group:
         generation, members = formation.generation, formation.members

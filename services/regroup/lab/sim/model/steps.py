@@ -280,6 +280,9 @@ class StepLoops(ABC):
         own = trainer.rank not in group.receivers and group.checkpoint is None
         trainer.measured = tuple(point for point in trainer.measured if own and point.step < len(trainer.state))
         trainer.points = trainer.measured if trainer.rank == group.leader else ()
+        if group.base_in_memory:
+            self._copy_if_due(trainer, group.base)
+        trainer_rules.begins(self.ghosts, trainer, self.jobs[trainer.job].spec.checkpoint_every)
 
     def _contribute(self, trainer: Trainer) -> None:
         loop, session, group, step = trainer.loop, trainer.session, trainer.group, len(trainer.state)
@@ -339,10 +342,14 @@ class StepLoops(ABC):
         trainer.loop.at, trainer.unsaid = "stepping", True
         self.take(trainer, s.StepApplied(len(trainer.history), trainer.loop.agreed))
         trainer_rules.committed(self.ghosts, trainer, group)
-        every, step = self.jobs[trainer.job].spec.checkpoint_every, len(trainer.history)
-        due = every is not None and step % every == 0 and step < trainer.loop.steps
-        if due and trainer.rank == group.leader and trainer.beside is None:
-            trainer.beside = Version(group.generation, step)
+        self._copy_if_due(trainer, Version(group.generation, len(trainer.history)))
+
+    def _copy_if_due(self, trainer: Trainer, version: Version) -> None:
+        every, written = self.jobs[trainer.job].spec.checkpoint_every, trainer.session.written
+        due = every is not None and version.step % every == 0 and version.step < trainer.loop.steps
+        new = written is None or version != written.version
+        if due and new and trainer.rank == trainer.group.leader and trainer.beside is None:
+            trainer.beside = version
 
     def file(self, trainer: Trainer, version: Version) -> Checkpoint:
         path = file_name(trainer.job, version)

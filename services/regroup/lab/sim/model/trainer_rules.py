@@ -125,6 +125,15 @@ def wrote(ghosts: Ghosts, trainer: Trainer, version: Version) -> None:
     ghosts.writers.add((trainer.member, version))
 
 
+def begins(ghosts: Ghosts, trainer: Trainer, every: int | None) -> None:
+    """A checkpoint that is due where a generation begins is written, is being written, or another one still is."""
+    group = trainer.group
+    trained = group.base.generation > 0 and group.base.step < trainer.loop.steps
+    due = every is not None and group.base.step % every == 0 and trained and trainer.rank == group.leader
+    taken = trainer.beside is not None or (trainer.job, group.base) in ghosts.written
+    assert taken or not due, f"{group.base} is due, and {trainer.member} begins with it and takes no copy"
+
+
 def wrote_beside(ghosts: Ghosts, trainer: Trainer, version: Version) -> None:
     assert (trainer.job, version) in ghosts.states, f"{version} is written, and was never a state"
     ghosts.written.add((trainer.job, version))

@@ -37,6 +37,12 @@ BUGS = (
         "return generation == state.generation and state.step <= end",
         "return generation == state.generation",
     ),
+    Bug(
+        "a checkpoint that is due where a generation begins is left out",
+        JOBS,
+        "return self.base.generation > 0 and",
+        "return False and",
+    ),
     Bug("an older checkpoint takes the place of a newer one", SAVES, "if state > newest and", "if"),
     Bug("a checkpoint that is kept is deleted", KEEPING, "one for one in others if one not in kept", "*others"),
     Bug("what is kept is swept away with what nobody told of", KEEPING, "keep=_to_keep(cluster, job)", "keep=()"),
