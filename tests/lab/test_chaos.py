@@ -131,6 +131,17 @@ def test_a_regroup_is_a_false_alarm_where_nobody_was_lost():
     assert judge(CALM, replace(SEEN, noticed=None, regroups=0)) == ()
 
 
+@pytest.mark.parametrize("name", ["disk-full", "folder-unwritable", "write-hangs"])
+def test_a_write_beside_the_training_that_fails_stops_nobody(name):
+    cell = Cell(FAULT[name], Phase.BESIDE)
+    assert judge(cell, SEEN) == ("1 regroups followed, though nobody was lost",)
+    assert judge(cell, replace(SEEN, regroups=0)) == ()
+    assert judge(cell, replace(SEEN, regroups=0, noticed=None)) == (
+        "nothing in the timeline names it: none of checkpoint_failed, save_failed",
+    )
+    assert Cell(FAULT[name], Phase.CHECKPOINT).aftermath is Aftermath.REGROUPS
+
+
 def test_who_loses_all_workers_may_begin_again_once():
     cell = Cell(FAULT["all-killed"], Phase.EXCHANGE)
     assert cell.fault.aftermath is Aftermath.RESTARTS

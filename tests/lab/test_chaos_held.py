@@ -6,13 +6,17 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
 
+from regroup.core.jobs import Version
 from regroup.lab.chaos import held
 from regroup.lab.chaos.held import Held, PlantedFault, _run_out_of_memory
 from regroup.lab.chaos.hold import Hold
+from regroup.worker.checkpoint import write
+from regroup.worker.storage import Storage
 
 
 @pytest.fixture
@@ -106,6 +110,23 @@ def test_who_watches_its_exchanges_says_so_before_anybody_is_held(task, hold, mo
     hold.arm({"w1": "exchange"})
     task.loss(task.model(), batch)
     assert hold.watched()
+
+
+def test_a_writer_is_held_in_its_thread_while_the_step_loop_goes_on(task, hold, tmp_path):
+    hold.arm({"w1": "beside"})
+    model, batch = task.model(), (torch.ones(2, 4).double(), torch.ones(2, 1).double())
+    task.loss(model, batch)
+    storage = Storage(str(tmp_path / "kept"), tmp_path / "scratch")
+    try:
+        with ThreadPoolExecutor() as pool:
+            written = pool.submit(write, storage, "j", Version(1, 4), {"weight": torch.ones(3)}, {})
+            until_held(hold)
+            task.loss(model, batch)
+            assert not written.done()
+            hold.say("go")
+            assert Path(written.result(timeout=10).path).exists()
+    finally:
+        threading.setprofile(None)
 
 
 def test_memory_really_runs_out_and_is_there_again():

@@ -16,6 +16,7 @@ class Phase(StrEnum):
     EXCHANGE = "exchange"  # it gave its gradient, and waits for a member that is held before its own
     OPTIMIZER = "optimizer"  # all sums are there; others may have applied them already
     CHECKPOINT = "checkpoint"  # it writes the state down, for a pause
+    BESIDE = "beside"  # it writes a copy of its state, while steps go on
     FORMING = "forming"  # another worker was just lost; it is about to connect to who is left
     JOINING = "joining"  # a newcomer that prepares, while the others train
 
@@ -60,20 +61,29 @@ class Cell:
         return self.fault.noticed | ({"halt"} if passed_over else set())
 
     @property
+    def aftermath(self) -> Aftermath:
+        """A write beside the training that fails stops nobody."""
+        fails = self.phase is Phase.BESIDE and "checkpoint_failed" in self.fault.noticed
+        return Aftermath.GOES_ON if fails else self.fault.aftermath
+
+    @property
     def impossible(self) -> str | None:
         """Why there is no such cell; None: there is."""
         return self.fault.impossible.get(self.phase)
 
 
 HANG = 6.0  # seconds: the longest limit that can be learned there, the job's step_timeout of three, and three more
-_NO_LAST_STEP = dict.fromkeys((Phase.FORMING, Phase.JOINING), "there is no step in it that could be the last")
-_NO_USER_CODE = dict.fromkeys((Phase.EXCHANGE, Phase.FORMING), "no code of the user runs there")
+_NO_LAST_STEP = dict.fromkeys(
+    (Phase.BESIDE, Phase.FORMING, Phase.JOINING), "there is no step in it that could be the last"
+)
+_NO_USER_CODE = dict.fromkeys((Phase.EXCHANGE, Phase.BESIDE, Phase.FORMING), "no code of the user runs there")
+_UNWRITTEN = frozenset({"save_failed", "checkpoint_failed"})
 _RAISED = frozenset({"step_failed", "save_failed", "refused"})
 _IN_PEACE = frozenset({"exited", "evicted", "rolled_back", "lost_state"})  # what no handing over leads to
 
 
-def _only(phase: Phase, why: str) -> dict[Phase, str]:
-    return {each: why for each in Phase if each is not phase}
+def _only(*phases: Phase, why: str) -> dict[Phase, str]:
+    return {each: why for each in Phase if each not in phases}
 
 
 FAULTS = (
@@ -163,7 +173,7 @@ FAULTS = (
         what="SIGSTOP, for good, to the trainer that all others wait for",
         noticed=frozenset({"evicted"}),
         within=HANG,
-        impossible=_only(Phase.EXCHANGE, "nobody waits in a collective"),
+        impossible=_only(Phase.EXCHANGE, why="nobody waits in a collective"),
     ),
     Fault(
         name="trainer-paused",
@@ -238,28 +248,36 @@ FAULTS = (
     Fault(
         name="folder-unwritable",
         what="a file lies where the folder of the job's checkpoints must be, until a save failed for it",
-        noticed=frozenset({"save_failed"}),
-        impossible=_only(Phase.CHECKPOINT, "nothing is saved"),
+        noticed=_UNWRITTEN,
+        impossible=_only(Phase.CHECKPOINT, Phase.BESIDE, why="nothing is saved"),
     ),
     Fault(
         name="disk-full",
         what="the file system of the job's checkpoints is full, until a save failed for it",
-        noticed=frozenset({"save_failed"}),
-        impossible=_only(Phase.CHECKPOINT, "nothing is saved"),
+        noticed=_UNWRITTEN,
+        impossible=_only(Phase.CHECKPOINT, Phase.BESIDE, why="nothing is saved"),
+    ),
+    Fault(
+        name="write-hangs",
+        what="the write of a checkpoint never ends, as where the server of its folder is gone",
+        noticed=_UNWRITTEN,
+        within=HANG,
+        word="hang",
+        impossible=_only(Phase.BESIDE, why="what is written there is written by the step loop: that is code-hangs"),
     ),
     Fault(
         name="checkpoint-truncated",
         what="half of a paused job's checkpoint is gone, and there is an older one",
         noticed=frozenset({"struck"}),
         rested=True,
-        impossible=_only(Phase.CHECKPOINT, "nobody depends on a checkpoint"),
+        impossible=_only(Phase.CHECKPOINT, why="nobody depends on a checkpoint"),
     ),
     Fault(
         name="checkpoint-flipped",
         what="one bit of a paused job's checkpoint is flipped, and there is an older one",
         noticed=frozenset({"struck"}),
         rested=True,
-        impossible=_only(Phase.CHECKPOINT, "nobody depends on a checkpoint"),
+        impossible=_only(Phase.CHECKPOINT, why="nobody depends on a checkpoint"),
     ),
 )
 
@@ -267,6 +285,7 @@ CI = (
     "trainer-killed/exchange",
     "agent-killed/optimizer",
     "coordinator-killed/forming",
+    "write-hangs/beside",
     "checkpoint-flipped/checkpoint",
 )
 

@@ -194,13 +194,18 @@ def leave_half_open(scene: Scene) -> Undo:
 
 def block_folder(scene: Scene) -> Undo:
     folder = scene.checkpoints()
+    aside = folder.with_name(f"{folder.name}-aside")
     folder.parent.mkdir(exist_ok=True)
+    if folder.is_dir():
+        folder.rename(aside)
     folder.write_text("in the way")
 
     def clear() -> None:
         if folder.is_file():
-            scene.await_event("save_failed")
+            scene.await_event("save_failed", "checkpoint_failed")
             folder.unlink()
+            if aside.is_dir():
+                aside.rename(folder)
 
     return clear
 
@@ -208,7 +213,7 @@ def block_folder(scene: Scene) -> Undo:
 def fill_disk(scene: Scene) -> Undo:
     """A small file system of its own, full to the last byte."""
     folder = scene.checkpoints()
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)], check=True)
     with suppress(OSError), (folder / "ballast").open("wb", buffering=0) as file:
         while True:
@@ -217,7 +222,7 @@ def fill_disk(scene: Scene) -> Undo:
     def clear() -> None:
         if folder.is_mount():
             try:
-                scene.await_event("save_failed")
+                scene.await_event("save_failed", "checkpoint_failed")
             finally:
                 subprocess.run(["umount", "--lazy", str(folder)], check=True)
 

@@ -63,6 +63,8 @@ class Held(Task):
         self._slow = max(0, self._slow - 1)
         if self._due("forming"):
             sys.setprofile(self._profile)
+        if self._due("beside"):
+            threading.setprofile(self._profile_write)  # of threads that begin from now on: the leader's writer is one
         if self._due("exchange") and not self._watched:
             self._watched = True
             (self._folder / "watching").touch()
@@ -155,6 +157,14 @@ class Held(Task):
         if event == "call" and code.co_name == "_connect" and code.co_filename.endswith("worker/trainer.py"):
             sys.setprofile(None)
             self.meet("forming")
+
+    def _profile_write(self, frame: FrameType, event: str, argument: Any) -> None:
+        """Called for every call on a thread, until one begins to fill a checkpoint's file."""
+        code = frame.f_code
+        if event == "call" and code.co_name == "fill" and code.co_filename.endswith("worker/checkpoint.py"):
+            sys.setprofile(None)
+            threading.setprofile(None)
+            self.meet("beside")
 
     def _watch(self) -> None:
         """Say when the main thread waits in an exchange that cannot end, because somebody else is held before it."""

@@ -117,7 +117,8 @@ class Trial:
         """All workers prepare, then they train together."""
         self.bed.rest()
         self._began = time.time()
-        self.id = self.bed.submit(self.hold.folder, BESIDE if self.cell.fault.rested else None)
+        beside = self.cell.fault.rested or self.cell.phase is Phase.BESIDE
+        self.id = self.bed.submit(self.hold.folder, BESIDE if beside else None)
         self._following = Following(self.bed.cluster.data_dir / "records" / self.id)
         names = list(self.bed.cluster.agents)
         self._until(
@@ -144,6 +145,9 @@ class Trial:
                 victim = "*"
                 if not self.cell.fault.last:
                     self.bed.ask(lambda client: client.pause(self.id))
+            case Phase.BESIDE:
+                self.hold.arm({"*": "beside"})
+                victim = "*"
             case Phase.FORMING:
                 self.hold.arm({victim: "forming"}, step)
                 time.sleep(0.1)  # it looks for that in each pass
@@ -156,6 +160,8 @@ class Trial:
         if self.cell.fault.last:
             self.hold.finish()
         held = self.bed.until(lambda: self.hold.held(victim), f"{victim} is held ({self.cell.phase})")
+        if other == held.worker:
+            other = next(each for each in members if each != held.worker)
         return Scene(self.bed, self.id, held.worker, held.pid, other)
 
     def _rest(self) -> float:
@@ -232,7 +238,7 @@ class Trial:
     def _committed(self, instant: Instant) -> Applied | None:
         """The first step after the fault that is certain to be due to a recovery, where somebody was lost."""
         self._following.look()
-        aftermath = self.cell.fault.aftermath
+        aftermath = self.cell.aftermath
         lost = aftermath is Aftermath.RESTARTS or (
             aftermath is Aftermath.REGROUPS and self.cell.phase is not Phase.JOINING
         )

@@ -61,7 +61,7 @@ def judge(cell: Cell, seen: Observed) -> tuple[str, ...]:
     if seen.lost or seen.doubled or seen.audit_faults:
         first = f": {seen.audit_faults[0]}" if seen.audit_faults else ""
         found.append(f"the audit is not exact, {seen.lost} samples lost, {seen.doubled} doubled{first}")
-    if seen.restarts > (fault.aftermath is Aftermath.RESTARTS):
+    if seen.restarts > (cell.aftermath is Aftermath.RESTARTS):
         found.append(f"the job began again {seen.restarts} times, though its state was not lost")
     if cell.noticed and seen.noticed is None:
         found.append(f"nothing in the timeline names it: none of {', '.join(sorted(cell.noticed))}")
@@ -69,10 +69,10 @@ def judge(cell: Cell, seen: Observed) -> tuple[str, ...]:
         found.append(f"this must not follow it: {seen.unwanted[0]}")
     if seen.recovered is None:
         found.append("no step was committed after it")
-    quiet = cell.phase in (Phase.FORWARD, Phase.EXCHANGE, Phase.OPTIMIZER)
+    quiet = cell.phase in (Phase.FORWARD, Phase.EXCHANGE, Phase.OPTIMIZER, Phase.BESIDE)
     if fault.within is not None and quiet and seen.noticed is not None and seen.noticed > fault.within * 1e3:
         found.append(f"it was noticed after {seen.noticed / 1e3:.1f} s, and {fault.within:g} s is the limit")
-    if fault.aftermath is Aftermath.GOES_ON and quiet and seen.regroups:
+    if cell.aftermath is Aftermath.GOES_ON and quiet and seen.regroups:
         found.append(f"{seen.regroups} regroups followed, though nobody was lost")
     return tuple(found)
 
