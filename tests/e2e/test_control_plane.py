@@ -55,6 +55,27 @@ def throw(host: str, port: int, what: bytes) -> None:
             pass  # thrown out, which is as it should be
 
 
+def rate(following: Following, steps: int = 30) -> float:
+    """Committed steps per second, over the next so many of them, by the workers' own records."""
+    following.forget()
+
+    def found() -> float | None:
+        times: dict[int, int] = {}
+        for one in sorted(following.seen, key=lambda one: one.at):
+            times.setdefault(one.step, one.at)
+        return steps * 1e9 / (max(times.values()) - min(times.values())) if len(times) > steps else None
+
+    return following.until(found, f"{steps} steps are committed", lambda: None)
+
+
+def at_full_speed(what: str, before: float, away: float, record_property: Any) -> None:
+    """Told, and held to a loose bound: others use this machine."""
+    told = f"{away:.1f} steps/s while {what} is away, {before:.1f} before: {away / before:.2f}"
+    print(told)
+    record_property("rate", told)
+    assert away / before > 0.5, told
+
+
 def test_garbage_on_both_ports_does_not_disturb_a_job(served: Any, training: Any) -> None:
     rest, link = urlsplit(served.client.url), urlsplit(Places(served.cluster.data_dir).link.read_text().strip())
     pid = served.cluster.coordinator.process.pid
@@ -111,8 +132,23 @@ def test_workers_that_nobody_answers_stop_committing_at_the_detached_limit_and_t
         assert (again.generation, again.history) == (job.generation, job.history)
 
 
-def test_while_redis_is_away_the_coordinator_is_not_ready_and_the_steps_go_on(
-    serve: Any, until: Any, tmp_path: Path
+def test_without_a_coordinator_and_its_store_the_steps_go_on_at_full_speed(
+    serve: Any, tmp_path: Path, record_property: Any
+) -> None:
+    with serve(tmp_path, 2) as served:
+        job = served.after(served.submit("faulty:Slow", steps=100_000, min_workers=2, max_workers=2), 3)
+        following = Following(served.cluster.data_dir / "records" / job.id)
+        before = rate(following)
+        coordinator = served.cluster.coordinator
+        coordinator.restart = False
+        coordinator.kill()
+        coordinator.process.wait()
+        at_full_speed("the control plane", before, rate(following, 60), record_property)
+        assert {one.generation for one in following.seen} == {job.generation}
+
+
+def test_while_redis_is_away_the_coordinator_is_not_ready_and_the_steps_go_on_at_full_speed(
+    serve: Any, until: Any, tmp_path: Path, record_property: Any
 ) -> None:
     with (
         TemporaryDirectory() as store,  # a short path, so that the second server has the first one's address
@@ -120,6 +156,8 @@ def test_while_redis_is_away_the_coordinator_is_not_ready_and_the_steps_go_on(
         serve(tmp_path, 1, redis_url=server.url) as served,
     ):
         job = served.after(served.submit("faulty:Slow", steps=100_000), 3)
+        following = Following(served.cluster.data_dir / "records" / job.id)
+        before = rate(following)
         pid = served.cluster.coordinator.process.pid
         server.process.kill()
         server.stop()
@@ -134,6 +172,7 @@ def test_while_redis_is_away_the_coordinator_is_not_ready_and_the_steps_go_on(
             served.submit("faulty:Sound")
         [at] = [each.step for each in served.client.jobs()]
         until(lambda: served.client.jobs()[0].step > at + 10, "steps go on, and are shown")
+        at_full_speed("Redis", before, rate(following), record_property)
 
         with embedded.start(Path(store)):
             until(lambda: httpx.get(f"{served.client.url}/ready").status_code == 200, "it is ready again")
