@@ -305,6 +305,46 @@ def test_a_quarantine_for_what_was_the_tasks_doing_is_lifted(make_scene):
     assert {note.worker for note in scene.noted("cleared")} == {"a", "b"}
 
 
+def test_an_error_is_forgiven_for_each_long_while_without_another(make_scene):
+    """Somebody kills a sound worker's trainer once a day, for three weeks."""
+    scene = make_scene(error_limit=5, error_forget=6 * 3600.0)
+    scene.register("a")
+    for day in range(21):
+        scene.exits("a", f"i{day}")
+        assert scene.cluster.workers["a"].errors == 1
+        for _ in range(4):
+            scene.after(6 * 3600.0, heard="a")
+    assert scene.cluster.workers["a"].errors == 0
+    assert len(scene.noted("forgiven")) == 21
+    assert scene.noted("forgiven")[0].reason == "an error of a is forgiven, for 21600 s brought no other; 0 still count"
+
+
+def test_who_dies_more_often_than_it_is_forgiven_is_quarantined_and_time_does_not_lift_that(make_scene):
+    scene = make_scene(error_limit=5, error_forget=6 * 3600.0)
+    scene.register("a")
+    for number in range(6):
+        assert not scene.cluster.workers["a"].quarantined
+        scene.exits("a", f"i{number}")
+        scene.after(5 * 3600.0, heard="a")
+    scene.after(30 * 86400.0, heard="a")
+    assert (scene.cluster.workers["a"].errors, scene.cluster.workers["a"].quarantined) == (6, True)
+
+
+def test_time_before_the_coordinator_or_the_agent_began_forgives_nothing(make_scene):
+    scene = make_scene(error_forget=100.0)
+    scene.register("a")
+    scene.exits("a")
+    scene.passes(200.0, heard="a")
+    scene.restart()
+    scene.register("a")
+    for boot in ("b1", "b2"):
+        scene.register("a", boot=boot)
+        scene.after(99.0, heard="a")
+        assert scene.cluster.workers["a"].errors == 1
+    scene.after(2.0, heard="a")
+    assert scene.cluster.workers["a"].errors == 0
+
+
 def test_a_loss_that_is_no_number_is_said_once(scene):
     scene.running("a")
     for step in (3, 4):

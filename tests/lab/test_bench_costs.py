@@ -62,6 +62,7 @@ def test_goodput_is_the_ratio_of_the_rates_and_a_respawn_what_the_steps_do_not_e
     assert told["goodput"]["5"]["ratio"]["median"] == 0.9
     assert told["goodput"]["5"]["lost_ms"]["p50"] == 400
     assert goodput_table([outcome, Outcome(60.0)]).row_count == 2
+    assert any("REGROUP_ERROR_LIMIT=1000000" in note for note in told["notes"])
 
 
 def test_a_restart_fails_the_goodput() -> None:

@@ -172,6 +172,7 @@ def test_recovery_tells_the_first_scenario_at_the_top_and_all_by_name() -> None:
     assert told["step_ms"] == 72
     assert told["kill_to_commit_ms"] == {"p50": 110, "p95": 191, "max": 200}
     assert told["rejoin_ms"] == {"p50": 3000, "p95": 3000, "max": 3000}
+    assert any("REGROUP_ERROR_LIMIT=1000000" in note for note in told["notes"])
     assert list(told["scenarios"]) == ["2_to_1_agent", "2_to_1_trainer"]
     assert told["scenarios"]["2_to_1_trainer"]["kill_to_commit_ms"]["max"] == 150
     assert told["scenarios"]["2_to_1_agent"]["since_kill_ms"]["noticed"] == {"p50": 20, "p95": 20, "max": 20}

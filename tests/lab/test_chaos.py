@@ -195,6 +195,7 @@ def test_the_summary_counts_and_tells_the_largest_difference():
 
 def test_the_figures_are_json_with_every_cell():
     told = json.loads(json.dumps(report.figures(results(), this_machine())))
+    assert told["settings"]["error_limit"] == "1000000"
     assert [(each["fault"], each["phase"], each["outcome"]) for each in told["cells"]] == [
         ("trainer-killed", "forward", "passed"),
         ("trainer-killed", "exchange", "failed"),

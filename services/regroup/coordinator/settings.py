@@ -42,6 +42,7 @@ class Settings(ProcessSettings):
     save_retry: Seconds = _USUAL.save_retry
     read_retry: Seconds = _USUAL.read_retry
     error_limit: Annotated[int, Field(ge=0)] = _USUAL.error_limit
+    error_forget: Annotated[float, Field(gt=0, allow_inf_nan=False)] = _USUAL.error_forget
 
     @model_validator(mode="after")
     def _limits_leave_room(self) -> Self:

@@ -111,7 +111,7 @@ def _register(turn: Turn, name: str, report: AgentRegistered) -> None:
     if again is not None:
         turn.sightings[name] = replace(again, seen=turn.now, connected=True, since=turn.now)
     else:
-        turn.sightings[name] = Sighting(seen=turn.now, since=turn.now, moved=turn.now)
+        turn.sightings[name] = Sighting(seen=turn.now, since=turn.now, moved=turn.now, blamed=turn.now)
 
 
 def _exited(turn: Turn, name: str, cause: str) -> None:

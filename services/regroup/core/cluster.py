@@ -31,6 +31,7 @@ class Policy:
     save_retry: float = 2.0  # between failed tries to write a state
     read_retry: float = 10.0  # until a checkpoint that no worker could read is tried again
     error_limit: int = 5  # more errors than this quarantine a worker
+    error_forget: float = 21600.0  # for each so long time without another, one error less is counted
 
     @property
     def quiet_limit(self) -> float:

@@ -13,6 +13,7 @@ from regroup.core import commands
 from regroup.core.absence import expected, forget_gone, lacks_for, unlend_absent
 from regroup.core.agent_reports import take_in
 from regroup.core.cluster import Cluster, Policy, reached
+from regroup.core.forgiving import forgive_in_time
 from regroup.core.jobs import JobPhase, StepPoint, Wanted
 from regroup.core.leaving import admit, drain, let_go
 from regroup.core.messages.agent_reports import Heartbeat
@@ -78,6 +79,7 @@ def decide(cluster: Cluster, event: Event, now: float, policy: Policy) -> Decisi
         case Tick():
             unlend_absent(turn)
             forget_gone(turn)
+            forgive_in_time(turn)
             evict_unprepared(turn)
             _make_room(turn)
         case KeepSteps():

@@ -134,6 +134,8 @@ class Turn:
         """A trainer died unasked; a worker with more errors than the policy's limit is quarantined."""
         worker = self.workers[name]
         worker = self.workers[name] = replace(worker, errors=worker.errors + 1)
+        if name in self.sightings:
+            self.sightings[name] = replace(self.sightings[name], blamed=self.now)
         if worker.errors > self.policy.error_limit and not worker.quarantined:
             reason = f"quarantined after {worker.errors} errors, the last: {cause}"
             self.unlend(name, reason)

@@ -90,7 +90,7 @@ class Worker:
     pid: int
     version: str
     job: str | None = None  # the job it is lent to
-    errors: int = 0  # trainers that died unasked; more than the policy's limit quarantine it
+    errors: int = 0  # trainers that died unasked, less those forgiven; more than the policy's limit quarantine it
     quarantined: bool = False
     drained: bool = False  # by its operator, until it is admitted again
     leaving: bool = False  # the agent of this boot was asked to end
@@ -110,6 +110,7 @@ class Sighting:
     connected: bool = True
     since: float = 0.0  # since when it is heard on this connection, without a gap; on the same clock
     moved: float = 0.0  # when its trainer last said anything new, on the same clock
+    blamed: float = 0.0  # when its last error was counted or forgiven, or it registered, on the same clock
     sequence: int = 0  # of the newest heartbeat under this boot; one that it overtook says nothing any more
     trainer: TrainerStatus | None = None
     telemetry: Telemetry = field(default_factory=Telemetry)

@@ -34,6 +34,7 @@ HORIZON = 5.0  # seconds after a kill in which its cost is sought; the next kill
 JITTER = (0.3, 0.7)  # where in its period a kill falls
 MODEL = "gpt, 3.2 million parameters, 12 samples of 64 bytes a step"
 OPTIONS = {"sequence": 64}
+SETTINGS = {"error_limit": "1000000"}  # a worker that dies a hundred times is what is wanted here
 GLOBAL_BATCH = 12
 
 
@@ -142,9 +143,8 @@ def measure(
 
     Ctrl-C ends the rounds; the audit still follows. Raises BenchFailed, ClusterFailed, RegroupError.
     """
-    settings = {"error_limit": "1000000"}  # a worker that dies a hundred times is what is wanted here
     with (
-        LocalCluster(data_dir, WORKERS, isolated=True, threads=1, settings=settings) as cluster,
+        LocalCluster(data_dir, WORKERS, isolated=True, threads=1, settings=SETTINGS) as cluster,
         cluster.client() as client,
     ):
         job = client.submit(spec()).id

@@ -6,6 +6,7 @@ Owns: asking the operating system. Does not guarantee: that the machine was idle
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -44,6 +45,12 @@ def this_machine() -> Machine:
         regroup=version("regroup"),
         commit=_commit(Path(__file__).resolve().parent),
     )
+
+
+def told_settings(settings: Mapping[str, str]) -> str:
+    """How the cluster that was measured differs from a usual one."""
+    told = ", ".join(f"REGROUP_{name.upper()}={value}" for name, value in settings.items())
+    return f"Set for this: {told}. With the usual limits, workers that are killed so often would be quarantined."
 
 
 def _processor() -> str:

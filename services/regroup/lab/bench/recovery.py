@@ -34,6 +34,7 @@ CALM_EVERY = 10  # kills of a trainer, which its agent replaces at once, between
 STEPS = 10_000_000  # of the job: more than any run of this benchmark
 MODEL = "gpt, 3.2 million parameters, 6 samples of 64 bytes a step"
 OPTIONS = {"sequence": 64}
+SETTINGS = {"error_limit": "1000000"}  # a worker that dies a hundred times is what is wanted here
 GLOBAL_BATCH = 6
 
 
@@ -108,9 +109,8 @@ def measure(
     Ctrl-C ends the killing; the audit still follows. Raises BenchFailed, ClusterFailed, RegroupError.
     """
     scenario = outcome.scenario
-    settings = {"error_limit": "1000000"}  # a worker that dies a hundred times is what is wanted here
     with (
-        LocalCluster(data_dir, scenario.workers, isolated=True, restart=False, threads=1, settings=settings) as cluster,
+        LocalCluster(data_dir, scenario.workers, isolated=True, restart=False, threads=1, settings=SETTINGS) as cluster,
         cluster.client() as client,
     ):
         job = client.submit(spec(scenario.workers)).id

@@ -9,9 +9,9 @@ from typing import Any
 from rich.table import Column, Table
 
 from regroup.lab.bench.figures import Interval, Spread
-from regroup.lab.bench.machine import Machine
+from regroup.lab.bench.machine import Machine, told_settings
 from regroup.lab.bench.overhead import DDP, OURS, SEPARATE, Duel
-from regroup.lab.bench.recovery import GLOBAL_BATCH, MODEL, OPTIONS, Outcome, Whom
+from regroup.lab.bench.recovery import GLOBAL_BATCH, MODEL, OPTIONS, SETTINGS, Outcome, Whom
 
 RECOVERY_NOTES = (
     "The clock starts just before SIGKILL is sent at a random instant, and stops at the first step that a survivor "
@@ -23,6 +23,7 @@ RECOVERY_NOTES = (
     "were done again. With any of these, or a restart of the job from its seed, the benchmark fails.",
     "rejoin: from the start of the killed worker (agent) or from the kill (trainer) until a step is committed that it "
     "took part in.",
+    told_settings(SETTINGS),
     "Not measured: several machines, machines that vanish without closing their connections, hangs, kills while a "
     "regroup is under way, GPUs.",
 )

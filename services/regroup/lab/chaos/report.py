@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from regroup.lab.bench.machine import Machine
+from regroup.lab.chaos.bed import SETTINGS
 from regroup.lab.chaos.cells import Cell, Phase
 from regroup.lab.chaos.verdict import Observed, Outcome, Result, tally
 
@@ -103,6 +104,7 @@ def summary(results: Sequence[Result]) -> str:
 def figures(results: Sequence[Result], machine: Machine) -> Mapping[str, Any]:
     return {
         "machine": asdict(machine),
+        "settings": SETTINGS,
         "summary": summary(results),
         "cells": [
             {

@@ -63,6 +63,7 @@ def draw(seed: int) -> Plan:
             POLICY,
             error_limit=choice([0, 2, 1000, 1000, 1000, 1000]),
             forget_limit=choice([1.5, POLICY.forget_limit, POLICY.forget_limit]),
+            error_forget=Random(f"{seed} forgiving").choice((1.0, 3.0, POLICY.error_forget, POLICY.error_forget)),
         ),
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
         skews=tuple(random.uniform(0.0, 1e6) for _ in range(workers + 1)),

@@ -12,7 +12,14 @@ from regroup.core.jobs import ENDED, ORIGIN, Formation, Job, JobPhase, Link, Ver
 from regroup.core.messages.orders import Discard, Form, Go, Heard, Release
 from regroup.core.phases import JOB_ARROWS
 from regroup.core.workers import TrainerPhase
-from regroup.lab.sim.model import beginning_rules, leaving_rules, lending_rules, saving_rules, striking_rules
+from regroup.lab.sim.model import (
+    beginning_rules,
+    blame_rules,
+    leaving_rules,
+    lending_rules,
+    saving_rules,
+    striking_rules,
+)
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further, may_roll_back
 from regroup.lab.sim.model.world import World, told_back
@@ -42,6 +49,8 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
         known_worker = before.workers.get(name)
         if known_worker is not None and worker is not known_worker:
             leaving_rules.changed(decision.cluster, known_worker, worker)
+            blame_rules.counted(ghosts, world, decision, known_worker, worker)
+    blame_rules.forgiven(ghosts, world, decision.cluster)
     for note in decision.notes:
         if note.kind == "lent" and note.worker is not None:
             leaving_rules.lent(decision.cluster, note.worker)

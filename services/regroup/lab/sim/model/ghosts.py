@@ -24,6 +24,7 @@ class Ghosts:
     damaged: set[str] = field(default_factory=set)  # likewise
     words: dict[str, set[tuple[str, int]]] = field(default_factory=dict)  # file -> (worker, generation) that said so
     asked: dict[str, set[str]] = field(default_factory=dict)  # file -> workers that could not read it
+    blamed: dict[str, float] = field(default_factory=dict)  # when an error of a worker was last counted or forgiven
     unpreparable: set[str] = field(default_factory=set)  # jobs of which a trainer said that they are wrong
 
     def untold(self, order: Discard) -> set[str]:
@@ -46,6 +47,7 @@ class Ghosts:
             set(self.damaged),
             {file: set(each) for file, each in self.words.items()},
             {file: set(each) for file, each in self.asked.items()},
+            dict(self.blamed),
             set(self.unpreparable),
         )
 

@@ -15,8 +15,14 @@ ORDERS = "regroup.core.orders"
 ROUNDS = "regroup.core.rounds"
 TURN = "regroup.core.turn"
 HANGING = "regroup.core.hanging"
+FORGIVING = "regroup.core.forgiving"
+DECIDE = "regroup.core.decide"
 
 BUGS = (
+    # errors that time forgives
+    Bug("an error is forgiven at once", FORGIVING, " or turn.waited(sighting.blamed) < limit:", ":"),
+    Bug("no error is ever forgiven", DECIDE, "            forgive_in_time(turn)\n", ""),
+    Bug("time lifts a quarantine", FORGIVING, " or worker.quarantined or", " or"),
     # rule 7: the lease
     Bug(
         "silence is taken for death too soon",

@@ -1,0 +1,41 @@
+"""What must hold of the errors that are counted against workers.
+
+Owns: these rules. Refuses to know: whose error it was (`saving_rules` says of a job when it may fail).
+"""
+
+from regroup.core.cluster import Cluster
+from regroup.core.decide import Decision
+from regroup.core.jobs import JobPhase
+from regroup.core.workers import Worker
+from regroup.lab.sim.model.ghosts import Ghosts
+from regroup.lab.sim.model.world import World
+
+LATE = 5.0  # seconds: a store that is away, or a queue that is never empty, may keep the coordinator from looking
+
+
+def counted(ghosts: Ghosts, world: World, decision: Decision, before: Worker, after: Worker) -> None:
+    """An error is forgiven by an operator, because a task failed of it, or because time passed without another."""
+    name, at = after.name, world.decided_at
+    if after.errors > before.errors:
+        ghosts.blamed[name] = at
+    if after.errors >= before.errors:
+        return
+    failed = any(note.kind == JobPhase.FAILED for note in decision.notes)
+    cleared = any(note.kind == "cleared" and note.worker == name for note in decision.notes)
+    if failed or cleared:
+        return
+    assert not before.quarantined, f"{name} is in quarantine, and time forgives it"
+    assert after.errors == before.errors - 1, f"of {name}, {before.errors - after.errors} errors are forgiven at once"
+    since = at - ghosts.blamed[name]
+    assert since >= world.policy.error_forget, f"an error of {name} is forgiven after {since:.1f} s"
+    ghosts.blamed[name] = at
+
+
+def forgiven(ghosts: Ghosts, world: World, cluster: Cluster) -> None:
+    """Time forgives those that are there."""
+    for name, last in ghosts.blamed.items():
+        worker, seen = cluster.workers.get(name), cluster.present(name)
+        if worker is None or seen is None or not worker.errors or worker.quarantined:
+            continue
+        since = world.decided_at - max(last, seen.since, cluster.started, cluster.awake)
+        assert since <= world.policy.error_forget + LATE, f"{name} is blamed for what is {since:.1f} s ago"
