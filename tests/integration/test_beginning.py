@@ -82,7 +82,7 @@ def test_a_job_that_is_paused_on_two_workers_goes_on_with_another_number(
 
     try:
         only("w0", "w1")
-        trial.submit(**CURVE, gates=(1, 20))
+        trial.submit(**CURVE, gates=(1, 20, 40))
         trial.until_all(2)
         trial.open(1)
         trial.until_committed(20)
@@ -92,6 +92,8 @@ def test_a_job_that_is_paused_on_two_workers_goes_on_with_another_number(
         assert trial.now.step >= 20
         only(*["w2", "w1", "w0"][:workers])
         trial.client.resume(trial.id)
+        trial.until_all(workers)
+        trial.open(40)
         trial.finish()
     finally:
         only(*away)

@@ -1,7 +1,6 @@
 """Checkpoints beside the training, on real processes: they go on with it, and a total loss costs what came after."""
 
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +21,7 @@ def counted(trial: Any) -> list[int]:
 
 
 def until_counted(trial: Any, *steps: int) -> None:
-    """And until the workers know it: before, the next one would be left out."""
     trial.bed.until(lambda: counted(trial) == [*steps], f"the checkpoints of steps {steps} count")
-    if not steps:
-        return
-    since = trial.events("checkpoint")[-1].at
-
-    def told() -> bool:
-        ages = [worker.heartbeat_age for worker in trial.client.workers()]
-        return all(age is not None and time.time() - age > since for age in ages)
-
-    trial.bed.until(told, "each worker's heartbeat was answered after that")
 
 
 def test_every_so_many_steps_the_state_is_durable_and_the_training_goes_on(trial: Any, tmp_path: Path) -> None:

@@ -80,15 +80,17 @@ def test_while_one_is_written_those_that_come_due_are_left_out(beside, told, cap
     assert beside.due(Version(1, 12), Version(1, 4))
 
 
-def test_until_the_last_one_counts_no_other_is_written_for_nobody_would_ever_delete_it(beside, told, capfd):
-    beside.take(Version(2, 4), {})
-    written(told)
-    assert not beside.due(Version(2, 8), None)
-    assert "no checkpoint of step 8: that of step 4 does not count yet" in capfd.readouterr().err
-    assert not beside.due(Version(2, 8), Version(1, 40))
-    assert beside.due(Version(2, 8), Version(2, 4))
-    assert beside.due(Version(2, 8), Version(3, 2))
-    assert beside.due(Version(3, 8), None)  # of an earlier generation: it may never count
+def test_while_many_do_not_count_no_other_is_written_for_nobody_would_delete_them(beside, told, capfd, monkeypatch):
+    monkeypatch.setattr(module, "WAITING", 2)
+    for step in (4, 8):
+        assert beside.due(Version(2, step), Version(1, 40))
+        beside.take(Version(2, step), {})
+        written(told)
+    assert not beside.due(Version(2, 12), Version(1, 40))
+    assert "no checkpoint of step 12: the last 2 do not count yet" in capfd.readouterr().err
+    assert beside.due(Version(2, 12), Version(2, 4))
+    assert beside.due(Version(2, 12), Version(3, 2))
+    assert beside.due(Version(3, 12), None)  # of an earlier generation: they may never count
 
 
 def test_what_is_written_is_not_due_again_where_a_generation_begins_with_it(beside, told):

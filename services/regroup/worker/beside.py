@@ -5,9 +5,9 @@ Refuses to know: which checkpoint counts (the coordinator says so once all membe
 written (`checkpoint`).
 The copy's memory is kept for the next one: to touch new memory takes as long as to copy into it. So who wrote one
 checkpoint holds its state twice.
-Does not guarantee: that each one that is due is written. While one is being written, or does not count yet, those that
-come due are left out: a file that the coordinator never hears of is deleted by nobody. So are those that come due soon
-after one could not be written: a full disk shall not fill the timeline, too.
+Does not guarantee: that each one that is due is written. While one is being written, or some do not count yet, those
+that come due are left out: while the coordinator is away nobody deletes a file, and they must not fill the disk. So are
+those that come due soon after one could not be written: a full disk shall not fill the timeline, too.
 """
 
 import threading
@@ -25,6 +25,7 @@ from regroup.worker.prepare import USERS
 from regroup.worker.tree import pack, unpack
 
 PAUSE = 10.0  # seconds after a failure
+WAITING = 8  # that were written in this generation and do not count yet
 
 
 class Beside:
@@ -40,7 +41,7 @@ class Beside:
         self._every, self._write, self._wrote, self._failed = every, write, wrote, failed
         self._thread: threading.Thread | None = None
         self._memory: list[Tensor] = []
-        self._last: Version | None = None  # that was written
+        self._written: list[Version] = []  # that may yet count
         self._again = 0.0  # when one may be written after a failure, by the monotonic clock
 
     def due(self, version: Version, saved: Version | None) -> bool:
@@ -48,14 +49,15 @@ class Beside:
 
         `saved`: the newest checkpoint that counts.
         """
-        if self._every is None or version.step % self._every or version == self._last:
+        if self._every is None or version.step % self._every or version in self._written[-1:]:
             return False
         if self._thread is not None and self._thread.is_alive():
             log(f"no checkpoint of step {version.step}: the last one is still being written")
             return False
-        # That of an earlier generation may never count.
-        if self._last is not None and self._last.generation == version.generation and (saved or ORIGIN) < self._last:
-            log(f"no checkpoint of step {version.step}: that of step {self._last.step} does not count yet")
+        # Those of an earlier generation may never count.
+        waiting = [one for one in self._written if one.generation == version.generation and one > (saved or ORIGIN)]
+        if len(waiting) >= WAITING:
+            log(f"no checkpoint of step {version.step}: the last {WAITING} do not count yet")
             return False
         if time.monotonic() < self._again:
             log(f"no checkpoint of step {version.step}: the last one could not be written just now")
@@ -86,7 +88,7 @@ class Beside:
             began = time.perf_counter()
             checkpoint = self._write(version, tree)
             log(f"checkpoint of step {version.step}: written in {time.perf_counter() - began:.4f} s")
-            self._last = version
+            self._written = [*self._written[1 - WAITING :], version]
             self._wrote(checkpoint)
 
     @contextmanager
