@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from regroup.core.jobs import Version
-from regroup.core.messages.agent_reports import AgentLeft, TrainerExited
+from regroup.core.messages.agent_reports import AgentLeft, Discarded, TrainerExited
 from regroup.core.messages.orders import Form, Halt, Order, Save
 from regroup.core.messages.trainer_reports import (
     Formed,
@@ -106,7 +106,7 @@ def _is_late(order: Order, trainer: Trainer) -> bool:
 
 def _is_known(report: Any, status: TrainerStatus) -> bool:
     """Whether the coordinator, which knows this of the trainer, will take nothing from it."""
-    if isinstance(report, TrainerExited | AgentLeft | StateSaved | SaveFailed):
+    if isinstance(report, TrainerExited | AgentLeft | Discarded | StateSaved | SaveFailed):
         return False
     if report.incarnation != status.incarnation:
         return int(report.incarnation[1:]) < int(status.incarnation[1:])
