@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from regroup.wire.environment import BadSettings, read
+from regroup.wire.join import join_token
+from regroup.wire.keys import server_keys, worker_keys
 from regroup.worker.settings import AgentSettings
 
 
@@ -18,16 +20,40 @@ def _clean(monkeypatch, tmp_path):
     monkeypatch.setenv("REGROUP_DATA_DIR", str(tmp_path))
 
 
-def test_without_variables_trainers_listen_on_loopback_alone(tmp_path):
+def test_without_variables_nothing_is_chosen_for_it(tmp_path):
     settings = read(AgentSettings)
-    assert (settings.data_host, settings.data_dir, settings.coordinator) == ("127.0.0.1", tmp_path, None)
+    assert (settings.data_host, settings.data_dir, settings.coordinator) == (None, tmp_path, None)
 
 
 def test_opening_rest_does_not_open_the_data_plane(monkeypatch):
     monkeypatch.setenv("REGROUP_HOST", "0.0.0.0")
-    assert read(AgentSettings).data_host == "127.0.0.1"
+    assert read(AgentSettings).data_host is None
     monkeypatch.setenv("REGROUP_DATA_HOST", "10.0.0.7")
     assert read(AgentSettings).data_host == "10.0.0.7"
+
+
+def test_a_join_token_is_a_secret(monkeypatch, tmp_path):
+    token = join_token(server_keys(tmp_path).public, worker_keys(tmp_path).secret)
+    monkeypatch.setenv("REGROUP_JOIN", token)
+    settings = read(AgentSettings)
+    assert settings.join is not None
+    assert settings.join.get_secret_value() == token
+    assert token not in repr(settings)
+
+
+def test_a_secret_may_be_a_file(monkeypatch, tmp_path):
+    token = join_token(server_keys(tmp_path).public, worker_keys(tmp_path).secret)
+    (tmp_path / "regroup_join").write_text(f"{token}\n")
+    monkeypatch.setenv("REGROUP_SECRETS_DIR", str(tmp_path))
+    settings = read(AgentSettings)
+    assert settings.join is not None
+    assert settings.join.get_secret_value() == token
+
+
+def test_a_folder_of_secrets_that_is_not_there_is_told(monkeypatch, tmp_path):
+    monkeypatch.setenv("REGROUP_SECRETS_DIR", str(tmp_path / "none"))
+    with pytest.raises(BadSettings, match=r"^REGROUP_SECRETS_DIR: there is no folder .*none: mount"):
+        read(AgentSettings)
 
 
 def test_the_data_directory_may_begin_at_home(monkeypatch):
@@ -50,6 +76,7 @@ def test_the_data_directory_may_begin_at_home(monkeypatch):
         ("CHECKPOINTS", "sftp://me:secret@host/folder"),
         ("COORDINATOR", "tcp://a:1,b:2"),
         ("COORDINATOR", "tcp://a:1,"),
+        ("JOIN", "half-a-secret"),
     ],
 )
 def test_a_bad_value_is_told_in_one_line_naming_the_variable(monkeypatch, variable, value):

@@ -1,6 +1,7 @@
 """How a process reads what its operator set: REGROUP_* variables become one frozen value, read once at its start.
 
-Owns: the prefix, what the settings of all processes share, and one line for each variable that cannot be used.
+Owns: the prefix, that each may also be a file of that name in REGROUP_SECRETS_DIR (as Docker and Kubernetes hand out
+secrets), what the settings of all processes share, and one line for each variable that cannot be used.
 Refuses to know: which settings a process has beside those (its own `settings`), and what they are used for.
 """
 
@@ -14,6 +15,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from regroup.wire.places import default_data_dir
 
 PREFIX = "REGROUP_"
+SECRETS_DIR = f"{PREFIX}SECRETS_DIR"
 
 Host = Annotated[str, Field(min_length=1)]  # an empty one would bind every interface
 
@@ -35,9 +37,15 @@ Read = TypeVar("Read", bound=ProcessSettings)
 
 
 def read(kind: type[Read], **given: Any) -> Read:
-    """The settings of this kind: those `given` on the command line, else in the environment. Raises BadSettings."""
+    """The settings of this kind: those `given` on the command line, else in the environment, else in files.
+
+    Raises BadSettings.
+    """
+    folder = os.environ.get(SECRETS_DIR) or None
+    if folder is not None and not os.path.isdir(folder):
+        raise BadSettings(f"{SECRETS_DIR}: there is no folder {folder}: mount the secrets there, or leave it out")
     try:
-        return kind(data_dir=default_data_dir(os.environ), **given)
+        return kind(data_dir=default_data_dir(os.environ), _secrets_dir=folder, **given)
     except ValidationError as error:
         raise BadSettings("\n".join(_line(each["loc"], each["msg"]) for each in error.errors())) from None
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from regroup.wire.link import new_secret, public_of
 from regroup.wire.places import write_privately
 
-Z85 = re.compile(rb"[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}")
+_Z85 = re.compile(rb"[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}")
 
 
 class KeysUnreadable(Exception):
@@ -32,6 +32,11 @@ class Keys(NamedTuple):
 
     def __repr__(self) -> str:
         return f"Keys(public={self.public!r}, secret=<hidden>)"
+
+
+def is_key(content: bytes) -> bool:
+    """Whether this could be a CURVE key: 40 characters of Z85."""
+    return _Z85.fullmatch(content) is not None
 
 
 def server_keys(folder: Path) -> Keys:
@@ -50,7 +55,7 @@ def server_public(folder: Path) -> bytes:
     try:
         return _checked(path, path.read_bytes().strip(), bytes)
     except FileNotFoundError as error:
-        message = f"{path} does not exist: start the coordinator first, or copy the file from its machine"
+        message = f"{path} does not exist: start the coordinator first, or set REGROUP_JOIN to its join token"
         raise KeysUnreadable(message) from error
     except OSError as error:
         raise _unreadable(error, folder) from error
@@ -81,7 +86,7 @@ def _make(path: Path) -> None:
 
 def _checked(path: Path, content: bytes, derive: Callable[[bytes], bytes]) -> bytes:
     try:
-        if not Z85.fullmatch(content):
+        if not is_key(content):
             raise ValueError(f"{len(content)} bytes, where 40 characters of Z85 were expected")
         return derive(content)
     except ValueError as error:

@@ -15,12 +15,14 @@ from functools import partial
 from itertools import cycle
 
 from regroup.wire.environment import BadSettings, read
-from regroup.wire.keys import KeysUnreadable, server_public, worker_keys
+from regroup.wire.join import joining
+from regroup.wire.keys import KeysUnreadable
 from regroup.wire.link import Line
 from regroup.wire.places import Places
 from regroup.worker.agent import Agent
 from regroup.worker.locks import hold, outlive, trainer_lock
 from regroup.worker.nursery import BirthFailed, Nursery
+from regroup.worker.reach import reachable_at
 from regroup.worker.settings import AgentSettings
 
 TRAINER = "regroup.worker.process:main"
@@ -41,28 +43,26 @@ async def serve(settings: AgentSettings) -> None:
     except BlockingIOError:
         message = f"an agent named {settings.worker} runs already: stop it, or set REGROUP_WORKER to another name"
         raise WorkerTaken(message) from None
-    nursery = Nursery(
-        settings.worker, settings.data_host, settings.data_dir, settings.threads, TRAINER, settings.checkpoints
-    )
-    await outlive(trainer_lock(settings.data_dir, settings.worker))
-    for left in (nursery.position, nursery.pulse):
-        left.unlink(missing_ok=True)  # that one's; who would have read it is dead, too
-    keys = worker_keys(places.keys)
-    server = server_public(places.keys)
+    keys = joining(places.keys, settings.join.get_secret_value() if settings.join is not None else None)
     where: Callable[[], str | None] = places.link_address
     if settings.coordinator is not None:
         where = partial(next, cycle(settings.coordinator.split(",")))
     address = where()
     if address is None:
         raise FileNotFoundError(f"{places.link} names no link: start the coordinator first, or set REGROUP_COORDINATOR")
+    host = await reachable_at(settings.data_host, address, where)
+    nursery = Nursery(settings.worker, host, settings.data_dir, settings.threads, TRAINER, settings.checkpoints)
+    await outlive(trainer_lock(settings.data_dir, settings.worker))
+    for left in (nursery.position, nursery.pulse):
+        left.unlink(missing_ok=True)  # that one's; who would have read it is dead, too
 
     def line(on_connected: Callable[[], None]) -> Line:
         return Line(
             address,
             worker=settings.worker,
-            public=keys.public,
-            secret=keys.secret,
-            server=server,
+            public=keys.worker.public,
+            secret=keys.worker.secret,
+            server=keys.server,
             on_connected=on_connected,
             where=where,
         )

@@ -7,9 +7,10 @@ Refuses to know: what a job may set (that comes with its orders) and what the se
 import socket
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, SecretStr
 
 from regroup.wire.environment import Host, ProcessSettings
+from regroup.wire.join import read_join_token
 from regroup.wire.link import WORKER_NAME
 from regroup.worker.place import place_of
 
@@ -25,8 +26,14 @@ def _trainable(device: str) -> str:
     return device
 
 
+def _readable(token: SecretStr) -> SecretStr:
+    read_join_token(token.get_secret_value())
+    return token
+
+
 Device = Annotated[str, AfterValidator(_trainable)]
 Place = Annotated[str, AfterValidator(place_of)]
+JoinToken = Annotated[SecretStr, AfterValidator(_readable)]
 
 
 class AgentSettings(ProcessSettings):
@@ -35,7 +42,8 @@ class AgentSettings(ProcessSettings):
     worker: Name = Field(default_factory=lambda: f"{socket.gethostname().split('.')[0]}-0")
     device: Device = "cpu"
     coordinator: LinkAddresses | None = None  # each tcp://host:port of a link; None: as the data directory says
-    data_host: Host = "127.0.0.1"  # the address of this machine that other trainers connect to
+    join: JoinToken | None = None  # lets it in without files of keys; None: those in the data directory
+    data_host: Host | None = None  # of this machine, for other trainers; None: the one that leads to the coordinator
     checkpoints: Place | None = None  # a folder or a URL; None: `checkpoints` in the data directory
     threads: int = Field(default=1, ge=1)  # of torch, within one operation
     leave_limit: Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)] = LEAVE_LIMIT
