@@ -1,36 +1,12 @@
 """The token and the endpoint, on a real file system."""
 
-import os
 import stat
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from regroup.coordinator.tokens import BadToken, api_token, load_or_make, matches, remove_endpoint, write_endpoint
+from regroup.coordinator.tokens import api_token, matches, remove_endpoint, write_endpoint
 from regroup.wire.places import Endpoint, Places
-
-
-def test_a_token_is_made_once_for_its_owner_alone(tmp_path):
-    path = tmp_path / "token"
-    token = load_or_make(path)
-    assert len(token) >= 40
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert load_or_make(path) == token
-    assert os.listdir(tmp_path) == ["token"]
-
-
-def test_processes_that_start_at_once_agree_on_one_token(tmp_path):
-    with ThreadPoolExecutor(8) as pool:
-        tokens = set(pool.map(lambda _: load_or_make(tmp_path / "token"), range(32)))
-    assert len(tokens) == 1
-
-
-@pytest.mark.parametrize("content", [b"", b"  \n", b"two words", b"\xff\xfe"])
-def test_a_file_that_holds_no_token_is_refused_by_name(tmp_path, content):
-    path = tmp_path / "token"
-    path.write_bytes(content)
-    with pytest.raises(BadToken, match=str(path)):
-        load_or_make(path)
+from regroup.wire.token import BadToken
 
 
 def test_a_given_token_is_taken_and_nothing_is_written(tmp_path):

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from regroup.client import commands, submit, terminal
+from regroup.client import commands, secrets, submit, terminal
 from regroup.client.errors import RegroupError
 
 GROUP = "regroup.commands"
@@ -127,6 +127,8 @@ for command in (
     commands.clear,
     commands.drain,
     commands.admit,
+    secrets.join_token,
+    secrets.secrets,
 ):
     app.command()(command)
 

@@ -29,12 +29,13 @@ from regroup.coordinator.settings import Settings
 from regroup.coordinator.shell import Leadership, LeadershipLost, Shell
 from regroup.coordinator.standing_by import StandingBy, create_standby_app
 from regroup.coordinator.store import RedisStore
-from regroup.coordinator.tokens import BadToken, api_token, remove_endpoint, write_endpoint
+from regroup.coordinator.tokens import api_token, remove_endpoint, write_endpoint
 from regroup.wire.codec import Undecodable
 from regroup.wire.environment import BadSettings, read
 from regroup.wire.keys import Keys, KeysUnreadable, server_keys, worker_keys
 from regroup.wire.link import AddressInUse, AddressUnusable, Hub
 from regroup.wire.places import Endpoint, Places, write_privately
+from regroup.wire.token import BadToken
 
 T = TypeVar("T")
 
@@ -256,7 +257,8 @@ def main(**given: bool) -> None:
             else:
                 server = stack.enter_context(embedded.start(settings.data_dir))
                 url = server.url
-            asyncio.run(serve(settings, places, RedisStore(url), server))
+            password = settings.redis_password.get_secret_value() if settings.redis_password is not None else None
+            asyncio.run(serve(settings, places, RedisStore(url, password=password), server))
     except AnotherLeads as another:
         sys.exit(f"regroup-coordinator: {another}; with --standby it waits, and takes over when that one dies")
     except TOLD_IN_ONE_LINE as error:

@@ -25,6 +25,7 @@ class Settings(ProcessSettings):
     link_host: Host = "127.0.0.1"
     link_port: Port = 8788  # of the agents' link; 0: any free one
     redis_url: SecretStr | None = None  # None: the embedded store, in the data directory
+    redis_password: SecretStr | None = None  # of that Redis; None: as its URL says
     standby: bool = False  # where another leads, wait until it does no more
     token: SecretStr | None = None  # of REST; None: the one in the data directory, made at the first start
 

@@ -48,11 +48,16 @@ class RedisStore:
         prefix: str = "regroup:",
         events_kept: int = EVENTS_KEPT,
         points_kept: int = POINTS_KEPT,
+        password: str | None = None,
     ) -> None:
-        """Connects at the first call. Raises StoreUnavailable if `url` is none."""
+        """Connects at the first call. `password`: unless `url` has one. Raises StoreUnavailable if `url` is none."""
         try:
             self._redis = redis.asyncio.Redis.from_url(
-                url, retry=Retry(NoBackoff(), 0), socket_timeout=ANSWER, socket_connect_timeout=ANSWER
+                url,
+                password=password,
+                retry=Retry(NoBackoff(), 0),
+                socket_timeout=ANSWER,
+                socket_connect_timeout=ANSWER,
             )
         except ValueError as error:
             message = "the address of Redis cannot be read: it looks like redis://host:6379/0 or unix:///path/to/socket"

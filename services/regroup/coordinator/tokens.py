@@ -1,43 +1,19 @@
-"""The bearer token of the REST API and the endpoint file by which a client on this machine finds the coordinator.
+"""Which token the REST API goes by, and the endpoint file by which a client on this machine finds the coordinator.
 
-Owns: making both files so that nobody else can read them, and nobody ever reads half of one.
-Refuses to know: who asks (`guard`) and where the files lie (`wire.places`).
-Does not guarantee: secrecy against root, or against whoever can read the owner's files.
+Owns: the comparison, and whose endpoint it is. Refuses to know: who asks (`guard`), where the files lie
+(`wire.places`), and how a token is made (`wire.token`).
 """
 
-import contextlib
 import secrets
 from pathlib import Path
 
 from regroup.wire.places import Endpoint, write_privately
-
-
-class BadToken(Exception):
-    """The token file cannot serve: one line saying why and what to do."""
+from regroup.wire.token import checked, load_or_make
 
 
 def api_token(path: Path, given: str | None) -> str:
     """The token given by the operator, else the one in `path`. Raises OSError, BadToken."""
     return load_or_make(path) if given is None else checked(given, "REGROUP_TOKEN")
-
-
-def load_or_make(path: Path) -> str:
-    """The token in `path`; a new one, readable by its owner only, if there is none yet.
-
-    Several processes may start at once: all get the same token. Raises OSError, BadToken.
-    """
-    if not path.exists():
-        with contextlib.suppress(FileExistsError):  # another process was first: its token is the token
-            write_privately(path, secrets.token_urlsafe(32).encode() + b"\n", replace=False)
-    return checked(path.read_bytes().decode("ascii", "replace"), str(path))
-
-
-def checked(token: str, source: str) -> str:
-    """`token` without surrounding blanks, if it can stand in a header. Raises BadToken."""
-    token = token.strip()
-    if not token or any(not "!" <= character <= "~" for character in token):
-        raise BadToken(f"the token in {source} must be one non-empty word of ASCII characters; mend or remove it")
-    return token
 
 
 def matches(given: str, token: str) -> bool:

@@ -1,0 +1,49 @@
+"""The commands that hand out secrets: on the machine that has them, to its owner, and nowhere else.
+
+Owns: `regroup secrets` and `regroup join-token`. Refuses to know: what is in the files (`wire`), and REST.
+"""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regroup.client import terminal
+from regroup.wire.join import token_of
+from regroup.wire.keys import KeysUnreadable
+from regroup.wire.places import Places, default_data_dir
+from regroup.wire.provision import provision
+from regroup.wire.token import BadToken
+
+
+def secrets(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Where they are kept, or made if they are not there.")
+    ],
+) -> None:
+    """Make the secrets of a cluster whose services start apart: in containers, on Kubernetes.
+
+    One folder for each service, readable by its owner only: coordinator, redis, worker. What is there is kept.
+    """
+    try:
+        made = provision(folder.expanduser())
+    except (OSError, KeysUnreadable, BadToken) as error:
+        terminal.give_up(str(error), terminal.FAILED)
+    terminal.complain(f"{folder}: made {len(made)} files" if made else f"{folder}: all there, nothing changed")
+
+
+def join_token(
+    data_dir: Annotated[
+        Path | None, typer.Option(help="The coordinator's. Default: REGROUP_DATA_DIR or ~/.local/share/regroup.")
+    ] = None,
+) -> None:
+    """Tell the word that lets an agent elsewhere in: its REGROUP_JOIN.
+
+    It runs on the coordinator's machine, as its user. Who has the word is let in: keep it as a password.
+    """
+    places = Places((data_dir or default_data_dir(os.environ)).expanduser())
+    try:
+        typer.echo(token_of(places.keys))
+    except KeysUnreadable as error:
+        terminal.give_up(str(error), terminal.FAILED)

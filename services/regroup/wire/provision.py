@@ -1,0 +1,53 @@
+"""The secrets that a cluster's services share, made before any of them starts.
+
+Owns: which service gets which, in a folder of its own: nobody holds what it does not need. What is there is kept.
+Refuses to know: what brings the folders to the services: volumes, Secrets.
+Does not guarantee: that copies follow where one was removed here to have a new one made.
+
+    coordinator/  its data directory: the REST token, the keys; and regroup_redis_password, one of its settings
+    redis/        redis.conf: the same password, and that what was answered is on the disk
+    worker/       regroup_join, one of an agent's settings
+"""
+
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+from regroup.wire.join import token_of
+from regroup.wire.keys import server_keys, worker_keys
+from regroup.wire.places import Places, write_privately
+from regroup.wire.token import load_or_make
+
+REDIS = """requirepass {password}
+appendonly yes
+appendfsync always
+"""
+
+
+def provision(folder: Path) -> list[Path]:
+    """Make what is missing, each readable by its owner only, and return those files.
+
+    Raises OSError, KeysUnreadable, BadToken.
+    """
+    coordinator, redis, worker = (folder / name for name in ("coordinator", "redis", "worker"))
+    for place in (coordinator, redis, worker):
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    places = Places(coordinator)
+    before = set(_files(folder))
+    load_or_make(places.token)
+    for made in (server_keys, worker_keys):
+        made(places.keys)
+    password = coordinator / "regroup_redis_password"
+    _make(password, secrets.token_urlsafe(32))
+    _make(redis / "redis.conf", REDIS.format(password=password.read_text().strip()))
+    _make(worker / "regroup_join", token_of(places.keys))
+    return sorted(set(_files(folder)) - before)
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def _make(path: Path, content: str) -> None:
+    with suppress(FileExistsError):
+        write_privately(path, content.encode() + b"\n", replace=False)

@@ -1,0 +1,34 @@
+"""The bearer token of the REST API, as a file: one word that only its owner may read.
+
+Owns: making it once, and what may be one. Refuses to know: who asks with it, and where the file lies (`places`).
+Does not guarantee: secrecy against root, or against whoever can read the owner's files.
+"""
+
+import contextlib
+import secrets
+from pathlib import Path
+
+from regroup.wire.places import write_privately
+
+
+class BadToken(Exception):
+    """The token file cannot serve: one line saying why and what to do."""
+
+
+def load_or_make(path: Path) -> str:
+    """The token in `path`; a new one, readable by its owner only, if there is none yet.
+
+    Several processes may start at once: all get the same token. Raises OSError, BadToken.
+    """
+    if not path.exists():
+        with contextlib.suppress(FileExistsError):  # another process was first: its token is the token
+            write_privately(path, secrets.token_urlsafe(32).encode() + b"\n", replace=False)
+    return checked(path.read_bytes().decode("ascii", "replace"), str(path))
+
+
+def checked(token: str, source: str) -> str:
+    """`token` without surrounding blanks, if it can stand in a header. Raises BadToken."""
+    token = token.strip()
+    if not token or any(not "!" <= character <= "~" for character in token):
+        raise BadToken(f"the token in {source} must be one non-empty word of ASCII characters; mend or remove it")
+    return token
