@@ -150,6 +150,8 @@ def test_a_standby_refuses_all_but_its_health_and_tells_the_leader_only_to_who_h
         until(lambda: leads(first, places), "the first leads")
         with coordinator("shared", "--standby", PORT=port):
             until(lambda: health(f"http://127.0.0.1:{port}") == "standby", "the second stands by")
+            with coordinator("shared", "--check", PORT=port) as (check, _):
+                assert check.wait(20) == 0, "one that stands by is well"
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http:
                 for path in ("/ready", "/", "/docs", "/nothing"):
                     answer = http.get(path)

@@ -235,6 +235,7 @@ async def test_an_agent_that_is_killed_beside_a_stopped_trainer_comes_back_and_l
                 await one.hears(AgentRegistered)
                 assert {file.name for file in (places.root / "run").iterdir()} == {
                     "w0.agent.lock",
+                    "w0.health",
                     "w0.trainer.lock",
                     "w0.sockets",
                 }

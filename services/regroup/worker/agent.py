@@ -46,6 +46,7 @@ from regroup.worker.apart import apart
 from regroup.worker.departure import Departure
 from regroup.worker.discarding import discard
 from regroup.worker.guardian import Guardian
+from regroup.worker.health import Health, file_of
 from regroup.worker.nursery import Nursery
 from regroup.worker.settings import AgentSettings
 
@@ -62,6 +63,7 @@ class Agent:
         self._settings = settings
         self._nursery = nursery
         self._boot = secrets.token_hex(6)
+        self._health = Health(file_of(settings.data_dir, settings.worker))
         self._line = line(self._connected)
         self._unsent: deque[Report] = deque(maxlen=UNSENT)
         self._measured: deque[Report] = deque(maxlen=LATEST)  # the last that were sent
@@ -173,6 +175,7 @@ class Agent:
     async def _beat(self) -> None:
         while True:
             self._heartbeat()
+            self._health.beat(self._welcome.heartbeat_interval)
             self._leave_who_does_not_lead()
             await asyncio.sleep(self._welcome.heartbeat_interval)
 
@@ -193,6 +196,7 @@ class Agent:
                 self._welcome = order
             case Heard(sequence=sequence, generation=generation, saved=saved):
                 self._answered = lease_clock()
+                self._health.answered(self._welcome.heartbeat_interval)
                 sent = self._sent.pop(sequence, None)
                 if sent is not None and generation:
                     self._guardian.tell(RenewLease(generation, sent, saved))
