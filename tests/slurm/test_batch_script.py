@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "slurm/regroup.sbatch"
 STANDINS = Path(__file__).parent / "standins"
 LIMIT = 60.0  # seconds to wait for anything here; most take a fraction
-JOB = "{task: 'faulty:Slow', steps: 160, global_batch: 12, min_workers: 1, max_workers: 2}\n"
+JOB = "{task: 'faulty:Slow', steps: 120, global_batch: 12, max_workers: 2, checkpoint_every: 10}\n"
 
 
 def until(condition, what):
@@ -122,6 +122,20 @@ def test_a_job_survives_a_lost_node_and_goes_on_after_it_was_requeued(allocation
         assert audit_job(client, job.id, allocation.data / "records" / job.id).ok
     assert script.wait(LIMIT) == 0, allocation.log.read_text()
     assert (allocation.standin / "requeued").read_text() == "4711\n", "what is done is not requeued"
+
+
+@pytest.mark.cluster
+def test_where_the_first_node_is_lost_it_goes_on_from_the_last_checkpoint(allocation):
+    script = allocation.start(str(allocation.spec))
+    job = allocation.trains(members=2, beyond=20)
+    os.killpg(script.pid, signal.SIGKILL)  # the script, the coordinator and the agents; the rest ends with these
+    script.wait()
+
+    script = allocation.start(str(allocation.spec))
+    assert script.wait(LIMIT) == 0, allocation.log.read_text()
+    log = allocation.log.read_text()
+    assert re.search(rf"{job.id}: the last generation is lost: from the checkpoint of step \d+0 on w", log), log
+    assert f"{job.id}: completed at step 120" in log
 
 
 @pytest.mark.cluster
