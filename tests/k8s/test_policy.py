@@ -79,6 +79,21 @@ def test_secrets_are_mounted_to_be_read_by_their_user_alone(cluster):
         assert all(mount["readOnly"] for mount in mounts)
 
 
+def test_every_path_that_is_written_to_is_mounted(cluster):
+    """All else is read only."""
+    for container in containers(cluster):
+        mounted = [mount["mountPath"] for mount in container["volumeMounts"]]
+        told = [each["value"] for each in container.get("env", []) if each.get("value", "").startswith("/")]
+        for path in ["/data", "/tmp", *told]:  # /data: as the image says
+            assert any(path == place or path.startswith(f"{place}/") for place in mounted), path
+
+
+def test_the_images_are_made_for_that_user_and_that_folder():
+    image = (ROOT / "Dockerfile").read_text()
+    assert "ARG USER_ID=10001\n" in image
+    assert "REGROUP_DATA_DIR=/data\n" in image
+
+
 def test_every_image_has_a_version_and_ours_is_this_one(cluster):
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     for container in containers(cluster):
