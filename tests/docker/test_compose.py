@@ -1,4 +1,4 @@
-"""What must hold of every container of `docker compose up`, read from the file: rights, limits, ports, logs, variables."""
+"""What must hold of every container of `docker compose up`, by its file: rights, limits, ports, logs, variables."""
 
 import re
 from pathlib import Path
