@@ -19,7 +19,7 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo up test sim chaos soak check lint format lock clean
+.PHONY: help demo up test e2e sim chaos soak check lint format lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,7 +33,10 @@ up: $(READY) ## Start a cluster on this machine; Ctrl-C stops it
 	@$(BIN)/regroup up $(ARGS)
 
 test: $(READY) ## Run all tests that need no GPU; about twelve minutes
-	@$(BIN)/pytest --numprocesses 2 --dist loadfile $(ARGS)
+	@$(BIN)/pytest --numprocesses 2 --dist loadfile -m 'not docker' $(ARGS)
+
+e2e: $(READY) ## Build the images, start a cluster in containers, and do to it what machines do; needs a Docker engine
+	@$(BIN)/pytest tests/docker -m docker $(ARGS)
 
 sim: $(READY) ## Live through 10 000 simulated clusters under faults; under five minutes
 	@$(BIN)/regroup sim $(ARGS)

@@ -1,0 +1,123 @@
+"""`docker compose up`, for real: trained on by curl, and what a user's machine does to containers.
+
+Each test ends with the audit: every sample of the committed steps was trained exactly once.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import ROOT, Composed, run
+
+pytestmark = [pytest.mark.cluster, pytest.mark.docker, pytest.mark.timeout(900)]
+
+
+def pid_of(container: str) -> int:
+    """Of the container's first process, on this machine."""
+    return int(run("docker", "inspect", "--format", "{{.State.Pid}}", container))
+
+
+def curls(page: Path) -> list[str]:
+    return re.findall(r"^curl .*$", page.read_text(), re.MULTILINE)
+
+
+def test_the_pages_calls_of_curl_train_a_model(cluster: Composed) -> None:
+    (call,) = curls(ROOT / "docs" / "docker.md")
+    address = cluster.client.url
+    script = f'auth="Authorization: Bearer $TOKEN"\n{call.replace("http://127.0.0.1:8787", address)}'
+    environ = os.environ | {"TOKEN": cluster.token}
+    said = subprocess.run(["bash", "-c", script], env=environ, capture_output=True, text=True, check=True).stdout
+    job = json.loads(said)["id"]
+    assert cluster.client.wait(job, timeout=600).phase == "completed"
+    assert "each exactly once" in cluster.compose("exec", "-T", "coordinator", "regroup", "audit", job)
+
+
+def test_a_worker_whose_container_dies_is_missed_at_once_and_comes_back(cluster: Composed) -> None:
+    job = cluster.submitted()
+    os.kill(pid_of(cluster.containers("worker")[0]), signal.SIGKILL)
+    cluster.until(lambda: len(cluster.client.job(job).members) == 1, "the other one goes on")
+    cluster.trains(job, members=2)
+    cluster.stopped(job)
+
+
+def test_a_container_that_is_paused_is_given_up_and_taken_in_again(cluster: Composed) -> None:
+    job = cluster.client.submit(task="digits", steps=1_000_000, max_workers=2, global_batch=64, step_timeout=10.0).id
+    cluster.trains(job)
+    container = cluster.containers("worker")[0]
+    run("docker", "pause", container)
+    try:
+        cluster.trains(job, members=1)
+    finally:
+        run("docker", "unpause", container)
+    cluster.trains(job, members=2)
+    cluster.stopped(job)
+
+
+def test_a_worker_that_is_cut_off_the_network_is_left_out_until_it_is_back(cluster: Composed) -> None:
+    job = cluster.client.submit(task="digits", steps=1_000_000, max_workers=2, global_batch=64, step_timeout=10.0).id
+    cluster.trains(job)
+    container, network = cluster.containers("worker")[0], f"{cluster.project}_cluster"
+    run("docker", "network", "disconnect", network, container)
+    try:
+        cluster.trains(job, members=1)
+    finally:
+        run("docker", "network", "connect", network, container)
+    cluster.trains(job, members=2)
+    cluster.stopped(job)
+
+
+@pytest.mark.parametrize("services", [["coordinator"], ["redis"], ["coordinator", "redis"]], ids="-".join)
+def test_without_a_control_plane_the_training_goes_on(cluster: Composed, services: list[str]) -> None:
+    job = cluster.submitted()
+    generation = cluster.client.job(job).generation
+    cluster.compose("restart", *services)
+    cluster.until(lambda: _answers(cluster), "REST answers again")
+    assert cluster.trains(job).generation == generation, "nobody regrouped for that"
+    cluster.stopped(job)
+
+
+def test_workers_are_restarted_one_by_one_and_no_step_is_lost(cluster: Composed) -> None:
+    job = cluster.submitted()
+    for container in cluster.containers("worker"):
+        before = cluster.client.job(job).step
+        run("docker", "restart", "--time", "40", container)
+        assert cluster.client.job(job).step >= before
+        cluster.trains(job, members=2)
+    kinds = {event.kind for event in cluster.client.events(job)}
+    assert not kinds & {"exited", "evicted", "rolled_back"}
+    assert cluster.stopped(job).restarts == 0
+
+
+def test_what_stops_in_good_order_ends_in_seconds_and_its_job_goes_on_at_the_next_start(cluster: Composed) -> None:
+    job = cluster.submitted()
+    cluster.compose("stop", "worker")
+    codes = run("docker", "inspect", "--format", "{{.State.ExitCode}}", *cluster.containers("worker")).split()
+    assert codes == ["0", "0"]
+    saved = cluster.client.job(job)
+    assert saved.checkpoint is not None
+    assert saved.step == saved.checkpoint.version.step
+    cluster.compose("up", "--detach", "--wait")
+    cluster.stopped(job)
+
+
+def test_who_has_no_join_token_is_not_let_in(cluster: Composed) -> None:
+    words = ["docker", "run", "--rm", "--network", f"{cluster.project}_cluster", "--env"]
+    words += ["REGROUP_COORDINATOR=tcp://coordinator:8788", "regroup-worker"]
+    stranger = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert stranger.returncode == 1
+    assert stranger.stderr.count("\n") == 1
+    assert "or set REGROUP_JOIN to its join token" in stranger.stderr
+    assert len(cluster.client.workers()) == 2
+
+
+def _answers(cluster: Composed) -> Any:
+    try:
+        return cluster.client.cluster()
+    except Exception:
+        return None
