@@ -22,9 +22,10 @@ def secrets(
         Path, typer.Argument(metavar="FOLDER", help="Where they are kept, or made if they are not there.")
     ],
 ) -> None:
-    """Make the secrets of a cluster whose services start apart: in containers, on Kubernetes.
+    """Make the secrets of services that start apart.
 
-    One folder for each service, readable by its owner only: coordinator, redis, worker. What is there is kept.
+    In containers, on Kubernetes: one folder for each service, readable by its owner only: coordinator, redis, worker.
+    What is there is kept.
     """
     try:
         made = provision(folder.expanduser())
@@ -38,9 +39,10 @@ def join_token(
         Path | None, typer.Option(help="The coordinator's. Default: REGROUP_DATA_DIR or ~/.local/share/regroup.")
     ] = None,
 ) -> None:
-    """Tell the word that lets an agent elsewhere in: its REGROUP_JOIN.
+    """Tell the word that lets an agent elsewhere in.
 
-    It runs on the coordinator's machine, as its user. Who has the word is let in: keep it as a password.
+    It is that one's REGROUP_JOIN. This runs on the coordinator's machine, as its user. Who has the word is let in: keep
+    it as a password.
     """
     places = Places((data_dir or default_data_dir(os.environ)).expanduser())
     try:
