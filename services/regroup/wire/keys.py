@@ -10,12 +10,11 @@ Does not guarantee: that one worker cannot pass for another. All workers of a cl
 import os
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from regroup.wire.link import new_secret, public_of
-from regroup.wire.places import write_privately
+from regroup.wire.places import write_once, write_privately
 
 _Z85 = re.compile(rb"[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}")
 
@@ -80,8 +79,7 @@ def _pair(folder: Path, name: str) -> Keys:
 def _make(path: Path) -> None:
     if not path.parent.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with suppress(FileExistsError):  # another starter was first: its secret is everybody's
-        write_privately(path, new_secret() + b"\n", replace=False)
+    write_once(path, new_secret() + b"\n")
 
 
 def _checked(path: Path, content: bytes, derive: Callable[[bytes], bytes]) -> bytes:

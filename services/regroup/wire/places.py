@@ -10,6 +10,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,6 +92,12 @@ def write_privately(path: Path, content: bytes, *, replace: bool) -> None:
             os.link(draft, path)
     finally:
         Path(draft).unlink(missing_ok=True)
+
+
+def write_once(path: Path, content: bytes) -> None:
+    """So, too, unless something is there already: of several that start at once the first makes it for all."""
+    with suppress(FileExistsError):
+        write_privately(path, content, replace=False)
 
 
 def default_data_dir(environ: Mapping[str, str]) -> Path:

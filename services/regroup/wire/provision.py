@@ -10,12 +10,11 @@ Does not guarantee: that copies follow where one was removed here to have a new 
 """
 
 import secrets
-from contextlib import suppress
 from pathlib import Path
 
 from regroup.wire.join import token_of
 from regroup.wire.keys import server_keys, worker_keys
-from regroup.wire.places import Places, write_privately
+from regroup.wire.places import Places, write_once
 from regroup.wire.token import load_or_make
 
 REDIS = """requirepass {password}
@@ -49,5 +48,4 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _make(path: Path, content: str) -> None:
-    with suppress(FileExistsError):
-        write_privately(path, content.encode() + b"\n", replace=False)
+    write_once(path, content.encode() + b"\n")

@@ -4,11 +4,10 @@ Owns: making it once, and what may be one. Refuses to know: who asks with it, an
 Does not guarantee: secrecy against root, or against whoever can read the owner's files.
 """
 
-import contextlib
 import secrets
 from pathlib import Path
 
-from regroup.wire.places import write_privately
+from regroup.wire.places import write_once
 
 
 class BadToken(Exception):
@@ -21,8 +20,7 @@ def load_or_make(path: Path) -> str:
     Several processes may start at once: all get the same token. Raises OSError, BadToken.
     """
     if not path.exists():
-        with contextlib.suppress(FileExistsError):  # another process was first: its token is the token
-            write_privately(path, secrets.token_urlsafe(32).encode() + b"\n", replace=False)
+        write_once(path, secrets.token_urlsafe(32).encode() + b"\n")
     return checked(path.read_bytes().decode("ascii", "replace"), str(path))
 
 

@@ -52,11 +52,11 @@ class Watching:
         if mark.phase is LoopPhase.PREPARING:
             return None
         still = limit_of(0.0, self.floor, self.most)
-        stands = self.silent > still
         if before is not None and before.fetch and before.fetch == mark.fetch:
             return before  # to wait for it no longer, as a Halt says, does not bring the data
         if mark.phase in WAITS:
-            return Hang(phase=mark.phase, lasts=self.silent, limit=still, stands=True) if stands else None
+            over = self.silent > still
+            return Hang(phase=mark.phase, lasts=self.silent, limit=still, stands=True) if over else None
         limit = limit_of(mark.longest, self.floor, self.most)
         if self.lasts <= limit:
             return None

@@ -22,7 +22,7 @@ from regroup.lab.audit import Audit, audit_job
 from regroup.lab.bench.failing import BenchFailed, expect_alive
 from regroup.lab.bench.figures import Interval, bootstrap
 from regroup.lab.bench.following import LIMIT, Applied, Following, newest
-from regroup.lab.bench.recovery import STEPS, interruptible
+from regroup.lab.bench.recovery import SETTINGS, STEPS, interruptible
 from regroup.lab.footprint import processor_seconds
 from regroup.lab.local import LocalCluster
 from regroup.lab.trainers import trainer_of
@@ -34,7 +34,6 @@ HORIZON = 5.0  # seconds after a kill in which its cost is sought; the next kill
 JITTER = (0.3, 0.7)  # where in its period a kill falls
 MODEL = "gpt, 3.2 million parameters, 12 samples of 64 bytes a step"
 OPTIONS = {"sequence": 64}
-SETTINGS = {"error_limit": "1000000"}  # a worker that dies a hundred times is what is wanted here
 GLOBAL_BATCH = 12
 
 

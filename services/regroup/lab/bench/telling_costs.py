@@ -12,6 +12,7 @@ from rich.table import Table
 from regroup.lab.bench import checkpointing, goodput
 from regroup.lab.bench.figures import Interval, spread
 from regroup.lab.bench.machine import Machine, told_settings
+from regroup.lab.bench.recovery import SETTINGS
 from regroup.lab.bench.telling import interval, ms, rounded, rounded_values, spread_of
 
 GOODPUT_NOTES = (
@@ -23,7 +24,7 @@ GOODPUT_NOTES = (
     "its start takes from the others, and noise.",
     "A stretch ends when all train together again. CPU: processor seconds of all processes of the cluster per kill, "
     "beyond what as many steps take in calm; the part of a step that was done again is in it.",
-    told_settings(goodput.SETTINGS),
+    told_settings(SETTINGS),
     "Not measured: several machines, GPUs, agents or machines that die.",
 )
 CHECKPOINT_NOTES = (
