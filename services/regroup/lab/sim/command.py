@@ -195,5 +195,5 @@ def _plant(out: Console, count: int, processes: int) -> tuple[bool, dict[str, An
         out.print(f"{one.bug.name:<62}  {where}  {(one.error or '')[:80]}", soft_wrap=True)
     seeds = [seed + 1 for seed in found.values() if seed is not None]
     middle = median(seeds) if seeds else 0
-    out.print(f"\n{len(seeds)} of {len(found)} planted bugs found; lives until then: median {middle:.0f}")
+    out.print(f"\n{len(seeds)} of {len(found)} planted bugs found; seeds until then: median {middle:.0f}")
     return len(seeds) == len(found), {"planted": found, "median": middle}

@@ -16,16 +16,22 @@ def main() -> None:
     parser.add_argument("name", choices=[bug.name for bug in BUGS])
     parser.add_argument("--count", type=int, default=500, help="lives at most")
     given = parser.parse_args()
-    plant(next(bug for bug in BUGS if bug.name == given.name))
-    json.dump(_first_broken(given.count), sys.stdout)
+    bug = next(bug for bug in BUGS if bug.name == given.name)
+    plant(bug)
+    json.dump(_first_broken(given.count, bug.among), sys.stdout)
 
 
-def _first_broken(count: int) -> dict[str, object]:
+def _first_broken(count: int, among: str | None) -> dict[str, object]:
     from regroup.lab.sim.lives.drawing import draw
     from regroup.lab.sim.lives.outcome import live
+    from regroup.lab.sim.lives.plan import Kind
 
+    kind = Kind[among] if among else None
     for seed in range(count):
-        error = live(draw(seed)).error
+        plan = draw(seed)
+        if kind is not None and all(fault.kind is not kind for fault in plan.faults):
+            continue
+        error = live(plan).error
         if error is not None:
             return {"seed": seed, "error": error}
     return {"seed": None, "error": None}

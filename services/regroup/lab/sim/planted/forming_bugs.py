@@ -34,12 +34,14 @@ BUGS = (
         REGROUP,
         "best = max(stateful.values(), default=job.origin)",
         "best = max(stateful.values(), default=job.origin, key=lambda version: version.step)",
+        among="BREAK",
     ),
     Bug(
         "only who is behind is replaced",
         JOBS,
         "(fresh or seat.version != self.base)",
         "(fresh or seat.version is None or seat.version.step < self.base.step)",
+        among="BREAK",
     ),
     # rule 6: an anchor
     Bug(

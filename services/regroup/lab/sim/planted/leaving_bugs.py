@@ -39,7 +39,7 @@ BUGS = (
         "if holders and staying.keys().isdisjoint(holders):",
         "if holders and not staying.keys() >= set(holders):",
     ),
-    Bug("who stays with an older state loses it", REGROUP, "if _take_over(job, staying):", "if False:"),
+    Bug("who stays with an older state loses it", REGROUP, "if _take_over(job, staying):", "if False:", among="BREAK"),
     Bug(
         "a job that was saved because all go goes on with them",
         SAVES,
@@ -66,6 +66,7 @@ BUGS = (
         SCHEDULE,
         "            return None\n    return job.id",
         "            return None\n    return None",
+        among="CRASH",
     ),
     # what somebody planted who had not seen the rules, and the rules did not find
     Bug(

@@ -56,7 +56,13 @@ BUGS = (
     ),
     Bug("an order is sent once", ORDERS, "and trainer.promised < job.round.generation", "and trainer.promised < 1"),
     # what somebody planted who had not seen the rules, and the rules did not find
-    Bug("the only holder is suspected as any", SUSPICION, "if member != leader or len(holders) != 1]", "]"),
+    Bug(
+        "the only holder is suspected as any",
+        SUSPICION,
+        "if member != leader or len(holders) != 1]",
+        "]",
+        among="STALL",
+    ),
     Bug(
         "one failure to form is enough",
         SUSPICION,
@@ -81,6 +87,7 @@ BUGS = (
         AGENT_REPORTS,
         "            _exited(turn, name, ASKED)\n            turn.sightings",
         "            turn.sightings",
+        among="LEAVE",
     ),
     Bug(
         "an end that was asked for is an error",
@@ -111,6 +118,7 @@ BUGS = (
         TURN,
         "return self.now - max(since, self.cluster.awake)",
         "return self.now - since",
+        among="STORE_MUTE",
     ),
     # who hangs
     Bug(
@@ -130,8 +138,13 @@ BUGS = (
         HANGING,
         "for one, said in watch.answers.items() if one not in watch.dead and turn.cluster.trainer(one)}",
         "for one, said in watch.answers.items()}",
+        among="STARVE",
     ),
     Bug(
-        "who was blamed for a task is not forgiven", BLAME, "if each.died and each.worker in turn.workers:", "if False:"
+        "who was blamed for a task is not forgiven",
+        BLAME,
+        "if each.died and each.worker in turn.workers:",
+        "if False:",
+        among="RAISE",
     ),
 )

@@ -20,6 +20,7 @@ class Bug:
     module: str
     old: str
     new: str
+    among: str | None = None  # the name of a kind of fault: looked for only in lives that have it
 
 
 def plant(bug: Bug) -> None:

@@ -55,6 +55,7 @@ BUGS = (
         BEGINNING,
         "checkpoint.path == path and not job.ended for",
         "checkpoint.path == path and job.checkpoint is None and not job.ended for",
+        among="KILL_TRAINER",
     ),
     Bug("a job begins at its seed, and not where it was to", JOBS, "else self.origin\n", "else ORIGIN\n"),
     # damaged files of checkpoints
@@ -64,14 +65,21 @@ BUGS = (
         "if len(sure) != 1:\n        return len(sure) > 1",
         "if sure:\n        return True",
     ),
-    Bug("a word that is told twice counts twice", STRIKING, "if before.generation < report.generation:", "if True:"),
     Bug(
-        "who is alone is never believed",
+        "a word that is told twice counts twice",
         STRIKING,
-        "words[sure[0]].damaged > 1 and",
-        "False and",
+        "if before.generation < report.generation:",
+        "if True:",
+        among="UNREADABLE",
     ),
-    Bug("a job goes back too far", STRIKING, "checkpoint=left, older=job.older[1:],", "checkpoint=None, older=(),"),
+    Bug("who is alone is never believed", STRIKING, "words[sure[0]].damaged > 1 and", "False and", among="DAMAGE"),
+    Bug(
+        "a job goes back too far",
+        STRIKING,
+        "checkpoint=left, older=job.older[1:],",
+        "checkpoint=None, older=(),",
+        among="DAMAGE",
+    ),
     Bug("a storage that does not answer damages files", STRIKING, "counts = report.damaged and not", "counts = not"),
     # going on
     Bug(
@@ -99,6 +107,7 @@ BUGS = (
         REGROUP,
         "return _Base(max(best, job.saved))  #",
         "return _Base(best if job.wanted is Wanted.RUN else min(stateful.values()))  #",
+        among="STOP",
     ),
     Bug(
         "to stop waits for nobody",
@@ -128,11 +137,13 @@ BUGS = (
         COMMANDS,
         "freed = job.phase is JobPhase.PAUSED and job.wanted is Wanted.PAUSE",
         "freed = job.phase is JobPhase.PAUSED",
+        among="HOLD",
     ),
     Bug(
         "who could not save is asked again first",
         REGROUP,
         "saver = min(holders, key=lambda member: (last_try.get(member, -1), member))",
         "saver = min(holders)",
+        among="UNWRITABLE",
     ),
 )

@@ -29,6 +29,7 @@ BUGS = (
         "                except StoreUnavailable as trouble:\n                    self._meet(trouble)",
         "                except Fenced:\n                    break\n"
         "                except StoreUnavailable as trouble:\n                    self._meet(trouble)",
+        among="STORE_CUT",
     ),
     Bug(
         "what the store did not confirm is taken for saved",
@@ -37,7 +38,7 @@ BUGS = (
         "                    break\n",
     ),
     # saved, paused, held
-    Bug("void measurements are shown", SHELL, "return [min(void)] if void else []", "return []"),
+    Bug("void measurements are shown", SHELL, "return [min(void)] if void else []", "return []", among="STOP"),
     Bug(
         "a command is acknowledged before it is saved",
         SHELL,
@@ -50,11 +51,13 @@ BUGS = (
         SHELL,
         "self._confirmed, self._trouble = asked, None",
         "self._confirmed, self._trouble = self._clock(), None",
+        among="FREEZE",
     ),
     Bug(
         "a slow store is the members' silence",
         SHELL,
         "            if self._clock() - began > SLOW_STORE:\n",
         "            if False:\n",
+        among="STORE_MUTE",
     ),
 )

@@ -16,6 +16,7 @@ BUGS = (
         SESSION,
         "if session.phase is TrainerPhase.PREPARING or n < session.promised:",
         "if session.phase is TrainerPhase.PREPARING:",
+        among="JUMBLED",
     ),
     # rule 2: fresh answers only
     Bug(
@@ -32,7 +33,13 @@ BUGS = (
         "TrainerPhase.FORMING, at_work=True, version=Version(formation.generation, formation.base.step), **begun",
     ),
     # rule 5: staged, and torn states are none
-    Bug("a torn state is answered", SESSION, "version=None if torn else session.version", "version=session.version"),
+    Bug(
+        "a torn state is answered",
+        SESSION,
+        "version=None if torn else session.version",
+        "version=session.version",
+        among="STALL",
+    ),
     Bug("a Halt is answered in the middle of a change", SESSION, "    if session.applying:\n", "    if False:\n"),
     # rule 7: the lease
     Bug("the lease is not looked at", SESSION, "and self.owed is None and now < self.lease", "and self.owed is None"),
