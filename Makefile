@@ -44,7 +44,7 @@ sim: $(READY) ## Live through 10 000 simulated clusters under faults; under five
 chaos: $(READY) ## Do real faults to real processes in every phase of a job, and judge; about a quarter of an hour
 	@$(BIN)/regroup chaos $(ARGS)
 
-soak: $(READY) ## Regroup a thousand times, show that nothing grows, then half an hour of faults; about ninety minutes
+soak: $(READY) ## Regroup a thousand times, show that nothing grows, then half an hour of faults; about three quarters of an hour
 	@$(BIN)/regroup soak $(ARGS)
 
 check: lint ## Lint, types, import rules, unit and property tests; about a minute
