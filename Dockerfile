@@ -41,7 +41,8 @@ FROM ${BASE_IMAGE} AS runtime
 ARG USER_ID=10001
 RUN groupadd --gid ${USER_ID} regroup \
     && useradd --uid ${USER_ID} --gid ${USER_ID} --no-create-home --home-dir /data --shell /usr/sbin/nologin regroup \
-    && install -d -m 0700 -o regroup -g regroup /data /secrets /secrets/coordinator /secrets/redis /secrets/worker
+    && install -d -m 0700 -o regroup -g regroup /data /secrets \
+        /secrets/coordinator /secrets/redis /secrets/worker /secrets/prometheus /secrets/grafana
 ENV PATH=/opt/regroup/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 REGROUP_DATA_DIR=/data
 USER ${USER_ID}:${USER_ID}
 WORKDIR /data

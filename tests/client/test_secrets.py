@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 from regroup.client.cli import app
 from regroup.wire.join import read_join_token
 from regroup.wire.keys import server_keys, worker_keys
+from regroup.wire.token import metrics_token
 
 
 @pytest.fixture
@@ -29,9 +30,28 @@ def test_where_there_are_no_keys_none_are_made_for_a_token(run, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_the_word_for_metrics_follows_from_the_token_that_the_coordinator_goes_by(run, tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/token").write_text("kept\n")
+    assert run("metrics-token").stdout == metrics_token("kept") + "\n"
+    monkeypatch.setenv("REGROUP_TOKEN", "given")
+    assert run("metrics-token").stdout == metrics_token("given") + "\n"
+    assert run("metrics-token", "--data-dir", str(tmp_path / "data")).stdout == metrics_token("kept") + "\n"
+    monkeypatch.setenv("REGROUP_TOKEN", "two words")
+    assert "the token in REGROUP_TOKEN must be one non-empty word" in run("metrics-token").stderr
+
+
+def test_where_there_is_no_token_none_is_made_for_metrics(run, tmp_path, monkeypatch):
+    monkeypatch.delenv("REGROUP_TOKEN", raising=False)
+    told = run("metrics-token")
+    assert told.exit_code == 1
+    assert "has no token: start the coordinator once" in told.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_secrets_are_made_once(run, tmp_path):
     folder = tmp_path / "secrets"
-    assert "made 8 files" in run("secrets", str(folder)).stderr
+    assert "made 10 files" in run("secrets", str(folder)).stderr
     assert "nothing changed" in run("secrets", str(folder)).stderr
 
 

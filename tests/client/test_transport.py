@@ -18,7 +18,7 @@ from regroup.wire.places import Endpoint
 @pytest.fixture
 def standby(served) -> Iterator[str]:
     """The URL of a coordinator that stands by."""
-    server = HttpServer(create_standby_app(served.token, lambda: "host a, pid 7"), listen("127.0.0.1", 0))
+    server = HttpServer(create_standby_app(served.token, lambda: "host a, pid 7", lambda: True), listen("127.0.0.1", 0))
     thread = threading.Thread(target=lambda: asyncio.run(server.run_until_stopped()))
     thread.start()
     yield server.url

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from regroup.coordinator.memory_store import MemoryStore
 from regroup.coordinator.persistence import Saved, StoreUnavailable, Unconfirmed
-from regroup.coordinator.shell import STREAK, Leadership, LeadershipLost, Shell, _void_from
+from regroup.coordinator.shell import STREAK, Leadership, LeadershipLost, Shell, _stamped, _void_from
 from regroup.core.cluster import Policy, Watch
 from regroup.core.jobs import (
     ORIGIN,
@@ -278,6 +279,21 @@ async def test_whoever_sees_that_a_job_ended_finds_all_that_was_measured(
         shell._reported("w0", StateSaved(**told, generation=2, checkpoint=checkpoint))
         await until(lambda: shell.cluster.jobs["j"].ended)
         assert await store.points("j") == [point(5, 0.5)]
+        durable = (await store.load()).jobs["j"].checkpoint
+        assert durable is not None
+        assert durable.at == pytest.approx(time.time(), abs=60), "what is durable has its time"
+
+
+def test_a_checkpoint_keeps_the_time_at_which_it_was_first_known_to_be_durable() -> None:
+    job, _, _ = training(6)
+    new = replace(job, checkpoint=Checkpoint(Version(1, 3), "/c/3", "sum", 1))
+    stamped = _stamped(new, job, 5.0)
+    assert stamped.checkpoint is not None
+    assert (stamped.checkpoint.at, stamped.since) == (5.0, job.since)
+    newer = replace(stamped, checkpoint=Checkpoint(Version(1, 6), "/c/6", "sum", 1), older=(stamped.checkpoint,))
+    struck = replace(_stamped(newer, stamped, 9.0), checkpoint=stamped.checkpoint, older=())
+    assert _stamped(struck, newer, 11.0) is struck
+    assert _stamped(replace(new, reason="another"), new, 5.0).checkpoint is new.checkpoint, "of before: it is unknown"
 
 
 def test_measurements_are_void_from_where_the_lost_line_parted() -> None:

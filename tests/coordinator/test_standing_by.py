@@ -85,7 +85,8 @@ class Away(MemoryStore):
 async def test_a_store_that_is_away_for_a_while_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     store = Away()
     assert await store.acquire("a", LEASE) == 1
-    waiting = asyncio.create_task(StandingBy(store, "b", "a", LEASE).until_it_leads("http://b"))
+    standing = StandingBy(store, "b", "a", LEASE)
+    waiting = asyncio.create_task(standing.until_it_leads("http://b"))
     store.away = True
 
     async def told() -> bool:
@@ -93,6 +94,7 @@ async def test_a_store_that_is_away_for_a_while_is_waited_for(caplog: pytest.Log
 
     await until(told)
     assert not waiting.done()
+    assert not standing.reachable
     store.away = False
     async with asyncio.timeout(20):
         assert await waiting == 2
@@ -101,7 +103,7 @@ async def test_a_store_that_is_away_for_a_while_is_waited_for(caplog: pytest.Log
 
 async def test_what_answers_on_its_port_changes_while_connections_stay() -> None:
     leader = ["a"]
-    server = HttpServer(create_standby_app("secret", lambda: leader[0]), listen("127.0.0.1", 0))
+    server = HttpServer(create_standby_app("secret", lambda: leader[0], lambda: True), listen("127.0.0.1", 0))
     serving = asyncio.create_task(server.run_until_stopped())
     headers = {"Authorization": "Bearer secret"}
     async with httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
@@ -110,7 +112,7 @@ async def test_what_answers_on_its_port_changes_while_connections_stay() -> None
         assert "the one that leads: a" in (await http.delete("/v1/jobs/x", headers=headers)).json()["detail"]
         leader[0] = "c"
         assert "the one that leads: c" in (await http.get("/v1/cluster", headers=headers)).json()["detail"]
-        server.app = create_standby_app("another", lambda: "d")
+        server.app = create_standby_app("another", lambda: "d", lambda: True)
         assert (await http.get("/v1/cluster", headers=headers)).status_code == 401
     server.stop()
     async with asyncio.timeout(20):

@@ -12,10 +12,12 @@ from fastapi.routing import APIRoute
 from typer.main import get_command
 
 from regroup.client import cli
-from regroup.coordinator import event_routes, job_routes, worker_routes
+from regroup.coordinator import event_routes, exposition, job_routes, worker_routes
 from regroup.coordinator.api import open_routes
+from regroup.coordinator.metrics import WorkerState, of_cluster, of_coordinator
 from regroup.coordinator.problems import KINDS
 from regroup.coordinator.settings import Settings
+from regroup.core.cluster import Cluster, Policy
 from regroup.core.jobs import JobPhase, JobSpec
 from regroup.core.phases import JOB_ARROWS, TRAINER_ARROWS
 from regroup.lab.chaos.cells import FAULTS
@@ -59,7 +61,7 @@ def test_every_page_is_in_the_index():
 
 
 def test_every_route_is_documented_and_no_other():
-    routers = (open_routes, job_routes.router, event_routes.router, worker_routes.router)
+    routers = (open_routes, exposition.router, job_routes.router, event_routes.router, worker_routes.router)
     routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
     served = {f"{method} {route.path}" for route in routes if route.include_in_schema for method in route.methods}
     assert set(re.findall(r"^\| `((?:GET|POST|PUT|DELETE|PATCH) [^`]+)`", text("rest.md"), re.MULTILINE)) == served
@@ -109,6 +111,15 @@ def test_every_variable_is_documented_with_its_default():
     for name, field in settings.items():
         if isinstance(field.default, int | float) and field.default is not None:
             assert f"{field.default:g}" in told[f"REGROUP_{name.upper()}"]
+
+
+def test_every_metric_is_documented_and_no_other():
+    suffixes = {"counter": "_total", "info": "_info"}
+    families = [*of_coordinator("0", leading=True, reachable=True), *of_cluster(Cluster(started=0.0), Policy(), 0.0)]
+    page = text("metrics.md")
+    told = {name for row in rows(page) for name in re.findall(r"`(regroup_[a-z_]+)`", row.split("|")[1])}
+    assert told == {family.name + suffixes.get(family.type, "") for family in families}
+    assert all(state.value in page for state in WorkerState)
 
 
 def test_every_method_of_a_task_and_every_built_in_option_is_documented():

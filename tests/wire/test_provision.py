@@ -5,6 +5,7 @@ import stat
 from regroup.wire.join import read_join_token
 from regroup.wire.keys import server_keys, worker_keys
 from regroup.wire.provision import provision
+from regroup.wire.token import metrics_token
 
 
 def test_each_service_gets_what_it_needs_and_no_more(tmp_path):
@@ -13,6 +14,8 @@ def test_each_service_gets_what_it_needs_and_no_more(tmp_path):
     assert names["coordinator"] == {"token", "keys", "regroup_redis_password"}
     assert names["redis"] == {"redis.conf"}
     assert names["worker"] == {"regroup_join"}
+    assert names["prometheus"] == {"token"}
+    assert names["grafana"] == {"password"}
 
 
 def test_the_services_understand_each_other(tmp_path):
@@ -22,6 +25,8 @@ def test_the_services_understand_each_other(tmp_path):
     assert (joining.server, joining.worker) == (server_keys(keys).public, worker_keys(keys))
     password = (tmp_path / "coordinator" / "regroup_redis_password").read_text().strip()
     assert f"requirepass {password}" in (tmp_path / "redis" / "redis.conf").read_text().splitlines()
+    token, reading = ((tmp_path / name / "token").read_text().strip() for name in ("coordinator", "prometheus"))
+    assert reading == metrics_token(token)
 
 
 def test_only_the_owner_may_read_them(tmp_path):

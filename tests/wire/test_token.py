@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from regroup.wire.token import BadToken, load_or_make
+from regroup.wire.token import BadToken, checked, load_or_make, metrics_token
 
 
 def test_a_token_is_made_once_for_its_owner_alone(tmp_path):
@@ -30,3 +30,10 @@ def test_a_file_that_holds_no_token_is_refused_by_name(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(BadToken, match=str(path)):
         load_or_make(path)
+
+
+def test_what_opens_metrics_is_a_word_of_its_own_for_each_token():
+    words = {metrics_token(token) for token in ("a", "b", "a" * 43)}
+    assert len(words) == 3
+    assert all(checked(word, "here") == word and len(word) == 43 for word in words)
+    assert metrics_token("a") == metrics_token("a")

@@ -128,6 +128,7 @@ for command in (
     commands.drain,
     commands.admit,
     secrets.join_token,
+    secrets.metrics_token,
     secrets.secrets,
 ):
     app.command()(command)

@@ -1,6 +1,7 @@
 """The commands that hand out secrets: on the machine that has them, to its owner, and nowhere else.
 
-Owns: `regroup secrets` and `regroup join-token`. Refuses to know: what is in the files (`wire`), and REST.
+Owns: `regroup secrets`, `regroup join-token` and `regroup metrics-token`.
+Refuses to know: what is in the files (`wire`), and REST.
 """
 
 import os
@@ -14,7 +15,8 @@ from regroup.wire.join import token_of
 from regroup.wire.keys import KeysUnreadable
 from regroup.wire.places import Places, default_data_dir
 from regroup.wire.provision import provision
-from regroup.wire.token import BadToken
+from regroup.wire.token import BadToken, checked, load_or_make
+from regroup.wire.token import metrics_token as token_for_metrics
 
 
 def secrets(
@@ -24,8 +26,7 @@ def secrets(
 ) -> None:
     """Make the secrets of services that start apart.
 
-    In containers, on Kubernetes: one folder for each service, readable by its owner only: coordinator, redis, worker.
-    What is there is kept.
+    In containers, on Kubernetes: one folder for each service, readable by its owner only. What is there is kept.
     """
     try:
         made = provision(folder.expanduser())
@@ -34,18 +35,39 @@ def secrets(
     terminal.complain(f"{folder}: made {len(made)} files" if made else f"{folder}: all there, nothing changed")
 
 
-def join_token(
-    data_dir: Annotated[
-        Path | None, typer.Option(help="The coordinator's. Default: REGROUP_DATA_DIR or ~/.local/share/regroup.")
-    ] = None,
-) -> None:
+DataDir = Annotated[
+    Path | None, typer.Option(help="The coordinator's. Default: REGROUP_DATA_DIR or ~/.local/share/regroup.")
+]
+
+
+def join_token(data_dir: DataDir = None) -> None:
     """Tell the word that lets an agent elsewhere in.
 
     It is that one's REGROUP_JOIN. This runs on the coordinator's machine, as its user. Who has the word is let in: keep
     it as a password.
     """
-    places = Places((data_dir or default_data_dir(os.environ)).expanduser())
+    places = _places(data_dir)
     try:
         typer.echo(token_of(places.keys))
     except KeysUnreadable as error:
         terminal.give_up(str(error), terminal.FAILED)
+
+
+def metrics_token(data_dir: DataDir = None) -> None:
+    """Tell the word with which Prometheus may read /metrics, and nothing else.
+
+    It follows from the token of the REST API: from REGROUP_TOKEN, else the one in the data directory.
+    """
+    path = _places(data_dir).token
+    given = os.environ.get("REGROUP_TOKEN") if data_dir is None else None
+    try:
+        if given is None and not path.exists():
+            why = f"{path.parent} has no token: start the coordinator once, or name its data directory (--data-dir)"
+            terminal.give_up(why, terminal.FAILED)
+        typer.echo(token_for_metrics(load_or_make(path) if given is None else checked(given, "REGROUP_TOKEN")))
+    except (OSError, BadToken) as error:
+        terminal.give_up(str(error), terminal.FAILED)
+
+
+def _places(data_dir: Path | None) -> Places:
+    return Places((data_dir or default_data_dir(os.environ)).expanduser())

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi_offline import FastAPIOffline
 
-from regroup.coordinator import event_routes, job_routes, problems, worker_routes
+from regroup.coordinator import event_routes, exposition, job_routes, problems, worker_routes
 from regroup.coordinator.desk import ApiContext, Desk, InContext
 from regroup.coordinator.guard import authorize
 from regroup.coordinator.json_line import JsonLine
@@ -23,8 +23,9 @@ __all__ = ["Desk", "create_app"]
 
 open_routes = APIRouter(tags=["service"])
 
-_DESCRIPTION = """An elastic training cluster for PyTorch. Every route below `/v1` needs the bearer token of the
-coordinator. Errors are RFC 9457 problem details: `detail` says what is wrong, `errors` names each field."""
+_DESCRIPTION = """An elastic training cluster for PyTorch. Every route below `/v1`, and `/metrics`, needs the bearer
+token of the coordinator. Errors are RFC 9457 problem details: `detail` says what is wrong, and `errors` names each
+field."""
 
 
 async def nobody() -> tuple[Standby, ...]:
@@ -54,6 +55,7 @@ def create_app(
     app.state.context = ApiContext(desk, token, app.version, clock, keepalive, standbys)
     problems.install(app)
     app.include_router(open_routes)
+    app.include_router(exposition.router, dependencies=[Depends(refuse_unknown_parameters)])
     for router in (job_routes.router, event_routes.router, worker_routes.router):
         app.include_router(router, dependencies=[Depends(authorize), Depends(refuse_unknown_parameters)])
     return app

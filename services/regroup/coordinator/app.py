@@ -131,7 +131,7 @@ async def _stand_by(
         why = f"the keys in {places.keys} are not those of the coordinator that leads ({leader})"
         raise KeysDiffer(f"{why}: agents would refuse this one; copy that one's folder of keys here")
     standing = StandingBy(store, holder, leader, settings.leader_lease)
-    url = front.show(create_standby_app(_token(settings, places), lambda: standing.leader))
+    url = front.show(create_standby_app(_token(settings, places), lambda: standing.leader, lambda: standing.reachable))
     when = f"its lease of {settings.leader_lease:g} s has run out"
     log.info("standing by: %s leads; this one takes over once %s; REST on %s says so", leader, when, url)
     return await _unless_stopped(standing.until_it_leads(url), stopping)

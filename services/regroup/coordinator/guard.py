@@ -1,7 +1,8 @@
-"""Who may use the API: a bearer token on every route below /v1.
+"""Who may use the API: a bearer token on every route below /v1, and on /metrics.
 
 Owns: the check of the Authorization header.
-Refuses to know: how the token was made, and what a caller does with it; there is one role.
+Refuses to know: how the token was made, and what a caller does with it: who has
+it may do everything. What reads /metrics alone has a lesser one (`exposition`).
 """
 
 from typing import Annotated
@@ -23,9 +24,9 @@ async def authorize(
     check(given, context.token)
 
 
-def check(given: HTTPAuthorizationCredentials | None, token: str) -> None:
-    """Raises Refused (401) unless this is the token."""
+def check(given: HTTPAuthorizationCredentials | None, *tokens: str) -> None:
+    """Raises Refused (401) unless this is one of the tokens."""
     if given is None:
         raise Refused(UNAUTHORIZED, "send the header Authorization: Bearer <token>")
-    if not matches(given.credentials, token):
+    if not any(matches(given.credentials, token) for token in tokens):
         raise Refused(UNAUTHORIZED, "the bearer token is not the one of this coordinator")

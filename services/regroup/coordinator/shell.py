@@ -294,5 +294,10 @@ def _measured_to(job: Job, state: Version, until: int) -> int:
 
 
 def _stamped(job: Job, before: Job | None, now: float) -> Job:
-    """The job, with the time at which its phase changed."""
-    return replace(job, since=now) if before is None or before.phase is not job.phase else job
+    """The job, with the times at which its phase changed and its newest state became durable."""
+    if before is None or before.phase is not job.phase:
+        job = replace(job, since=now)
+    saved = job.checkpoint
+    if saved is not None and not saved.at and (before is None or saved is not before.checkpoint):
+        job = replace(job, checkpoint=replace(saved, at=now))
+    return job

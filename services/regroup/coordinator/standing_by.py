@@ -10,12 +10,14 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import Annotated, NoReturn
 
-from fastapi import FastAPI, Request, Security
+from fastapi import Depends, FastAPI, Request, Response, Security
 from fastapi.security import HTTPAuthorizationCredentials
 
-from regroup.coordinator import problems
+from regroup.coordinator import metrics, problems
+from regroup.coordinator.exposition import exposition, may_read
 from regroup.coordinator.guard import bearer, check
 from regroup.coordinator.json_line import JsonLine
 from regroup.coordinator.leadership import AnotherLeads, lead
@@ -34,6 +36,7 @@ class StandingBy:
 
     def __init__(self, store: SharedStore, holder: str, leader: str, lease: float) -> None:
         self.leader = leader
+        self.reachable = True  # the store, when it was last asked
         self._store, self._holder, self._lease = store, holder, lease
 
     async def until_it_leads(self, url: str) -> int:
@@ -52,19 +55,18 @@ class StandingBy:
                 await self._store.stand_by(me, 0)
 
     async def _wait(self) -> int:
-        away = False
         while True:
             try:
                 return await lead(self._store, self._holder, self._lease, asyncio.sleep)
             except AnotherLeads as another:
-                away = False
+                self.reachable = True
                 if another.holder != self.leader:
                     log.info("standing by: %s leads now", another.holder)
                 self.leader = another.holder
             except StoreUnavailable as trouble:
-                if not away:
+                if self.reachable:
                     log.warning("standing by, and trying on: %s", trouble)
-                away = True
+                self.reachable = False
                 await asyncio.sleep(STORE_RETRY)
 
     async def _announce(self, me: Standby) -> NoReturn:
@@ -80,15 +82,20 @@ class StandbyContext:
 
     token: str
     leader: Callable[[], str]
+    reachable: Callable[[], bool]
     closing: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-def create_standby_app(token: str, leader: Callable[[], str]) -> FastAPI:
-    """What answers in the place of the API: that it lives, and for all else that `leader()` leads, and not it."""
+def create_standby_app(token: str, leader: Callable[[], str], reachable: Callable[[], bool]) -> FastAPI:
+    """What answers in the place of the API: that it lives, and for all else that `leader()` leads, and not it.
+
+    `reachable()`: whether the store is. Its metrics tell of itself alone.
+    """
     app = FastAPI(openapi_url=None, redirect_slashes=False, default_response_class=JsonLine)
-    app.state.context = StandbyContext(token, leader)
+    app.state.context = StandbyContext(token, leader, reachable)
     problems.install(app)
     app.add_api_route("/health", _health, methods=["GET"])
+    app.add_api_route("/metrics", _metrics, methods=["GET"], response_class=Response, dependencies=[Depends(may_read)])
     app.add_api_route("/v1/{path:path}", _refuse_guarded, methods=METHODS)
     app.add_api_route("/{path:path}", _refuse, methods=METHODS)
     return app
@@ -96,6 +103,12 @@ def create_standby_app(token: str, leader: Callable[[], str]) -> FastAPI:
 
 async def _health() -> Health:
     return Health("standby")
+
+
+async def _metrics(request: Request) -> Response:
+    context: StandbyContext = request.app.state.context
+    told = metrics.of_coordinator(version("regroup"), leading=False, reachable=context.reachable())
+    return exposition(told, request.headers.get("accept", ""))
 
 
 async def _refuse_guarded(

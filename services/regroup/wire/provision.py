@@ -7,6 +7,8 @@ Does not guarantee: that copies follow where one was removed here to have a new 
     coordinator/  its data directory: the REST token, the keys; and regroup_redis_password, one of its settings
     redis/        redis.conf: the same password, and that what was answered is on the disk
     worker/       regroup_join, one of an agent's settings
+    prometheus/   token, which reads /metrics and nothing else
+    grafana/      password, of its user admin
 """
 
 import secrets
@@ -15,7 +17,7 @@ from pathlib import Path
 from regroup.wire.join import token_of
 from regroup.wire.keys import server_keys, worker_keys
 from regroup.wire.places import Places, write_once
-from regroup.wire.token import load_or_make
+from regroup.wire.token import load_or_make, metrics_token
 
 REDIS = """requirepass {password}
 appendonly yes
@@ -28,18 +30,21 @@ def provision(folder: Path) -> list[Path]:
 
     Raises OSError, KeysUnreadable, BadToken.
     """
-    coordinator, redis, worker = (folder / name for name in ("coordinator", "redis", "worker"))
-    for place in (coordinator, redis, worker):
+    services = [folder / name for name in ("coordinator", "redis", "worker", "prometheus", "grafana")]
+    coordinator, redis, worker, prometheus, grafana = services
+    for place in services:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
     places = Places(coordinator)
     before = set(_files(folder))
-    load_or_make(places.token)
+    token = load_or_make(places.token)
     for made in (server_keys, worker_keys):
         made(places.keys)
     password = coordinator / "regroup_redis_password"
     _make(password, secrets.token_urlsafe(32))
     _make(redis / "redis.conf", REDIS.format(password=password.read_text().strip()))
     _make(worker / "regroup_join", token_of(places.keys))
+    _make(prometheus / "token", metrics_token(token))
+    _make(grafana / "password", secrets.token_urlsafe(32))
     return sorted(set(_files(folder)) - before)
 
 

@@ -1,10 +1,13 @@
 """The bearer token of the REST API, as a file: one word that only its owner may read.
 
-Owns: making it once, and what may be one. Refuses to know: who asks with it, and where the file lies (`places`).
+Owns: making it once, what may be one, and the lesser token that follows from it.
+Refuses to know: who asks with it, and where the file lies (`places`).
 Does not guarantee: secrecy against root, or against whoever can read the owner's files.
 """
 
+import hmac
 import secrets
+from base64 import urlsafe_b64encode
 from pathlib import Path
 
 from regroup.wire.places import write_once
@@ -30,3 +33,8 @@ def checked(token: str, source: str) -> str:
     if not token or any(not "!" <= character <= "~" for character in token):
         raise BadToken(f"the token in {source} must be one non-empty word of ASCII characters; mend or remove it")
     return token
+
+
+def metrics_token(token: str) -> str:
+    """What opens /metrics and nothing else: it follows from the token, and the token does not follow from it."""
+    return urlsafe_b64encode(hmac.digest(token.encode(), b"regroup metrics", "sha256")).decode().rstrip("=")
