@@ -1,11 +1,17 @@
 """Kustomize puts every overlay together, Kubernetes knows every field of it, and what it names is there."""
 
 import re
+from base64 import b64decode
 from pathlib import Path
 
 import kubernetes_validate
 import pytest
 import yaml
+
+from regroup.coordinator import exposition
+from regroup.coordinator.metrics import of_cluster
+from regroup.core.cluster import Cluster, Policy
+from regroup.wire.token import metrics_token
 
 from .conftest import FOLDERS, K8S, OVERLAYS, ROOT
 
@@ -89,20 +95,23 @@ def test_every_secret_and_claim_that_is_mounted_is_there(render, tree, overlay):
     volumes = [volume for template in pods(documents).values() for volume in template["spec"]["volumes"]]
     secrets = {each["secret"]["secretName"] for each in volumes if "secret" in each}
     claims = {each["persistentVolumeClaim"]["claimName"] for each in volumes if "persistentVolumeClaim" in each}
-    assert secrets == names(documents, "Secret")
+    assert secrets == names(documents, "Secret") - {"regroup-metrics"}, "which Prometheus alone reads"
     assert claims == names(documents, "PersistentVolumeClaim")
 
 
 def test_who_has_which_secret(render, tree):
     documents = render(tree / "overlays/cpu")
     held = {
-        each["metadata"]["name"].rpartition("-")[0]: set(each["data"]) for each in documents if each["kind"] == "Secret"
+        re.sub(r"-[a-z0-9]{10}$", "", each["metadata"]["name"]): set(each["data"])
+        for each in documents
+        if each["kind"] == "Secret"
     }
     assert held == {
         "regroup-coordinator": {"regroup_token", "regroup_redis_password"},
         "regroup-keys": {"server.secret", "worker.secret"},
         "regroup-redis": {"redis.conf"},
         "regroup-worker": {"regroup_join"},
+        "regroup-metrics": {"token"},
     }
 
 
@@ -165,7 +174,16 @@ def test_prometheus_finds_every_coordinator_and_keda_the_workers(render, tree):
     assert set(found) == {"regroup-coordinator", "regroup-coordinator-b"}
     (endpoint,) = monitor["endpoints"]
     assert all(endpoint["port"] in {port["name"] for port in each["ports"]} for each in found.values())
+    asked = endpoint["authorization"]["credentials"]
+    (secret,) = [each for each in documents if each["kind"] == "Secret" and each["metadata"]["name"] == asked["name"]]
+    token = (tree / "secrets/coordinator/token").read_text().strip()
+    assert b64decode(secret["data"][asked["key"]]).decode().strip() == metrics_token(token)
+    (route,) = [each for each in exposition.router.routes if each.path == endpoint["path"]]
+    assert "GET" in route.methods
     (scaled,) = [each["spec"] for each in documents if each["kind"] == "ScaledObject"]
+    (trigger,) = scaled["triggers"]
+    told = {family.name for family in of_cluster(Cluster(started=0.0), Policy(), 0.0)}
+    assert set(re.findall(r"regroup_\w+", trigger["metadata"]["query"])) <= told
     target = scaled["scaleTargetRef"]
     assert target["name"] in names(documents, target["kind"])
 
