@@ -73,7 +73,7 @@ Wait = Annotated[bool, typer.Option("--wait", "-w", help="Watch the job until it
 
 
 def stop(context: typer.Context, job: JobArgument, wait: Wait = False, as_json: AsJson = False) -> None:
-    """Stop a job at its next step, with a checkpoint of its state."""
+    """Stop a job at its next step, with a checkpoint."""
     with terminal.connected(context) as client:
         asked = client.stop(terminal.job_id(client, job))
         _follow(client, asked, wait, as_json, JobPhase.STOPPED, JobPhase.COMPLETED, under_way="asked to stop")

@@ -54,7 +54,7 @@ def join_token(data_dir: DataDir = None) -> None:
 
 
 def metrics_token(data_dir: DataDir = None) -> None:
-    """Tell the word with which Prometheus may read /metrics, and nothing else.
+    """Tell the word that reads /metrics, and nothing else.
 
     It follows from the token of the REST API: from REGROUP_TOKEN, else the one in the data directory.
     """

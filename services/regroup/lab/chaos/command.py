@@ -43,7 +43,7 @@ def chaos(
         typer.Option(help="Keep records, logs and state in a new folder in here. Default: removed if all is well."),
     ] = None,
 ) -> None:
-    """Do real faults to real processes, and judge what comes of it.
+    """Do real faults to real processes, and judge what comes.
 
     In a cluster of its own on this machine: each fault in each phase of a job, held there. The final weights must be
     those of an undisturbed run, and the audit exact.
