@@ -122,3 +122,12 @@ def test_an_agent_that_knows_no_coordinator_says_what_to_do():
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "start the coordinator first" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "address", ["10.0.0.1:8788", "tcp://fd00::1:8788", "tcp://a:0", "tcp://a:65536", "tcp://a", "tcp://a:1,", ""]
+)
+def test_what_is_no_address_of_a_link_is_told_with_one_that_is(monkeypatch, address):
+    monkeypatch.setenv("REGROUP_COORDINATOR", address)
+    with pytest.raises(BadSettings, match=r"^REGROUP_COORDINATOR: must be tcp://host:port, IPv6 as tcp://\[fd00::1\]"):
+        read(AgentSettings)

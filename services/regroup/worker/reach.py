@@ -69,13 +69,16 @@ def address_of(given: str) -> str:
         if not interfaces[given]:
             raise Unreachable(f"the interface {given} has no address now; there are: {_listed(interfaces)}")
         return interfaces[given][0]
+    if given in psutil.net_if_stats():
+        raise Unreachable(f"the interface {given} is down; there are: {_listed(interfaces)}")
     if _is_any(given):
         raise Unreachable(f"nobody can connect to {given}: give one address or interface of {_listed(interfaces)}")
     try:
         family = socket.getaddrinfo(given, 0, type=socket.SOCK_STREAM)[0][0]
         socket.create_server((given, 0), family=family).close()
     except OSError as error:
-        why = f"{given} is no address of this machine ({error.strerror})"
+        said = (error.strerror or str(error)).partition(" (while ")[0]  # what follows says the address again
+        why = f"{given} is no address of this machine ({said})"
         raise Unreachable(f"{why}: give an address or an interface of {_listed(interfaces)}") from error
     return given
 

@@ -4,6 +4,7 @@ Owns: names, defaults and bounds of what may be set for one worker.
 Refuses to know: what a job may set (that comes with its orders) and what the settings are used for.
 """
 
+import re
 import socket
 from typing import Annotated
 
@@ -16,8 +17,6 @@ from regroup.worker.place import place_of
 
 Name = Annotated[str, Field(pattern=f"^{WORKER_NAME.pattern}$")]
 LEAVE_LIMIT = 25.0  # seconds to hand over before it ends; below the 30 that Kubernetes gives before it kills
-_ADDRESS = r"tcp://[^\s/,]+:[0-9]{1,5}"
-LinkAddresses = Annotated[str, Field(pattern=rf"^{_ADDRESS}(,{_ADDRESS})*$")]
 
 
 def _trainable(device: str) -> str:
@@ -31,8 +30,18 @@ def _readable(token: SecretStr) -> SecretStr:
     return token
 
 
+def _addresses(text: str) -> str:
+    """An IPv6 address without brackets would be read as a host and a port of which nobody thought."""
+    for address in text.split(","):
+        found = re.fullmatch(r"tcp://(\[[0-9A-Fa-f:.]+\]|[^\s/,:\[\]]+):([0-9]{1,5})", address)
+        if found is None or not 0 < int(found[2]) < 65536:
+            raise ValueError("must be tcp://host:port, IPv6 as tcp://[fd00::1]:8788; of several, with commas between")
+    return text
+
+
 Device = Annotated[str, AfterValidator(_trainable)]
 Place = Annotated[str, AfterValidator(place_of)]
+LinkAddresses = Annotated[str, AfterValidator(_addresses)]
 JoinToken = Annotated[SecretStr, AfterValidator(_readable)]
 
 

@@ -6,6 +6,7 @@ told and decides.
 """
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -26,6 +27,8 @@ from regroup.wire.link.sockets import (
     events_of,
     fit_family,
 )
+
+log = logging.getLogger("regroup.wire.link")
 
 RECONNECT = (50, 500)  # ms between attempts: at first, at most
 CONNECT = 2000  # ms until an attempt ends where nobody refuses it: a machine that is gone says nothing
@@ -63,6 +66,7 @@ class Line:
         self.counters: Counter[str] = Counter()
         self._drop = Drops(self.counters)
         self.connected = False
+        self._told = False  # that nobody answers, since the last connection
         self._on_connected, self._where = on_connected, where
         self._max_message = max_message
         self._context = zmq.asyncio.Context()
@@ -169,10 +173,17 @@ class Line:
                 retried = True
                 continue
             if event & REFUSALS:
-                self._drop("refused", "%s refuses our key, has another itself, or went away", self._address)
+                what = (
+                    "%s refuses our key, has another itself, or went away; `regroup join-token` there says what lets in"
+                )
+                self._drop("refused", what, self._address)
             self.connected = event == zmq.Event.HANDSHAKE_SUCCEEDED
             if self.connected:
+                self._told = False
                 self._on_connected()
+        if retried and not self.connected and not self._told:
+            log.warning("nobody answers at %s yet; trying again", self._address)
+            self._told = True
         # Without the pause, several addresses where nobody listens would be tried as fast as they refuse.
         if retried and not self.connected and time.monotonic() - self._since > RECONNECT[0] / 1000:
             self.move()

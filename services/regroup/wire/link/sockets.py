@@ -9,6 +9,7 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Iterator
+from socket import AF_INET, AF_INET6, getaddrinfo
 
 import zmq
 import zmq.asyncio
@@ -43,8 +44,19 @@ def configure(socket: zmq.asyncio.Socket, max_message: int) -> None:
 
 
 def fit_family(socket: zmq.asyncio.Socket, address: str) -> None:
-    """Before it binds or connects to tcp://host:port. Not IPv6 for all: a name would then be looked up there first."""
-    socket.ipv6 = "[" in address
+    """Before it binds or connects to tcp://host:port. Not IPv6 for all: a name would then be looked up there first.
+
+    A name that has no IPv4 address is looked up there.
+    """
+    host = address.removeprefix("tcp://").rpartition(":")[0]
+    socket.ipv6 = host.startswith("[") or (_means(host, AF_INET6) and not _means(host, AF_INET))
+
+
+def _means(host: str, family: int) -> bool:
+    try:
+        return bool(getaddrinfo(host, None, family))
+    except OSError:
+        return False
 
 
 class NonBlocking:
