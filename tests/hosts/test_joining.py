@@ -37,14 +37,14 @@ def token(cluster: Any) -> str:
 
 
 def in_vain(cluster: Any, host: Any, until: Any, what: str, **environ: str) -> str:
-    """What an agent says that goes on trying; it is ended once it said so."""
+    """What an agent says that goes on trying; it is killed once it said so."""
     log = f"agent-{time.monotonic_ns()}"
     agent = host.start("regroup-agent", log=log, **environ)
     until(lambda: what in host.said(log) or agent.poll() is not None, f"it says: {what}", 20.0)
     assert agent.poll() is None, host.said(log)
     assert [each.name for each in cluster.ask(lambda client: client.workers())] == []
-    agent.terminate()
-    agent.wait(20)
+    agent.kill()
+    agent.wait()
     return str(host.said(log))
 
 

@@ -39,6 +39,45 @@ def test_a_group_whose_leader_is_gone_gives_up():
         form(f"{HOST}:{port}/1", 0, 2, host=HOST, timeout=0.3)
 
 
+NOWHERE = "255.255.255.255"  # to which no connection can be made
+
+
+def test_it_is_told_when_the_leader_was_not_reached_and_not_when_its_machine_answered():
+    with socket.create_server((HOST, 0)) as listener:
+        port = listener.getsockname()[1]
+    told: list[int] = []
+    for store in (f"{HOST}:{port}/1", f"{NOWHERE}:{port}/1"):
+        with pytest.raises(GroupBroken):
+            Forming(store, 0, 3, host=HOST, timeout=0.5, leader=2, on_unreached=told.extend).group()
+    for thread in threading.enumerate():
+        if thread.name.startswith("forming"):
+            thread.join()
+    assert told == [2]
+
+
+def test_it_is_told_which_peer_was_not_reached_though_both_meet_at_the_leader():
+    meeting, told = Rendezvous(), threading.Event()
+    ranks: list[int] = []
+
+    def tell(unreached):
+        ranks.extend(unreached)
+        told.set()
+
+    host, _, port = meeting.address.rpartition(":")
+    with socket.create_server((HOST, 0)) as listener:
+        peers = [Meeting((host, int(port)), "1", 20) for _ in range(2)]
+        peers[0].set("listeners/1", f"{NOWHERE}|9")
+        peers[1].set("listeners/2", f"{HOST}|{listener.getsockname()[1]}")
+        forming = Forming(f"{meeting.address}/1", 0, 3, host=HOST, timeout=1, on_unreached=tell)
+        with pytest.raises(GroupBroken):
+            forming.group()
+        assert told.wait(SOON)
+    assert ranks == [1]
+    for peer in peers:
+        peer.close()
+    meeting.close()
+
+
 def test_forming_can_be_broken_while_it_waits_and_the_rendezvous_serves_the_next(start_rank):
     meeting = Rendezvous()
     forming = Forming(f"{meeting.address}/1", 0, 2, host=HOST, timeout=60)

@@ -58,6 +58,14 @@ class Word:
     damaged: int  # in how many it found it damaged; 0: it could not tell
 
 
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """A worker that is not to be tried again for a while, because it and others could not reach each other."""
+
+    times: int  # in a row
+    until: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
     """What is being watched of one job. Times are the coordinator's monotonic clock."""
@@ -75,6 +83,8 @@ class Watch:
     committed: Mapping[Member, int] = field(default_factory=dict)  # steps, of the last formation's members
     first: tuple[float, int] | None = None  # when all of them had told theirs, and the step that they had reached
     stumbled: Mapping[Member, int] = field(default_factory=dict)  # how often it kept others from forming, in a row
+    severed: frozenset[tuple[Member, Member]] = frozenset()  # who could not reach whom, since all formed together
+    resting: Mapping[str, Rest] = field(default_factory=dict)  # workers that others could not reach
     fruitless: int = 0  # generations in a row that formed, and broke before their first step
     doubted: Mapping[str, int] = field(default_factory=dict)  # how often a worker's trainer was evicted for a suspicion
     failed_savers: tuple[Member, ...] = ()  # the last try last

@@ -17,6 +17,7 @@ from regroup.core.leaving import departs, is_held_by_goers, owes_word
 from regroup.core.regroup import ASKED_TO, NothingToSave, Wait, durable
 from regroup.core.schedule import is_free, known_to_hold
 from regroup.core.settling import candidates, give_up, rest, settle, verdict_on, wait
+from regroup.core.severed import formed_together, rests
 from regroup.core.suspicion import doubt, heard_lately, is_stuck, suspect
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase
@@ -66,7 +67,9 @@ def begin_round(turn: Turn, job: Job, reason: str, *, boundary: bool = False) ->
     watch = turn.watch(job.id)
     listed = job.formation.members if job.formation else ()
     living = {member for member in listed if member not in watch.dead and member not in watch.evicted}
-    participants = tuple(sorted(living | set(candidates(turn.cluster, job))))
+    there = candidates(turn.cluster, job)
+    fit = {one for one, answer in there.items() if one in living or answer.version or not rests(turn, job, one.worker)}
+    participants = tuple(sorted(living | (fit if len(fit) >= job.spec.min_workers else set(there))))
     generation = job.generation + 1
     asked = Round(generation, boundary, participants, reason)
     orderly = boundary or job.formation is None or watch.failed_savers  # no training is interrupted
@@ -229,6 +232,7 @@ def _run(turn: Turn, job: Job) -> None:
     turn.change_watch(
         job.id, since=turn.now, progressed=turn.now, disturbed=None, stumbled={}, unable={}, rereads=0, words={}
     )
+    formed_together(turn, job)
     kind = "started" if first else "regrouped"
     turn.note(kind, reason, job=job.id, generation=formation.generation, seconds=round(seconds, 4))
 
@@ -255,7 +259,7 @@ def _train(turn: Turn, job: Job) -> None:
     elif len(formation.seats) < job.spec.max_workers:
         ready = set(candidates(turn.cluster, job))
         fit = (one for one in ready - set(formation.members) if heard_lately(turn, one.worker))
-        newcomers = sorted(one for one in fit if not departs(turn, one))
+        newcomers = sorted(one for one in fit if not (departs(turn, one) or rests(turn, job, one.worker)))
         if newcomers and ready >= set(formation.members):
             names = ", ".join(member.worker for member in newcomers)
             begin_round(turn, job, f"prepared to join: {names}", boundary=True)

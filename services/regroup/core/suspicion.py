@@ -5,6 +5,7 @@ Refuses to know: when a round is over or a formation late (`rounds` asks), and t
 """
 
 from regroup.core.jobs import Job, Member
+from regroup.core.severed import let_rest, odd_ones
 from regroup.core.turn import Turn
 from regroup.core.workers import Hang, TrainerPhase
 
@@ -107,6 +108,13 @@ def suspect(turn: Turn, job: Job, missing: list[Member]) -> None:
         """First whoever is no loss, then whoever was silent: to report that it could not form makes a witness."""
         return member not in holders, not _said_so(turn, job, member), counts[member], member
 
+    if odd := odd_ones(formation, watch.severed, holders):
+        # Who has no state is no loss, and may try again: the others wait for it once, and not twice.
+        for member in [one for one in sorted(odd) if counts.get(one, 0) >= 2 or one not in holders]:
+            if had_its_chance(turn, member):
+                _mark_evicted(turn, job, member, odd[member])
+                let_rest(turn, job, member.worker)
+        return
     # The only holder of the state is never given up for a suspicion. Before the first step nobody holds anything.
     twice = [member for member, count in counts.items() if count >= 2 and had_its_chance(turn, member)]
     suspects = [member for member in twice if member != leader or len(holders) != 1]

@@ -17,6 +17,7 @@ from regroup.core.messages.trainer_reports import (
     Formed,
     GroupBroke,
     Halted,
+    PeersUnreached,
     Prepared,
     PrepareFailed,
     ReplicasDiffered,
@@ -28,6 +29,7 @@ from regroup.core.messages.trainer_reports import (
 )
 from regroup.core.observing import observe
 from regroup.core.saves import save_failed, state_saved
+from regroup.core.severed import take_in
 from regroup.core.striking import take_word
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase
@@ -60,6 +62,8 @@ def take_in_trainer(turn: Turn, name: str, report: TrainerReport) -> None:
             observe(turn, name, replace(trainer, phase=TrainerPhase.TRAINING, generation=n, version=version))
         case GroupBroke(generation=n) if not overtaken:
             observe(turn, name, replace(trainer, phase=TrainerPhase.BROKEN, generation=n), broken=report.reason)
+        case PeersUnreached():
+            take_in(turn, job, member, report)
         case StepsCommitted(generation=n, step=step, points=points):
             # Of a torn state it was told before that it is none; this may have waited for a connection.
             if not overtaken and trainer.version is not None and Version(n, step) > trainer.version:

@@ -194,14 +194,19 @@ def connect(meeting: Meeting, rank: int, size: int, host: str, timeout: float, p
         # Eager: a peer that dies before the first collective would otherwise hang it beyond the timeout.
         device = ProcessGroupGloo.create_device(hostname=host, lazy_init=False)
         mine = [address for address in listeners() if address not in before]
-    meeting.set(f"listeners/{rank}", " ".join(f"{name}|{port}" for name, port in mine))
+    meeting.set(listeners_of(rank), " ".join(f"{name}|{port}" for name, port in mine))
     options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]  # the stub names it otherwise
     options._devices = [device]
     options._timeout = timedelta(seconds=timeout)
     engine = cast(ProcessGroup, ProcessGroupGloo(meeting, rank, size, options))  # the stub hides what it shares with it
-    published = " ".join(meeting.get(f"listeners/{peer}").decode() for peer in range(size)).split()
+    published = " ".join(meeting.get(listeners_of(peer)).decode() for peer in range(size)).split()
     ends = {(name, int(port)) for name, _, port in (entry.partition("|") for entry in published)}
     return Gloo(engine, list(connections(ends)), patience)
+
+
+def listeners_of(rank: int) -> str:
+    """The notice that says where a rank listens."""
+    return f"listeners/{rank}"
 
 
 def first_line(error: Exception) -> str:

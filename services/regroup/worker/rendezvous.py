@@ -123,6 +123,10 @@ class Meeting(Store):
             self._notices.update(self._frames.feed(self._end.recv(LARGEST)))
         return self._notices[key.encode()]
 
+    def known(self, key: str) -> bytes:
+        """A notice that was read already, while another one was waited for; empty: it was not."""
+        return self._notices.get(key.encode(), b"")
+
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
         """Wait for several notices, until this meeting's own deadline."""
         for key in keys:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from regroup.core.jobs import Formation, JobSpec, Member, StepPoint, Version
-from regroup.core.messages.trainer_reports import ReplicasDiffered
+from regroup.core.messages.trainer_reports import PeersUnreached, ReplicasDiffered
 from regroup.core.replicas import sound
 from regroup.core.shards import owned
 from regroup.core.workers import LoopPhase
@@ -142,7 +142,21 @@ class Trainer:
         # An honest slow step must not break the group: the coordinator suspects first, and says halt.
         patience = 3 * self.spec.step_timeout
         host = self.birth.host
-        forming = Forming(formation.store, rank, len(members), host=host, timeout=FORM_TIMEOUT, patience=patience)
+
+        def unreached(ranks: Sequence[int]) -> None:
+            who = {"job": self.job, "incarnation": self.birth.incarnation}
+            self.control.say(PeersUnreached(**who, generation=generation, peers=tuple(members[one] for one in ranks)))
+
+        forming = Forming(
+            formation.store,
+            rank,
+            len(members),
+            host=host,
+            timeout=FORM_TIMEOUT,
+            patience=patience,
+            leader=formation.leader,
+            on_unreached=unreached,
+        )
         if not self.control.hold(_Breaker(forming, self.bench.loader), generation):
             forming.break_()
         self.group = group = Waiting(forming.group(), self.pulse)

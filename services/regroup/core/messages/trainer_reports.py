@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from regroup.core.jobs import Checkpoint, Fingerprint, StepPoint, Version
+from regroup.core.jobs import Checkpoint, Fingerprint, Member, StepPoint, Version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +65,17 @@ class GroupBroke:
     incarnation: str
     generation: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeersUnreached:
+    """It tried to form `generation`, and no connection to these members came about. Said apart from what follows for
+    it, and perhaps later, for an attempt may last until somebody else's failure is long decided about."""
+
+    job: str
+    incarnation: str
+    generation: int
+    peers: tuple[Member, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +165,7 @@ TrainerReport = (
     | Halted
     | Formed
     | GroupBroke
+    | PeersUnreached
     | StepsCommitted
     | StepFailed
     | ReplicasDiffered

@@ -20,6 +20,7 @@ WEATHER_LASTS = 8.0  # seconds
 BESIDE = (None, None, 1, 3, 8)  # steps between checkpoints
 DETACHED = (2.0, POLICY.detached_limit, 9.0)  # seconds, as an operator may set it between two coordinators
 WEIGHED_TO = list(accumulate(theme.weight for theme in THEMES))  # the sum of the weights up to each theme
+SEVERING = 0.1  # of the lives have trainers that cannot reach each other
 LEAVING = 0.2  # of the lives have somebody who is to go
 GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, lie evenly: even a few seeds in a row meet all themes
 
@@ -54,6 +55,7 @@ def draw(seed: int) -> Plan:
     if random.random() < 0.1:
         faults += _some(random, Some((Kind.STOP,), (1,)), workers)
     faults += _goers(Random(f"{seed} leaving"), workers)
+    faults += _severed(Random(f"{seed} severing"), workers)
     faults += _damage(Random(f"{seed} damage"), workers)
     return Plan(
         seed=seed,
@@ -97,6 +99,15 @@ def _damage(random: Random, workers: int) -> list[Fault]:
     twice = Some((Kind.DOUBLING,), (0, 1), (8.0,), waits=0.0, since=0.3, until=3.0)
     rests = Some((Kind.PAUSE,), (1, 2, 3), borders=("stepping", "written"), waits=1.0, since=0.3, until=3.0)
     return [fault for some in (damage, misread, twice, rests) for fault in _some(random, some, workers)]
+
+
+def _severed(random: Random, workers: int) -> list[Fault]:
+    """Between hosts there may be no way, though each reaches the coordinator."""
+    if workers < 2 or random.random() >= SEVERING:
+        return []
+    crowds = (1, 1, 2) if workers > 3 else (1,)
+    borders = ("form", "connecting", "stepping", "contributed")
+    return _some(random, Some((Kind.SEVER,), (1, 1, 2), (3.0, 7.0, 12.0), crowds, borders, since=1.0), workers)
 
 
 def _some(random: Random, some: Some, workers: int, first: Fault | None = None) -> list[Fault]:

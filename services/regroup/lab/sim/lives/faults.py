@@ -32,6 +32,7 @@ class Faults:
         self._dooms: dict[Kind, Fault] = {}
         self._over = False
         self._to_come = len(life.plan.faults)
+        self.severed: set[tuple[str, str]] = set()  # pairs of workers between which there was no way at some time
         self.met: Counter[tuple[Kind, str]] = Counter()  # (kind, a job's phase)
         self.during: Counter[tuple[Kind, frozenset[Activity]]] = Counter()
         self.pairs: Counter[tuple[Kind, Kind]] = Counter()  # (kind, another that lasts), in the order of their names
@@ -69,6 +70,14 @@ class Faults:
         if not self._lasting:
             return False
         return any(fault.kind is kind and (worker is None or worker in struck) for fault, struck in self._lasting)
+
+    def severs(self, one: str, other: str) -> bool:
+        """Whether there is no way between these two: those that a fault strikes reach each other, and nobody else."""
+        if not self._lasting:
+            return False
+        return any(
+            fault.kind is Kind.SEVER and (one in struck) is not (other in struck) for fault, struck in self._lasting
+        )
 
     def dooms(self, kind: Kind) -> bool:
         """Whether the coordinator, or the store, dies here; once."""
@@ -137,6 +146,9 @@ class Faults:
 
     def _begin(self, fault: Fault, struck: tuple[str, ...]) -> None:
         self._lasting.append((fault, struck))
+        if fault.kind is Kind.SEVER:
+            names = self._life.agents
+            self.severed.update((a, b) for a in names for b in names if (a in struck) is not (b in struck))
         self._life.loop.call_later(fault.seconds, self._lift, fault, struck)
 
     def _can(self, fault: Fault, worker: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from regroup.core.jobs import Fingerprint, Member, StepPoint, Version
 from regroup.core.messages.orders import TrainerOrder
-from regroup.core.messages.trainer_reports import WORKER, PrepareFailed, StepsCommitted
+from regroup.core.messages.trainer_reports import WORKER, PeersUnreached, PrepareFailed, StepsCommitted
 from regroup.lab.sim.lives.faults import Faults
 from regroup.lab.sim.lives.justice import Justice
 from regroup.lab.sim.lives.looks import Looks
@@ -190,6 +190,10 @@ class Paced(LinkedAgents[LinkedAgent]):
         if at == "reading" and self.faults.lasts(Kind.MISREAD, agent.name):
             return [partial(self.fail_to_read, trainer, damaged=True)]
         moves = self.moves(trainer)
+        if at in ("connecting", "connected", "contributed") and (apart := self._unreached(trainer)):
+            if at == "connecting" and trainer.group.members[trainer.group.leader] in apart:
+                return [partial(self._miss, trainer)]
+            return [partial(self.leave, trainer)] if self.may_leave(trainer) else []
         if at == "stepping" and self.faults.lasts(Kind.STARVE, agent.name):
             return moves[-1:] if self.may_leave(trainer) else []
         if not moves and self.waits_in_vain(trainer):
@@ -197,6 +201,18 @@ class Paced(LinkedAgents[LinkedAgent]):
         return moves
 
     # --- what fails
+
+    def _unreached(self, trainer: Trainer) -> list[Member]:
+        """The members of its group between whom and it there is no way."""
+        here = trainer.member.worker
+        return [one for one in trainer.group.members if self.faults.severs(here, one.worker)]
+
+    def _miss(self, trainer: Trainer) -> None:
+        """It cannot connect to the leader, says so, and gives its group up."""
+        group = trainer.group
+        leader = group.members[group.leader]
+        trainer.outbox.append(PeersUnreached(**trainer.who, generation=group.generation, peers=(leader,)))
+        self.leave(trainer, f"could not reach {leader.worker}")
 
     def _unprepared(self, agent: LinkedAgent) -> str | None:
         """What a trainer names as the reason that it cannot prepare."""

@@ -43,6 +43,7 @@ class Kind(StrEnum):
     STORE_MUTE = "store saves and its answer is lost"
     STORE_CUT = "coordinator is cut off from its store"
     CUT = "connection is cut"
+    SEVER = "trainers cannot reach each other"
     ISOLATE = "network partition"
     DEAFEN = "orders are lost"
     SILENCE = "reports are lost"
@@ -76,6 +77,7 @@ LASTING = frozenset(
         Kind.STORE_MUTE,
         Kind.STORE_CUT,
         Kind.ISOLATE,
+        Kind.SEVER,
         Kind.DEAFEN,
         Kind.SILENCE,
         Kind.LOSSY,

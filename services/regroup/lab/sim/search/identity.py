@@ -153,9 +153,10 @@ def _watch(watch: Watch) -> Hashable:
     answers = frozenset((member, answer.version) for member, answer in watch.answers.items())
     seen = (watch.since, watch.progressed, watch.disturbed, watch.formed, watch.finished, watch.broken is None)
     counts = frozenset(watch.committed.items()), frozenset(watch.stumbled.items()), watch.failed_savers
-    doubts = watch.fruitless, frozenset(watch.doubted.items()), watch.answered
+    doubts = watch.fruitless, frozenset(watch.doubted.items()), watch.answered, watch.severed
     words = frozenset((name, word.damaged) for name, word in watch.words.items() if word.damaged)
-    return (*seen, dead, answers, watch.evicted, *counts, *doubts, frozenset(watch.unable), words)
+    rests = frozenset(watch.resting.items())
+    return (*seen, dead, answers, watch.evicted, *counts, *doubts, rests, frozenset(watch.unable), words)
 
 
 def _ghosts(ghosts: Ghosts) -> Hashable:

@@ -1,0 +1,142 @@
+"""Members that reach the coordinator and not each other: who goes, by what they said, and when it is tried again."""
+
+from dataclasses import replace
+
+import pytest
+
+from regroup.core.jobs import Member
+from regroup.core.messages.trainer_reports import GroupBroke, PeersUnreached
+from regroup.core.workers import TrainerPhase
+
+
+@pytest.fixture
+def four(scene):
+    """a, b, c and d trained to step 3; then no data passes between some of them."""
+    scene.running("a", "b", "c", "d", min_workers=1)
+    scene.incarnations = dict.fromkeys("abcd", "i1")
+    for name in "abcd":
+        scene.train(name, 3)
+    scene.after(scene.policy.halt_limit, heard="abcd")
+    scene.breaks("a", 1)
+    return scene
+
+
+def tries(scene, names, unreached, held=(1, 3), newcomers=""):
+    """They answer, and try to form; `unreached`: who could not connect to whom, and says so. The last one gives up."""
+    for name in names:
+        scene.halt(name, None if name in newcomers else held, scene.incarnations[name])
+    assert scene.members == sorted(names)
+    n = scene.job.generation
+    for name in names:
+        scene.beat(name, TrainerPhase.FORMING, scene.incarnations[name], promised=n, generation=n)
+    for number, (name, peer) in enumerate(unreached):
+        told = {"job": "j", "incarnation": scene.incarnations[name], "generation": n}
+        scene.says(name, PeersUnreached(**told, peers=(Member(peer, scene.incarnations[peer]),)))
+        if number == len(unreached) - 1:
+            scene.says(name, GroupBroke(**told, reason="no way leads there"))
+
+
+def evicted(scene):
+    return {note.worker: note.reason for note in scene.noted("evicted")}
+
+
+def test_the_smaller_side_goes_all_of_it_at_once_after_the_second_failure(four):
+    tries(four, "abcd", [("c", "a"), ("d", "a")])
+    assert evicted(four) == {}
+    tries(four, "abcd", [("d", "a")])
+    why = "it cannot reach a, as others can"
+    assert evicted(four) == {"c": f"c is evicted: {why}", "d": f"d is evicted: {why}"}
+    assert {each.errors for each in four.cluster.workers.values()} == {0}, "the network's fault, perhaps"
+    assert four.job.refused == {}
+
+
+def test_a_leader_that_most_cannot_reach_goes_itself(four):
+    for _ in range(2):
+        assert evicted(four) == {}
+        tries(four, "abcd", [("b", "a"), ("c", "a"), ("d", "a")])
+    assert evicted(four) == {"a": "a is evicted: 3 of 4 members cannot reach it"}
+
+
+def test_of_two_that_cannot_reach_each_other_and_reach_the_leader_one_goes(four):
+    for _ in range(2):
+        assert evicted(four) == {}
+        tries(four, "abcd", [("b", "d"), ("d", "b"), ("c", "b")])
+    assert evicted(four) == {"b": "b is evicted: it and c, d cannot reach each other"}
+
+
+def test_what_was_said_too_late_counts_in_the_next_attempt(four):
+    """Its own attempt lasts longer than the others' round."""
+    tries(four, "abcd", [("d", "a")])
+    told = {"job": "j", "incarnation": "i1", "generation": four.job.generation - 1}
+    four.says("c", PeersUnreached(**told, peers=(Member("a", "i1"),)))
+    tries(four, "abcd", [("d", "a")])
+    assert set(evicted(four)) == {"c", "d"}
+
+
+def test_the_only_one_with_the_state_stays_though_nobody_reaches_it(scene):
+    scene.running("a", "b", "c", min_workers=1)
+    scene.train("a", 3)
+    for name in "bc":
+        scene.exits(name)
+    scene.halt("a", (1, 3))
+    scene.incarnations = {"a": "i1", "b": "i2", "c": "i2"}
+    scene.prepare("b", "c", incarnation="i2")
+    scene.after(scene.policy.halt_limit, heard="abc")
+    scene.train("a")
+    scene.after(0.1, heard="abc")
+    tries(scene, "abc", [("b", "a"), ("c", "a")], held=(scene.job.formation.generation, 3), newcomers="bc")
+    assert set(evicted(scene)) == {"b", "c"}, "newcomers go after the first failure"
+    scene.halt("a", (scene.job.formation.base.generation, 3))
+    assert scene.members == ["a"]
+
+
+def test_who_went_is_left_alone_for_longer_each_time_and_forgotten_once_all_formed(four):
+    for _ in range(2):
+        tries(four, "abcd", [("c", "a"), ("d", "a")])
+    for name in "ab":
+        four.halt(name, (1, 3))
+    limit = four.policy.form_limit
+    for times in (1, 2, 3):
+        for name in "ab":
+            four.train(name)
+        for name in "cd":
+            four.incarnations[name] = f"again-{times}"
+            four.prepare(name, incarnation=four.incarnations[name])
+        four.after(limit * 2 ** (times - 1) - 1.0, heard="abcd")
+        assert four.job.round is None, "it would cost those that train a step"
+        four.after(1.5, heard="abcd")
+        assert four.job.round is not None, "it is tried again"
+        held = (four.job.formation.generation, four.job.formation.base.step)
+        for name in "ab":
+            four.halt(name, held)
+        for name in "cd":
+            four.halt(name, None, four.incarnations[name])
+        assert four.members == ["a", "b", "c", "d"]
+        if times == 3:
+            break
+        n = four.job.generation
+        for name in "cd":
+            told = {"job": "j", "incarnation": four.incarnations[name], "generation": n}
+            four.says(name, PeersUnreached(**told, peers=(Member("a", "i1"),)))
+        four.says("c", GroupBroke(job="j", incarnation=four.incarnations["c"], generation=n, reason="no way"))
+        for name in "ab":
+            four.halt(name, held)
+        assert four.members == ["a", "b"]
+    for name in "abcd":
+        four.train(name, incarnation=four.incarnations[name])
+    assert four.job.phase == "running"
+    watch = four.cluster.watches["j"]
+    assert (dict(watch.resting), watch.severed) == ({}, frozenset())
+
+
+def test_one_that_is_left_alone_is_asked_where_too_few_others_are_there(four):
+    """A job that needs three would else wait for nothing."""
+    for _ in range(2):
+        tries(four, "abcd", [("c", "a"), ("d", "a")])
+    job = replace(four.job, spec=replace(four.job.spec, min_workers=3))
+    four.cluster = replace(four.cluster, jobs={"j": job})
+    for name in "ab":
+        four.halt(name, (1, 3))
+    four.incarnations["c"] = "again"
+    four.prepare("c", incarnation="again")
+    assert "c" in {member.worker for member in four.job.round.participants}
