@@ -125,7 +125,7 @@ def test_an_unknown_key_gets_nothing_and_the_same_words_with_a_known_one_are_ans
             dealer.send(words)
             return bool(dealer.poll(int(seconds * 1000)))
 
-    assert not answers(new_secret(), 2.0)
+    assert not answers(new_secret(), 1.0)
     assert cluster.ask(lambda client: list(client.workers())) == []
     assert "(unknown_key, number" in cluster.at.said("coordinator")
     assert answers(worker.secret, 20.0)

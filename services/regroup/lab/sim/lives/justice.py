@@ -86,10 +86,12 @@ class Justice:
             assert not (healthy and seen and late), f"{worker} is given up, and was told to halt a moment ago: {at}"
         if " hangs in phase " in why:
             self._hung(before, job, worker, why)
-        if "reach" in why:
-            kept = {one.worker for one in known.formation.members} - {worker} if known.formation is not None else set()
-            apart = [one for one in kept if (worker, one) in life.faults.severed]
-            assert apart, f"{worker} is evicted, and there was always a way between it and all of {sorted(kept)}"
+        if "reach" in why and known.formation is not None:
+            names = {one.worker for one in known.formation.members}
+            leader = known.formation.members[known.formation.leader].worker
+            others = {leader} if worker != leader else names - {worker}
+            apart = [one for one in others if (worker, one) in life.faults.severed]
+            assert apart, f"{worker} is evicted, and there always was a way between it and {', '.join(sorted(others))}"
         if "twice" in why:
             last = sorted(n for id, n in life.ghosts.formations if id == job)[-2:]
             formed = [n for n in last if (job, n) in self._formed]

@@ -10,6 +10,7 @@ OBSERVING = "regroup.core.observing"
 JOBS = "regroup.core.jobs"
 REGROUP = "regroup.core.regroup"
 SHARDS = "regroup.core.shards"
+SEVERED = "regroup.core.severed"
 
 BUGS = (
     # rule 1: a Halt is a promise, under a fresh number
@@ -66,6 +67,14 @@ BUGS = (
         SHARDS,
         "return -(-samples // global_batch)",
         "return samples // global_batch",
+    ),
+    # members that cannot reach each other
+    Bug(
+        "those that reach the leader go",
+        SEVERED,
+        "    if 2 * len(away) > len(members)",
+        "    away = {*members} - {*away, leader} if away else away\n    if 2 * len(away) > len(members)",
+        among="SEVER",
     ),
     # what somebody planted who had not seen the rules, and the rules did not find
     Bug(
