@@ -57,6 +57,16 @@ def test_a_leader_that_most_cannot_reach_goes_itself(four):
     assert evicted(four) == {"a": "a is evicted: 3 of 4 members cannot reach it"}
 
 
+def test_before_anybody_holds_a_state_the_leader_that_most_cannot_reach_goes_at_once(scene):
+    scene.submit(max_workers=3, min_workers=3)
+    scene.register("a", "b", "c")
+    scene.after(scene.policy.halt_limit, heard="abc")
+    scene.incarnations = dict.fromkeys("abc", "i1")
+    scene.prepare("a", "b", "c")
+    tries(scene, "abc", [("b", "a"), ("c", "a")], newcomers="abc")
+    assert set(evicted(scene)) == {"a"}
+
+
 def test_of_two_that_cannot_reach_each_other_and_reach_the_leader_one_goes(four):
     for _ in range(2):
         assert evicted(four) == {}

@@ -55,14 +55,14 @@ def formed_together(turn: Turn, job: Job) -> None:
 def odd_ones(formation: Formation, severed: Collection[Pair], holders: Collection[Member]) -> dict[Member, str]:
     """Without whom nobody is left that cannot reach another, as far as was said; and why each.
 
-    All meet at the leader, so those that cannot reach it go, if they are not most, and else the leader, if another one
-    holds the state. Of other pairs the one goes that is in most of them.
+    All meet at the leader, so those that cannot reach it go, if they are not most, and else the leader, unless it
+    alone holds the state. Of other pairs the one goes that is in most of them.
     """
     members = formation.members
     leader = members[formation.leader]
     pairs = [pair for pair in severed if pair[0] in members and pair[1] in members]
     away = {one for pair in pairs if leader in pair for one in pair if one != leader}
-    if 2 * len(away) > len(members) and not away.isdisjoint(holders):
+    if 2 * len(away) > len(members) and (not holders or not away.isdisjoint(holders)):
         return {leader: f"{len(away)} of {len(members)} members cannot reach it"}
     if away:
         return dict.fromkeys(away, f"it cannot reach {leader.worker}, as others can")
