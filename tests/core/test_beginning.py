@@ -16,7 +16,7 @@ SOURCE = JobSpec(task="digits", steps=10, global_batch=8, shards=4, max_workers=
 
 
 def file(step, generation=3, name="s"):
-    return Checkpoint(Version(generation, step), f"/c/j0/{name}{step}", "sum", 1, "z")
+    return Checkpoint(Version(generation, step), f"/c/j0/{name}{step}", "sum", 1, "z", host="h")
 
 
 @pytest.fixture

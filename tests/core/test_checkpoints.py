@@ -11,13 +11,13 @@ from regroup.core.workers import TrainerPhase
 
 def file(generation, step):
     """Of a checkpoint that counts, and that a wrote."""
-    return Checkpoint(Version(generation, step), f"/c/j/g{generation}-s{step}", "sum", 1, "a")
+    return Checkpoint(Version(generation, step), f"/c/j/g{generation}-s{step}", "sum", 1, "a", host="h")
 
 
 def writes(scene, name, generation, step, at):
     """Its next heartbeat, at this step, says that it wrote the state of another one."""
     n = scene.job.formation.generation
-    written = replace(file(generation, step), worker="")  # the coordinator knows who tells it
+    written = replace(file(generation, step), worker="", host="")  # the coordinator knows who tells it
     scene.beat(name, TrainerPhase.TRAINING, promised=n, generation=n, version=Version(n, at), written=written)
 
 

@@ -15,7 +15,7 @@ from regroup.core.workers import TrainerPhase
 
 
 def file(step, worker="a", place="/c/j"):
-    return Checkpoint(Version(1, step), f"{place}/s{step}", "sum", 1, worker)
+    return Checkpoint(Version(1, step), f"{place}/s{step}", "sum", 1, worker, host="h")
 
 
 OLDEST = Discard("j", ("/c/j/s4",), below=Version(1, 12), keep=("/c/j/s12", "/c/j/s8"))  # of 4, 8 and 12
@@ -29,7 +29,7 @@ def kept(scene):
         scene.running("a", "b", keep_last=2, steps=100)
         for step in steps:
             scene.train("b", step)
-            written = replace(file(step, "", place), worker="")
+            written = replace(file(step, "", place), host="")
             scene.beat("a", TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, step), written=written)
         return scene
 
@@ -105,6 +105,21 @@ def test_a_state_that_is_written_twice_to_one_file_is_one_and_the_file_stays(sce
     scene.saved(saver, (1, 10))
     assert scene.job.checkpoint.path == "/c/j"
     assert scene.job.doomed == (file(4),)
+
+
+def test_a_state_that_is_written_again_to_a_file_that_is_kept_is_kept_once():
+    job = Job(id="j", spec=JobSpec(task="digits", steps=99, keep_last=3), submitted=0.0)
+    job = replace(job, checkpoint=file(8), older=(file(4),))
+    again = replace(file(8), checksum="another")
+    job = replace(job, **taken_in(job, again))
+    assert (job.kept, job.doomed) == ((again, file(4)), ())
+
+
+def test_a_file_that_was_to_be_deleted_stays_once_a_state_is_written_to_it_again():
+    job = Job(id="j", spec=JobSpec(task="digits", steps=99, keep_last=1), submitted=0.0)
+    job = replace(job, checkpoint=file(4), doomed=(file(8), file(2)))
+    job = replace(job, **taken_in(job, file(8)))
+    assert (job.kept, job.doomed) == ((file(8),), (file(2), file(4)))
 
 
 SCORES = st.lists(st.none() | st.floats(-9, 9) | st.sampled_from([1.0, 2.0]), min_size=1, max_size=20)

@@ -6,11 +6,13 @@ import pytest
 
 from regroup.core.cluster import NoSuchWorker
 from regroup.core.jobs import Checkpoint, JobPhase, Version, Wanted
+from regroup.core.leaving import let_go
 from regroup.core.messages.agent_reports import AgentLeft, Heartbeat
 from regroup.core.messages.commands import AdmitWorker, DrainWorker, PauseJob
 from regroup.core.messages.events import Disconnected
 from regroup.core.messages.orders import Go, Release
 from regroup.core.messages.trainer_reports import SaveFailed
+from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase
 
 
@@ -360,6 +362,27 @@ def test_a_member_that_has_to_go_is_waited_for_until_its_formation_trains(scene)
     leave(scene, "b", TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, 0))
     leave(scene, "b")
     assert scene.job.round is not None
+
+
+def test_a_member_that_has_yet_to_take_the_base_is_nobody_to_leave_it_to(scene):
+    """a led, and died before b had its state; c, which that formation does not list, holds the same."""
+    scene.running("a", "b", min_workers=1, max_workers=3)
+    seats = tuple(replace(seat, version=Version(1, 3)) for seat in scene.job.formation.seats)
+    formation = replace(scene.job.formation, generation=2, seats=seats, base=Version(1, 5))
+    scene.cluster = replace(scene.cluster, jobs={"j": replace(scene.job, generation=2, formation=formation)})
+    scene.register("c")
+    lent = replace(scene.cluster.workers["c"], job="j", drained=True)
+    scene.cluster = replace(scene.cluster, workers={**scene.cluster.workers, "c": lent})
+    scene.beat("c", TrainerPhase.HALTED, promised=2, generation=1, version=Version(1, 5))
+    scene.beat("b", TrainerPhase.FORMING, promised=2, generation=2, version=Version(1, 3))
+    turn = Turn(scene.cluster, scene.now, scene.policy)
+    turn.sightings["a"] = replace(turn.sightings["a"], trainer=None)
+    let_go(turn)
+    assert turn.workers["c"].job == "j"
+    scene.beat("b", TrainerPhase.TRAINING, promised=2, generation=2, version=Version(2, 5))
+    turn = Turn(scene.cluster, scene.now, scene.policy)
+    let_go(turn)
+    assert turn.workers["c"].job is None
 
 
 def test_who_did_not_answer_the_last_halt_is_asked_again_before_it_may_go(scene):

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pytest
+
 from regroup.core.cluster import Cluster
 from regroup.core.jobs import Formation, Job, JobPhase, JobSpec, Member, Seat, Version, Wanted
-from regroup.core.schedule import Cost, lend, lent, makes_room
+from regroup.core.schedule import Cost, comes_back_to, lend, lent, makes_room
 from regroup.core.workers import Sighting, TrainerPhase, TrainerStatus, Worker
 
 
@@ -128,6 +130,25 @@ def test_a_member_that_is_cut_off_keeps_its_place_while_the_job_runs():
 def test_a_waiting_job_gets_another_worker_in_place_of_one_that_is_gone():
     """Else a job whose machine never comes back would wait for ever beside free workers."""
     assert lends(gone(JobPhase.WAITING)) == {"c": "1"}
+
+
+@pytest.mark.parametrize(
+    ("member", "held", "loan"),
+    [("b", (2, 5), None), ("b", (2, 2), "1"), ("c", (2, 5), "1"), ("c", (2, 6), None)],
+    ids=["a member holds the base", "it has yet to take it", "a step less, and no member", "as much"],
+)
+def test_who_was_given_up_is_lent_again_with_the_last_copy_while_no_member_holds_the_base(member, held, loan):
+    """What a member holds is what counts, also where whoever comes back applied a step more."""
+    seats = tuple(Seat(Member(name, "i"), Version(2, 3)) for name in "ab")
+    formation = Formation(3, seats, 0, Version(2, 3), (0, 1), "s")
+    known = cluster("abc", job("1", 1, 2, JobPhase.RUNNING, formation=formation), b="1", c="1")
+
+    def holds(step: tuple[int, int]) -> Sighting:
+        status = TrainerStatus(job="1", incarnation="i", phase=TrainerPhase.HALTED, version=Version(*step))
+        return Sighting(seen=0.0, sequence=1, trainer=status)
+
+    known = replace(known, sightings={**known.sightings, "a": holds((2, 6)), member: holds(held)})
+    assert comes_back_to(known, "a") == loan
 
 
 def test_a_queued_job_gets_none_of_the_workers_that_it_refused_and_is_held_up_by_none():

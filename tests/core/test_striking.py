@@ -5,22 +5,22 @@ from dataclasses import replace
 import pytest
 
 from regroup.core.jobs import ORIGIN, Checkpoint, JobPhase, Struck, Version
-from regroup.core.messages.agent_reports import AgentLeft
+from regroup.core.messages.agent_reports import AgentLeft, AgentRegistered
 from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob
 from regroup.core.messages.orders import Discard
 from regroup.core.messages.trainer_reports import CheckpointUnreadable
 from regroup.core.workers import TrainerPhase
 
 
-def file(step, worker="a", place="/c/j"):
-    return Checkpoint(Version(1, step), f"{place}/s{step}", "sum", 1, worker)
+def file(step, worker="a", place="/c/j", host="h"):
+    return Checkpoint(Version(1, step), f"{place}/s{step}", "sum", 1, worker, host=host)
 
 
 @pytest.fixture
 def resumed(scene):
     """These workers are to go on from the newest of these checkpoints, which somebody wrote before a pause."""
 
-    def begin(*names, steps=(9, 6, 3), writer="a", place="/c/j", **spec):
+    def begin(*names, steps=(9, 6, 3), writer="a", place="/c/j", host="h", **spec):
         scene.running(*names, **spec)
         for name in names:
             scene.train(name, 9)
@@ -28,7 +28,7 @@ def resumed(scene):
         for name in names:
             scene.halt(name, (1, 9))
         scene.saved(scene.job.saver.worker, (1, 9))
-        newest, *older = [file(step, writer, place) for step in steps]
+        newest, *older = [file(step, writer, place, host) for step in steps]
         settled = replace(scene.job, checkpoint=newest, older=tuple(older))
         scene.cluster = replace(scene.cluster, jobs={"j": settled})
         for name in names:
@@ -193,13 +193,39 @@ def test_one_that_was_asked_and_cannot_tell_keeps_nobody_waiting(resumed):
     ids=["same machine", "another machine", "url"],
 )
 def test_that_a_file_is_missing_counts_only_where_it_was_written(resumed, place, host, counts):
-    scene = resumed("a", "b", writer="c", place=place)
-    writer = replace(scene.cluster.workers["a"], name="c", host=host, job=None, boot="")
-    scene.cluster = replace(scene.cluster, workers={**scene.cluster.workers, "c": writer})
+    """Also where nobody knows its writer any more: its machine was off for so long that it is forgotten."""
+    scene = resumed("a", "b", writer="forgotten", place=place, host=host)
     for _ in "ab":
         finds(scene, missing=True)
         halted(scene, "a", "b")
     assert struck(scene) == [9] * counts
+
+
+def test_where_a_file_lies_is_where_it_was_written_though_its_writers_name_moved_to_another_machine(scene):
+    scene.running("a")
+    written = Checkpoint(Version(1, 9), "/c/j/s9", "sum", 1)
+    scene.beat("a", TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, 9), written=written)
+    assert scene.job.checkpoint == file(9)
+    scene.cluster = replace(scene.cluster, jobs={"j": replace(scene.job, older=(file(6), file(3)))})
+    scene.does(PauseJob("j"))
+    scene.halt("a", (1, 9))
+    scene.exits("a", asked=True)
+    scene.says("a", AgentRegistered(boot="b2", device="cpu", host="elsewhere", pid=1, version="1"))
+    scene.beat("a")
+    scene.does(ResumeJob("j"))
+    scene.prepare("a", incarnation="i2")
+    halted(scene, "a")
+    alone_again(scene, missing=True)
+    finds(scene, missing=True)
+    assert struck(scene) == []
+    assert scene.job.saved == Version(1, 9)
+
+
+def test_a_state_that_was_saved_is_known_by_the_machine_that_it_was_written_on(scene):
+    scene.finished("a", "b")
+    saver = scene.job.saver.worker
+    scene.saved(saver, (1, 10))
+    assert (scene.job.checkpoint.worker, scene.job.checkpoint.host) == (saver, "h")
 
 
 def test_the_last_checkpoint_is_not_struck_for_being_missing_but_waited_for(resumed):

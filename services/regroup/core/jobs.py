@@ -171,6 +171,7 @@ class Checkpoint:
     worker: str = ""  # who wrote it, as the coordinator knows it: on its machine the file can be deleted
     score: float | None = None  # the evaluation's loss at its step; None: there was no evaluation, or it had none
     at: float = field(default=0.0, compare=False)  # when it was known to be durable, since the epoch; 0: unknown
+    host: str = ""  # the machine that it was written on, as the coordinator knows it: a folder may be that one's own
 
 
 @dataclass(frozen=True, slots=True)

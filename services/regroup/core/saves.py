@@ -27,7 +27,7 @@ def state_saved(turn: Turn, job: Job, member: Member, report: StateSaved) -> Non
     # A slow saver that was given up may still be the first: a state is what its version says, whoever wrote it.
     if job.saver is None or not (asked or version == wanted):
         return  # an evicted or superseded saver moves nothing
-    saved = {**taken_in(job, replace(report.checkpoint, worker=member.worker)), "result": report.result}
+    saved = {**taken_in(job, _written_by(turn, member.worker, report.checkpoint)), "result": report.result}
     where = f"at step {version.step}; its state is in {report.checkpoint.path}"
     where += f"; {report.remark}" if report.remark else ""
     if job.complete_at(version.step):
@@ -59,9 +59,14 @@ def count_checkpoint(turn: Turn, job: Job, name: str, written: Checkpoint) -> No
     # below one that was struck, its file may have been deleted, as one that nobody told of
     newest = max([job.saved, *(one.checkpoint.version for one in job.struck)])
     if state > newest and survives(job.history, state, committed):
-        turn.change_job(job, **taken_in(job, replace(written, worker=name)))
+        turn.change_job(job, **taken_in(job, _written_by(turn, name, written)))
         reason = f"the state of step {state.step} is durable: {written.path}"
         turn.note("checkpoint", reason, job=job.id, worker=name, step=state.step, generation=state.generation)
+
+
+def _written_by(turn: Turn, name: str, file: Checkpoint) -> Checkpoint:
+    """Its writer, and the machine of the writing: the name may later be another machine's, or nobody's."""
+    return replace(file, worker=name, host=turn.workers[name].host)
 
 
 def files_discarded(turn: Turn, name: str, report: Discarded) -> None:

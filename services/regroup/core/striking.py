@@ -58,9 +58,11 @@ def _could_be_asked(turn: Turn, job: Job, name: str) -> bool:
 
 
 def _lies_elsewhere(turn: Turn, name: str, checkpoint: Checkpoint) -> bool:
-    """Whether the file was written into a folder of a machine that may come back, and this worker is on another one."""
-    writer = turn.workers.get(checkpoint.worker)
-    return "://" not in checkpoint.path and writer is not None and writer.host != turn.workers[name].host
+    """Whether the file was written into a folder of a machine that may come back, and this worker is on another one.
+
+    Wherever its writer is by now: it may have been off for so long that it is forgotten, or its name may have moved.
+    """
+    return "://" not in checkpoint.path and checkpoint.host != turn.workers[name].host
 
 
 def _strike(

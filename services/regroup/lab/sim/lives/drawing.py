@@ -6,6 +6,7 @@ Owns: the order of the dice, which is what makes a seed a life. Refuses to know:
 from bisect import bisect
 from dataclasses import replace
 from itertools import accumulate
+from math import inf
 from random import Random
 
 from regroup.core.jobs import JobSpec
@@ -57,6 +58,13 @@ def draw(seed: int) -> Plan:
     faults += _goers(Random(f"{seed} leaving"), workers)
     faults += _severed(Random(f"{seed} severing"), workers)
     faults += _damage(Random(f"{seed} damage"), workers)
+    apart = Random(f"{seed} folders")
+    folders = apart.random() < 0.2
+    if folders:  # with an older checkpoint, so that a job could go back
+        jobs = tuple(
+            replace(spec, checkpoint_every=apart.choice((1, 3)), keep_last=apart.choice((2, 3))) for spec in jobs
+        )
+        faults += _parted(apart, workers)
     return Plan(
         seed=seed,
         workers=workers,
@@ -64,7 +72,7 @@ def draw(seed: int) -> Plan:
         policy=replace(
             POLICY,
             error_limit=choice([0, 2, 1000, 1000, 1000, 1000]),
-            forget_limit=choice([1.5, POLICY.forget_limit, POLICY.forget_limit]),
+            forget_limit=min(choice([1.5, POLICY.forget_limit, POLICY.forget_limit]), 1.5 if folders else inf),
             error_forget=Random(f"{seed} forgiving").choice((1.0, 3.0, POLICY.error_forget, POLICY.error_forget)),
         ),
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
@@ -73,6 +81,7 @@ def draw(seed: int) -> Plan:
         pace=pace,
         learned=learned,
         begins=begins,
+        folders=folders,
         detached=tuple(random.choice(DETACHED) for _ in range(3)) if random.random() < 0.15 else (),
     )
 
@@ -108,6 +117,15 @@ def _severed(random: Random, workers: int) -> list[Fault]:
     crowds = (1, 1, 2) if workers > 3 else (1,)
     borders = ("form", "connecting", "stepping", "contributed")
     return _some(random, Some((Kind.SEVER,), (1, 1, 2), (3.0, 7.0, 12.0), crowds, borders, since=1.0), workers)
+
+
+def _parted(random: Random, workers: int) -> list[Fault]:
+    """Of machines whose files nobody else sees: somebody pauses the job, and a machine is off for longer than it is
+    remembered, or its worker's name moves to another one."""
+    crowds = (1, max(1, workers - 1))  # all but one: whoever wrote the newest file is probably among them
+    rests = Some((Kind.PAUSE,), (1, 2), borders=("written",), waits=1.0, since=1.0, until=4.0)
+    away = Some((Kind.AWAY, Kind.MOVE), (1, 2), (3.0, 6.0, 12.0), crowds, ("paused",), waits=0.9, since=1.0, until=4.0)
+    return [fault for some in (rests, away) for fault in _some(random, some, workers)]
 
 
 def _some(random: Random, some: Some, workers: int, first: Fault | None = None) -> list[Fault]:

@@ -158,7 +158,7 @@ class Faults:
         match fault.kind:
             case Kind.KILL_TRAINER | Kind.CRASH_TRAINER | Kind.HANG | Kind.DEADLOCK | Kind.STALL:
                 return trainer is not None
-            case Kind.KILL_AGENT | Kind.LEAVE:
+            case Kind.KILL_AGENT | Kind.LEAVE | Kind.AWAY | Kind.MOVE:
                 return agent.alive
             case Kind.HAND_OVER:
                 return agent.alive and not agent.leaving
@@ -202,6 +202,10 @@ class Faults:
             case Kind.DRAIN:
                 life.ask(DrainWorker(agent.name))
                 life.ask_later(life.leaves.choice((0.3, 2.0, 6.0)), AdmitWorker(agent.name))
+            case Kind.AWAY:
+                life.lose_agent(agent, None)
+            case Kind.MOVE:
+                life.move(agent, f"beside {agent.name}")
             case Kind.GONE:
                 life.gone.add(agent.name)
                 life.lose_agent(agent, None)
@@ -261,15 +265,25 @@ class Faults:
         if fault.kind is Kind.STORE_CUT:
             for process in self._life.processes:
                 process.store.cut = False
-        if fault.kind is Kind.HANG:
-            for worker in struck:
-                self._wake(self._life.agents[worker])
+        for worker in struck:
+            agent = self._life.agents[worker]
+            if fault.kind is Kind.HANG:
+                self._wake(agent)
+            if fault.kind is Kind.AWAY and worker not in self._life.gone:
+                self._life.begin_agent(agent)
+            if fault.kind is Kind.MOVE and worker not in self._life.gone:
+                self._life.move(agent, home(worker))
         self._life.stir()
 
     def _wake(self, agent: LinkedAgent) -> None:
         if agent.trainer is not None and agent.trainer.hung:
             agent.trainer.hung = False
             self._life.read_orders(agent)
+
+
+def home(worker: str) -> str:
+    """The machine that it runs on, unless its name moved."""
+    return f"home of {worker}"
 
 
 def _struck(fault: Fault) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ It does not model: what travels between trainers, bit by bit; user code; files.
 """
 
 import asyncio
+from collections.abc import Set
 from dataclasses import replace
 from math import inf
 from random import Random
@@ -30,7 +31,7 @@ from regroup.core.messages.commands import (
 from regroup.core.messages.events import Report
 from regroup.core.messages.orders import Heard, Order
 from regroup.core.workers import Worker
-from regroup.lab.sim.lives.faults import Faults
+from regroup.lab.sim.lives.faults import Faults, home
 from regroup.lab.sim.lives.justice import Justice
 from regroup.lab.sim.lives.network import Network
 from regroup.lab.sim.lives.pace import Paced
@@ -63,6 +64,8 @@ class Life(Paced):
         self.workers: dict[str, Worker] = {}  # durable
         self.faults, self.network, self.justice = Faults(self), Network(self), Justice(self)
         self.processes: list[Process] = []
+        for agent in self.agents.values() if plan.folders else ():
+            agent.host = home(agent.name)
         self.gone: set[str] = set()  # workers whose machines will not come back
         self.draining: set[str] = set()  # agents that left in good order, and are not back
         self.leaves = Random(f"{plan.seed} leaves")  # of its own, so that the other dice fall as they would without
@@ -160,8 +163,14 @@ class Life(Paced):
             if job.wanted in (Wanted.HOLD, Wanted.PAUSE):
                 self._command(leader, ResumeJob(job.id))
             waits = job.phase in (JobPhase.QUEUED, JobPhase.PREPARING, JobPhase.WAITING) and job.wanted is Wanted.RUN
-            if waits and len(self.agents.keys() - job.refused.keys() - self.gone) < job.spec.min_workers:
+            able = self.agents.keys() - job.refused.keys() - self.gone
+            if waits and (len(able) < job.spec.min_workers or not self._may_be_read(job, able)):
                 self._command(leader, StopJob(job.id))
+
+    def _may_be_read(self, job: Job, able: Set[str]) -> bool:
+        """Whether one of these workers is on a machine where the file lies that the job is to begin from."""
+        places = self.ghosts.places.get(job.latest.path, ()) if job.latest is not None else None
+        return places is None or any(self.folder(name) in places for name in able)
 
     async def _submit(self, job: str, spec: JobSpec) -> None:
         if job != "j0":  # others come while the first is under way, or when it is over
@@ -283,6 +292,14 @@ class Life(Paced):
         self.network.drop(number)
         if seconds is not None:
             self.later(seconds, self.begin_agent, agent)
+
+    def move(self, agent: LinkedAgent, host: str) -> None:
+        """An agent of its name starts on another machine, where the files of this one are not."""
+        agent.host = host
+        self.lose_agent(agent, self.leaves.uniform(0.2, 1.0))
+
+    def folder(self, worker: str) -> str:
+        return self.agents[worker].host if self.plan.folders else ""
 
     def ask_to_leave(self, agent: LinkedAgent, patience: float) -> None:
         """It hands over first, if there is anything; but not for longer than it has patience."""

@@ -34,6 +34,8 @@ class Kind(StrEnum):
     UNREADABLE = "checkpoint cannot be read"
     DAMAGE = "file of a checkpoint is damaged"
     MISREAD = "worker reads other bytes than there are"
+    AWAY = "machine is off for long"
+    MOVE = "worker's name moves to another machine"
     BREAK = "collective breaks"
     CRASH = "coordinator crashes"
     CRASH_UNSAVED = "coordinator crashes before its save"
@@ -87,6 +89,8 @@ LASTING = frozenset(
         Kind.UNWRITABLE,
         Kind.UNREADABLE,
         Kind.MISREAD,
+        Kind.AWAY,
+        Kind.MOVE,
         Kind.STORE_CRASH,
         Kind.MISMATCH,
         Kind.UNPREPARED,
@@ -156,6 +160,7 @@ class Plan:
     pace: float  # seconds of a move of a step loop, in the mean
     learned: bool = False  # agents watch their trainers' step loops, by limits that they learned
     begins: bool = False  # later jobs begin from a checkpoint of the first one, where it has any then
+    folders: bool = False  # each machine has a folder for checkpoints of its own; else all share one
     detached: tuple[float, ...] = ()  # the detached limits of the first coordinators; the policy's for later ones
 
     def limits(self, coordinator: int) -> Policy:

@@ -41,6 +41,7 @@ LATEST = 8  # reports of measurements that an agent sends again on a new connect
 @dataclass(slots=True)
 class Agent:
     name: str
+    host: str = "h"  # the machine that it runs on
     boot: str = ""
     link: int = 0  # the number of its connection; 0: none
     trainer: Trainer | None = None
@@ -230,4 +231,4 @@ def said_by(agent: Agent, sequence: int, trainer: TrainerStatus | None) -> Heart
 
 
 def first_words(agent: Agent) -> AgentRegistered:
-    return AgentRegistered(boot=agent.boot, device="cpu", host="h", pid=1, version="1")
+    return AgentRegistered(boot=agent.boot, device="cpu", host=agent.host, pid=1, version="1")

@@ -22,6 +22,7 @@ class Ghosts:
     closed: set[tuple[str, Version]] = field(default_factory=set)  # what a pause left; all else is void
     deleted: set[str] = field(default_factory=set)  # files of checkpoints
     damaged: set[str] = field(default_factory=set)  # likewise
+    places: dict[str, set[str]] = field(default_factory=dict)  # file -> machines whose folder has it; "": all see it
     words: dict[str, set[tuple[str, int]]] = field(default_factory=dict)  # file -> (worker, generation) that said so
     asked: dict[str, set[str]] = field(default_factory=dict)  # file -> workers that could not read it
     blamed: dict[str, float] = field(default_factory=dict)  # when an error of a worker was last counted or forgiven
@@ -45,6 +46,7 @@ class Ghosts:
             set(self.closed),
             set(self.deleted),
             set(self.damaged),
+            {file: set(each) for file, each in self.places.items()},
             {file: set(each) for file, each in self.words.items()},
             {file: set(each) for file, each in self.asked.items()},
             dict(self.blamed),
@@ -53,7 +55,7 @@ class Ghosts:
 
 
 def file_name(job: str, version: Version) -> str:
-    """On storage that all share: the same state has the same name, whoever wrote it."""
+    """The same state has the same name, whoever wrote it; on storage that all share it is one file."""
     return f"{job}-g{version.generation}-s{version.step}"
 
 

@@ -53,6 +53,10 @@ class StepLoops(ABC):
     def living(self, member: Member) -> Trainer | None:
         """The trainer of this incarnation, unless it is gone."""
 
+    def folder(self, worker: str) -> str:
+        """The machine whose folder its files are in; "": one that all share."""
+        return ""
+
     def fingerprint(self, trainer: Trainer) -> Fingerprint:
         """Of the code and the data that it found."""
         return PRINT
@@ -230,16 +234,19 @@ class StepLoops(ABC):
     def _read(self, trainer: Trainer) -> None:
         trainer.loop.at = "reading"
         trainer_rules.read(self.ghosts, trainer, trainer.group)
-        # Another job's file may be deleted once this job has one of its own, and is asked for again if those fail.
-        bad = self.ghosts.damaged | self.ghosts.deleted
-        if trainer.group.checkpoint is not None and trainer.group.checkpoint.path in bad:
+        if trainer.group.checkpoint is None:
+            return
+        path = trainer.group.checkpoint.path
+        if self.folder(trainer.member.worker) not in self.ghosts.places.get(path, ()):
+            self.fail_to_read(trainer, damaged=True, missing=True)
+        elif path in self.ghosts.damaged | self.ghosts.deleted:
             self.fail_to_read(trainer, damaged=True)
 
-    def fail_to_read(self, trainer: Trainer, damaged: bool = False) -> None:
-        """The storage does not answer; or it does, and the file is not what was written."""
+    def fail_to_read(self, trainer: Trainer, damaged: bool = False, missing: bool = False) -> None:
+        """The storage does not answer; or it does, and the file is not what was written, or not there."""
         generation, error = trainer.group.generation, "not those bytes" if damaged else "no answer"
-        told = CheckpointUnreadable(**trainer.who, generation=generation, error=error, damaged=damaged)
-        trainer_rules.read_in_vain(self.ghosts, trainer, trainer.group, damaged)
+        told = CheckpointUnreadable(**trainer.who, generation=generation, error=error, damaged=damaged, missing=missing)
+        trainer_rules.read_in_vain(self.ghosts, trainer, trainer.group, damaged and not missing)
         self._come_back(trainer, s.LoopFailed(told))
 
     def _give(self, trainer: Trainer) -> None:
@@ -355,6 +362,7 @@ class StepLoops(ABC):
         path = file_name(trainer.job, version)
         self.ghosts.deleted.discard(path)
         self.ghosts.damaged.discard(path)
+        self.ghosts.places.setdefault(path, set()).add(self.folder(trainer.member.worker))
         score = float(version.step * 7 % 5) if self.jobs[trainer.job].spec.keep_best else None
         return Checkpoint(version, path, "c", 1, score=score)
 

@@ -67,7 +67,10 @@ def read(ghosts: Ghosts, trainer: Trainer, formation: Formation) -> None:
 
 
 def read_in_vain(ghosts: Ghosts, trainer: Trainer, formation: Formation, damaged: bool) -> None:
-    """It could not read the checkpoint; `damaged`: it says that this is the file's fault."""
+    """It could not read the checkpoint; `damaged`: it says that this is the file's fault.
+
+    That there is none of that name on its machine is no word against one that is whole where it lies.
+    """
     assert formation.checkpoint is not None, "there is nothing to read"
     path, worker = formation.checkpoint.path, trainer.member.worker
     ghosts.asked.setdefault(path, set()).add(worker)

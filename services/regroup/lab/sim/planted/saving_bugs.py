@@ -80,6 +80,20 @@ BUGS = (
         "checkpoint=None, older=(),",
         among="DAMAGE",
     ),
+    Bug(
+        "what a forgotten worker wrote is damaged where it does not lie",
+        STRIKING,
+        "and checkpoint.host != turn.workers[name].host",
+        "and checkpoint.worker in turn.workers and checkpoint.host != turn.workers[name].host",
+        among="AWAY",
+    ),
+    Bug(
+        "a file is looked for where its writer's name is now",
+        STRIKING,
+        "checkpoint.host != turn.workers[name].host",
+        "turn.workers.get(checkpoint.worker, turn.workers[name]).host != turn.workers[name].host",
+        among="MOVE",
+    ),
     Bug("a storage that does not answer damages files", STRIKING, "counts = report.damaged and not", "counts = not"),
     # going on
     Bug(
