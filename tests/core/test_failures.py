@@ -3,6 +3,7 @@
 import pytest
 
 from regroup.core.jobs import Fingerprint, JobPhase, StepPoint
+from regroup.core.messages.agent_reports import ReportTooLarge
 from regroup.core.messages.commands import ClearWorker
 from regroup.core.messages.orders import Prepare, Release
 from regroup.core.messages.trainer_reports import (
@@ -30,6 +31,17 @@ def test_more_than_five_errors_quarantine_a_worker_and_clearing_forgives_them(sc
     scene.does(ClearWorker("a"))
     assert scene.cluster.workers["a"].errors == 0
     assert scene.told("a", Prepare) == [Prepare("j", scene.job.spec)]
+
+
+def test_a_report_that_its_link_does_not_carry_is_told_to_be_lost(scene):
+    scene.running("a")
+    for job in ("j", ""):
+        scene.says("a", ReportTooLarge(job=job, report="StateSaved", size=20_000_000))
+    told = "a had a StateSaved of 20000000 bytes to tell, more than its link carries: it is lost"
+    assert [(note.job, note.worker, note.reason) for note in scene.noted("report_lost")] == [
+        ("j", "a", told),
+        (None, "a", told),
+    ]
 
 
 def test_an_end_that_was_asked_for_is_no_error(scene):

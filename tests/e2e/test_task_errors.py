@@ -52,6 +52,12 @@ FOUND_WHILE_PREPARING = [
     ("gpt", {"hiden": 64}, "options.hiden: unknown option; there are ", "options.hiden"),
     ("gpt", {"hidden": "wide"}, "options.hidden: Input should be a valid integer, not 'wide'", "options.hidden"),
     ("gpt", {"learning_rate": -1.0}, "options.learning_rate: Input should be greater than 0, not -1", "learning_rate"),
+    (
+        "faulty:RaisesAtLengthWhenConstructed",
+        {},
+        "importing or constructing faulty:RaisesAtLengthWhenConstructed raised ValueError: xxx",
+        " characters ...] xxx",
+    ),
     ("faulty:Empty", {}, "task: its dataset is empty: at least one sample is needed", "empty"),
     ("faulty:Unsized", {}, "task: its dataset has no length or no index: iterable datasets are not covered", "length"),
     ("faulty:Streams", {}, "task: its dataset has no length or no index: iterable datasets are not covered", "length"),
@@ -88,6 +94,9 @@ FOUND_IN_A_STEP = [
     ("faulty:LosesItsLoss", "TypeError: cannot unpack non-iterable NoneType object", "self.task.loss("),
     ("faulty:WeighsNegative", "the weight -1.0: it must be finite and not negative", "ValueError"),
     ("faulty:WeighsNan", "the weight nan: it must be finite and not negative", "ValueError"),
+    ("faulty:RaisesAtLength", " characters ...] " + "x" * 1000, "raise ValueError("),
+    ("faulty:GivesUp", "CancelledError: gave up", 'raise CancelledError("gave up")'),
+    ("faulty:Speechless", "<exception str() failed>", "Mute"),
     ("faulty:Segfaults", "killed by SIGSEGV", "SIGSEGV"),
     ("faulty:Exits", "exit status 3", "exit status 3"),
 ]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import zmq
 
-from regroup.core.messages.agent_reports import AgentRegistered
+from regroup.core.messages.agent_reports import AgentRegistered, ReportTooLarge
 from regroup.core.messages.events import Report
 from regroup.core.messages.orders import Halt, Order, Release, Welcome
 from regroup.core.messages.trainer_reports import GroupBroke
@@ -225,12 +225,20 @@ async def test_a_frame_above_the_limit_costs_its_sender_the_connection_and_nobod
 
 
 async def test_what_is_too_large_to_be_received_is_not_sent() -> None:
+    async with hub_running(max_message=10_000) as (hub, heard), agent(hub.address, max_message=10_000):
+        await heard.until(lambda: heard.events)
+        assert not hub.send("w1", Release("x" * 10_001))
+        assert hub.counters["oversize"] == 1
+
+
+async def test_of_a_report_that_is_too_large_it_is_told_that_there_was_one() -> None:
     async with hub_running(max_message=10_000) as (hub, heard), agent(hub.address, max_message=10_000) as one:
         await heard.until(lambda: heard.events)
         huge = GroupBroke(job="j", incarnation="i", generation=1, reason="x" * 10_001)
-        assert not one.line.send(huge)
-        assert not hub.send("w1", Release("x" * 10_001))
-        assert one.line.counters["oversize"] == hub.counters["oversize"] == 1
+        assert one.line.send(huge)
+        told = ReportTooLarge(job="j", report="GroupBroke", size=len(encode(huge)))
+        await heard.until(lambda: ("w1", told) in heard.events)
+        assert one.line.counters["oversize"] == 1
 
 
 @pytest.mark.parametrize("name", [b"no/slash", b"x" * 65, b"new\nline", "ü".encode()])

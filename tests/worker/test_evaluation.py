@@ -124,6 +124,17 @@ def test_a_chunk_is_recorded_in_its_turn() -> None:
         evaluation.record(1, {})
 
 
+@pytest.mark.parametrize("names", [[f"metric {number}" for number in range(257)], ["m" * 101]], ids=["many", "long"])
+def test_more_metrics_than_can_be_told_with_each_step_are_refused(names: list[str]) -> None:
+    class Measures(Listed):
+        def evaluate(self, model: nn.Module, batch: Any) -> dict[str, tuple[float, float]]:
+            return dict.fromkeys(names, (1.0, 1.0))
+
+    evaluation = Evaluation(Measures(), [torch.tensor(0.0)] * 4, shards=2, chunk=4)
+    with pytest.raises(ValueError, match="at most 256, with names of 100 characters"):
+        evaluation.metric_names(nn.Linear(1, 1))
+
+
 def test_metrics_that_change_their_names_are_refused() -> None:
     class Fickle(Listed):
         def evaluate(self, model: nn.Module, batch: Any) -> dict[str, tuple[float, float]]:

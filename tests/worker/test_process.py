@@ -1,14 +1,16 @@
 """The life of a trainer process around its training: what it says when it cannot prepare, and where its output goes."""
 
 import multiprocessing.connection
+from asyncio import CancelledError
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
 from regroup.core.messages.trainer_reports import Prepared, PrepareFailed
 from regroup.core.workers import TrainerPhase
-from regroup.tasks import SizedDataset, Task
+from regroup.tasks import OptionError, SizedDataset, Task
 
 
 class Sound(Task):
@@ -29,6 +31,47 @@ class Sound(Task):
 class Broken(Sound):
     def model(self) -> nn.Module:
         raise ZeroDivisionError("no model today")
+
+
+class BrokenAtLength(Sound):
+    def model(self) -> nn.Module:
+        raise ValueError("x" * 9_000_000)
+
+
+class Refuses(Sound):
+    def __init__(self) -> None:
+        raise OptionError("rate", "x" * 9_000_000)
+
+
+class GivesUp(Sound):
+    def model(self) -> nn.Module:
+        raise CancelledError("gave up")
+
+
+class Speechless(Sound):
+    def model(self) -> nn.Module:
+        class Mute(Exception):
+            def __str__(self) -> str:
+                raise RuntimeError
+
+        raise Mute
+
+
+@pytest.mark.parametrize(
+    ("task", "field", "said"),
+    [
+        ("BrokenAtLength", "task", "building the model and optimizer raised ValueError: xxx"),
+        ("Refuses", "options.rate", "xxx"),
+        ("GivesUp", "task", "building the model and optimizer raised CancelledError: gave up"),
+        ("Speechless", "task", "building the model and optimizer raised Mute: (its text cannot be told"),
+    ],
+)
+def test_whatever_the_task_raises_while_preparing_is_heard(driven: Any, task: str, field: str, said: str) -> None:
+    driven.prepare(task)
+    failed = driven.hears(PrepareFailed)
+    assert failed.field == field
+    assert failed.message.startswith(said)
+    assert len(failed.message) + len(failed.traceback) < 20_000
 
 
 def test_that_it_cannot_prepare_is_said_again_until_somebody_heard(driven: Any) -> None:

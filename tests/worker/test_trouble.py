@@ -1,5 +1,6 @@
 """What the task raises, or the disk, as a report: what it was, where, and what passes as it is."""
 
+from asyncio import CancelledError
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from torch import nn
 from regroup.core.jobs import Checkpoint, Version
 from regroup.core.messages.trainer_reports import CheckpointUnreadable, StepFailed
 from regroup.tasks import Task
+from regroup.wire.codec import encode
 from regroup.worker.beginning import DoesNotFit
 from regroup.worker.checkpoint import CheckpointDamaged, OtherFormat
 from regroup.worker.group import GroupBroken
@@ -64,8 +66,31 @@ def test_what_is_raised_in_the_middle_of_a_change_tears_the_state(trouble: Troub
     assert caught.value.report.error == "SystemExit: done"
 
 
-@pytest.mark.parametrize("passes", [GroupBroken("b is gone"), Interrupted("over"), KeyboardInterrupt()], ids=repr)
-def test_a_broken_group_a_halt_and_a_signal_are_nobodys_errors(trouble: Trouble, passes: BaseException) -> None:
+class Stop(BaseException):
+    """A user's own, beside all errors."""
+
+
+@pytest.mark.parametrize("error", [CancelledError("gave up"), KeyboardInterrupt(), SystemExit(2), Stop()], ids=repr)
+def test_what_is_no_error_elsewhere_is_the_tasks_where_its_code_raises_it(
+    trouble: Trouble, error: BaseException
+) -> None:
+    """No signal raises in a trainer: it is deaf to them."""
+    with pytest.raises(Raised) as caught, trouble.told(3, shard=1):
+        raise error
+    assert caught.value.report.error == f"{type(error).__name__}: {error}"
+
+
+def test_what_is_raised_is_told_in_bounds_and_the_log_has_no_more(
+    trouble: Trouble, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(Raised) as caught, trouble.told(3):
+        raise ValueError("x" * 9_000_000)
+    assert len(encode(caught.value.report)) < 20_000
+    assert len(capsys.readouterr().err) < 20_000
+
+
+@pytest.mark.parametrize("passes", [GroupBroken("b is gone"), Interrupted("over")], ids=repr)
+def test_a_broken_group_and_a_halt_are_nobodys_errors(trouble: Trouble, passes: BaseException) -> None:
     with pytest.raises(type(passes)) as caught, trouble.told(3):
         raise passes
     assert caught.value is passes

@@ -20,6 +20,7 @@ from regroup.core.messages.agent_reports import (
     RecordsFailed,
     RecordsListed,
     RecordsRead,
+    ReportTooLarge,
     StacksTaken,
     TrainerExited,
 )
@@ -85,6 +86,9 @@ def take_in(turn: Turn, name: str, report: Report) -> tuple[Order, ...]:
             stacks_taken(turn, name, report)
         case Discarded():
             files_discarded(turn, name, report)
+        case ReportTooLarge(job=id, report=kind, size=size):
+            reason = f"{name} had a {kind} of {size} bytes to tell, more than its link carries: it is lost"
+            turn.note("report_lost", reason, id if id in turn.jobs else None, name)
         case RecordsListed() | RecordsRead() | RecordsFailed():
             pass  # the shell hands it to whoever asked
         case _:

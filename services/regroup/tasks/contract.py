@@ -113,6 +113,8 @@ class Task:
     def evaluate(self, model: nn.Module, batch: Any) -> dict[str, tuple[float, float]]:
         """Each metric's sum over `batch` and the weight to divide by. Same names in each call; a read-only pass.
 
+        At most 256 metrics, with names of at most 100 characters: they are told with the step.
+
         Called without gradients, the model in evaluation mode, on the trainer's main thread, with `collate` of samples
         of `evaluation()`. The default reports `loss`.
         """

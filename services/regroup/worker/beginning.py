@@ -17,7 +17,9 @@ from typing import Any
 from regroup.core.jobs import JobSpec
 from regroup.worker.data import DRAWS_NAME
 from regroup.worker.order import ORDER_NAME
+from regroup.worker.prepare import USERS
 from regroup.worker.replica import Replica, shapes
+from regroup.worker.words import said
 
 SHOWN = 3  # differing tensors that are named; more of them tell nobody anything
 
@@ -63,8 +65,8 @@ def _at(replica: Replica, step: int) -> tuple[Mapping[str, Any], Mapping[str, An
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a schedule notes that no optimizer step was between its own
             return replica.settings_at(step)
-    except Exception as error:
-        raise DoesNotFit(f"its schedule cannot be brought to step {step}: {type(error).__name__}: {error}") from error
+    except USERS as error:
+        raise DoesNotFit(f"its schedule cannot be brought to step {step}: {said(error)}") from error
 
 
 def _other_tensors(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from traceback import format_exc
 from typing import Any
 
 from torch import Tensor
@@ -23,6 +22,7 @@ from regroup.core.jobs import ORIGIN, Checkpoint, Version
 from regroup.worker.log import log
 from regroup.worker.prepare import USERS
 from regroup.worker.tree import pack, unpack
+from regroup.worker.words import trace
 
 PAUSE = 10.0  # seconds after a failure
 WAITING = 8  # that were written in this generation and do not count yet
@@ -96,7 +96,7 @@ class Beside:
         try:
             yield
         except USERS as error:
-            log(format_exc())
+            log(trace())
             self._again = time.monotonic() + PAUSE
             self._failed(version.step, error)
 

@@ -23,6 +23,7 @@ import torch
 from regroup.core.shards import batch_of, positions
 from regroup.tasks.contract import SizedDataset
 from regroup.worker.order import Order
+from regroup.worker.words import said
 
 DRAWS_NAME = "blake2b-v1"  # of `draw_seed`: whatever changes a seed needs a new one, for checkpoints quote it
 
@@ -61,7 +62,7 @@ class DataFailed(Exception):
     """The dataset or collate raised for a shard of a step; `__cause__` is what it raised."""
 
     def __init__(self, step: int, shard: int, cause: BaseException) -> None:
-        super().__init__(f"step {step}, shard {shard}: {type(cause).__name__}: {cause}")
+        super().__init__(f"step {step}, shard {shard}: {said(cause)}")
         self.step = step
         self.shard = shard
         self.__cause__ = cause

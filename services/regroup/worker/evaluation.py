@@ -18,6 +18,7 @@ from regroup.worker.group import Group
 from regroup.worker.read_only import device_of, read_only
 from regroup.worker.reduce import Interrupted
 
+MOST, LONGEST = 256, 100  # metrics, and characters of the name of one
 Sums = dict[str, tuple[float, float]]  # by metric: (sum, weight)
 
 
@@ -63,7 +64,7 @@ class Evaluation:
         """In alphabetical order; found by measuring one sample, at the first call."""
         if self._names is None:
             with read_only(model):
-                self._names = tuple(sorted(self._measured(model, [0])))
+                self._names = _sound(tuple(sorted(self._measured(model, [0]))))
         return self._names
 
     def measure(self, model: nn.Module, chunk_index: int, owned_shards: Sequence[int], micro_batch: int | None) -> Sums:
@@ -107,6 +108,13 @@ class Evaluation:
         torch.manual_seed(indices[0])  # whatever evaluate() draws depends on the samples, not on what ran before
         batch = self._task.collate([self._dataset[index] for index in indices])
         return self._task.evaluate(model, place(batch, device_of(model)))
+
+
+def _sound(names: tuple[str, ...]) -> tuple[str, ...]:
+    """They stand in each point that is told."""
+    if len(names) > MOST or any(len(name) > LONGEST for name in names):
+        raise ValueError(f"evaluate() gave {len(names)} metrics: at most {MOST}, with names of {LONGEST} characters")
+    return names
 
 
 def _least(group: Group, own: int) -> int:

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from inspect import signature
-from traceback import format_exc
 from typing import Any
 
 import torch
@@ -30,8 +29,11 @@ from regroup.worker.reduce import Exchange, MovingBuffers, moving_buffers
 from regroup.worker.replica import Replica
 from regroup.worker.tail import size
 from regroup.worker.tree import copy_of, pack
+from regroup.worker.words import said, trace
 
-USERS = (Exception, SystemExit)  # what a user's code may raise, also when it is a script that means to leave
+# What a user's code may raise: also a script's SystemExit, asyncio's CancelledError, a KeyboardInterrupt. None of them
+# is anybody else's word: a trainer hears no signal (`deaf`).
+USERS = BaseException
 
 
 class CannotPrepare(Exception):
@@ -70,11 +72,11 @@ def _blaming(doing: str) -> Iterator[None]:
     except CannotPrepare:
         raise
     except OptionError as error:
-        raise CannotPrepare(error.path, error.message) from error
+        raise CannotPrepare(str(error.path), str(error.message)) from error
     except TaskNotFound as error:
-        raise CannotPrepare("task", str(error), format_exc()) from error
+        raise CannotPrepare("task", str(error), trace()) from error
     except USERS as error:
-        raise CannotPrepare("task", f"{doing} raised {type(error).__name__}: {error}", format_exc()) from error
+        raise CannotPrepare("task", f"{doing} raised {said(error)}", trace()) from error
 
 
 def _bench(spec: JobSpec) -> Bench:

@@ -10,7 +10,6 @@ import fcntl
 import os
 import time
 from multiprocessing.connection import Connection
-from traceback import format_exc
 from typing import NoReturn
 
 import torch
@@ -29,6 +28,7 @@ from regroup.worker.records import Records
 from regroup.worker.rendezvous import Rendezvous
 from regroup.worker.session import Session
 from regroup.worker.trainer import Trainer
+from regroup.worker.words import TRACE, clipped, trace
 
 REPEAT = 3.0  # seconds between two reports that it cannot prepare: one may be read by a coordinator that then dies
 
@@ -59,7 +59,7 @@ def main(pipe: Connection, birth: Birth) -> None:
         _give_up(control, order.job, birth, error)
     except OSError as error:  # the task's own are CannotPrepare by now
         message = f"cannot write its data ({error}): free some space there, or mend its permissions"
-        _give_up(control, order.job, birth, CannotPrepare(WORKER, message, format_exc()))
+        _give_up(control, order.job, birth, CannotPrepare(WORKER, message, trace()))
     trainer.run()
 
 
@@ -67,7 +67,11 @@ def _give_up(control: Control, job: str, birth: Birth, error: CannotPrepare) -> 
     """Say why, again and again: the agent ends this process when it was heard."""
     log(error.traceback or error)
     report = PrepareFailed(
-        job=job, incarnation=birth.incarnation, field=error.field, message=error.message, traceback=error.traceback
+        job=job,
+        incarnation=birth.incarnation,
+        field=clipped(error.field),
+        message=clipped(error.message),
+        traceback=clipped(error.traceback, TRACE),
     )
     while True:
         control.say(report)

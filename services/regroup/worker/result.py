@@ -6,7 +6,6 @@ Does not guarantee: that `report()` ends, or leaves its process alive. So it is 
 """
 
 from collections.abc import Callable
-from traceback import format_exc
 from typing import Any
 
 from pydantic_core import from_json, to_json
@@ -16,6 +15,7 @@ from regroup.tasks.contract import Task
 from regroup.worker.log import log
 from regroup.worker.prepare import USERS
 from regroup.worker.read_only import read_only
+from regroup.worker.words import said, trace
 
 LIMIT = 1 << 20  # bytes of JSON; it is kept in the job's record, and shown with it
 NEST = 16  # levels of JSON around it, at most, on its way
@@ -37,6 +37,6 @@ def result_of(task: Task, model: nn.Module, say_why: Callable[[str], None]) -> d
         told: dict[str, Any] = from_json(text)
         return told
     except USERS as error:
-        log(f"the state is saved, and nothing is reported of it:\n{format_exc()}")
-        say_why(f"report() failed: {type(error).__name__}: {error}")
+        log(f"the state is saved, and nothing is reported of it:\n{trace()}")
+        say_why(f"report() failed: {said(error)}")
         return None

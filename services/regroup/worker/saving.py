@@ -6,8 +6,6 @@ one counts.
 Does not guarantee: that the task's report returns, or leaves its process alive; the state is on the disk by then.
 """
 
-from traceback import format_exc
-
 from regroup.core.jobs import Checkpoint
 from regroup.core.messages.trainer_reports import CheckpointFailed, SaveFailed, StateSaved
 from regroup.worker.control import Control
@@ -17,6 +15,7 @@ from regroup.worker.result import result_of
 from regroup.worker.session import SaveEnded, Write, WroteBeside
 from regroup.worker.state import State
 from regroup.worker.storage import StorageFailed
+from regroup.worker.words import said, text_of, trace
 
 
 class Saving:
@@ -29,7 +28,7 @@ class Saving:
         try:
             checkpoint = self._state.write(task.version, self._state.tree())
         except USERS as error:
-            log(format_exc())
+            log(trace())
             failed = SaveFailed(**self._who, generation=task.generation, error=_words(error))
             self._control.happened(SaveEnded(failed))
             return
@@ -48,4 +47,4 @@ class Saving:
 
 
 def _words(error: BaseException) -> str:
-    return str(error) if isinstance(error, StorageFailed) else f"{type(error).__name__}: {error}"
+    return text_of(error) if isinstance(error, StorageFailed) else said(error)

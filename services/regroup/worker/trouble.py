@@ -7,7 +7,6 @@ Does not guarantee: that whoever died had entered its place: the loader's thread
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from traceback import format_exc
 
 from regroup.core.jobs import Checkpoint
 from regroup.core.messages.trainer_reports import CheckpointUnreadable, StepFailed
@@ -19,6 +18,7 @@ from regroup.worker.position import OUTSIDE, Position
 from regroup.worker.prepare import USERS
 from regroup.worker.reduce import Interrupted
 from regroup.worker.replica import Replica
+from regroup.worker.words import said, text_of, trace
 
 
 class Raised(Exception):
@@ -54,26 +54,27 @@ class Trouble:
             self._position.leave()
 
     def raised(self, generation: int, shard: int, error: BaseException, torn: bool = False) -> Raised:
-        traceback = format_exc()
+        traceback = trace()
         log(traceback)
         report = StepFailed(
             **self._who,
             generation=generation,
             step=self._replica.step,
             shard=shard,
-            error=f"{type(error).__name__}: {error}",
+            error=said(error),
             traceback=traceback,
         )
         return Raised(report, torn)
 
     def unreadable(self, generation: int, checkpoint: Checkpoint, error: BaseException) -> Raised:
         """It was to begin from this checkpoint."""
-        log(error)
+        why = text_of(error)
+        log(why)
         damaged = error if isinstance(error, CheckpointDamaged) else None
         report = CheckpointUnreadable(
             **self._who,
             generation=generation,
-            error=f"{checkpoint.path}: {error}" if isinstance(error, DoesNotFit) else str(error),
+            error=f"{checkpoint.path}: {why}" if isinstance(error, DoesNotFit) else why,
             damaged=damaged is not None,
             missing=damaged is not None and damaged.missing,
             unfit=isinstance(error, DoesNotFit),

@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 import time
+from asyncio import CancelledError
 from collections.abc import Iterator
 from typing import Any
 
@@ -79,6 +80,11 @@ class NoTask:
 class RaisesWhenConstructed(Sound):
     def __init__(self) -> None:
         raise RuntimeError("no licence for this task")
+
+
+class RaisesAtLengthWhenConstructed(Sound):
+    def __init__(self) -> None:
+        raise ValueError("x" * 20_000_000)
 
 
 class RefusesAnOption(Sound):
@@ -200,6 +206,27 @@ class LeavesWhenAskedToReport(Sound):
 class Raises(Sound):
     def at_bad_sample(self, loss: Tensor, count: int) -> tuple[Tensor, float]:
         raise KeyError("label 17")
+
+
+class RaisesAtLength(Sound):
+    """More than a message between its worker and the coordinator may have, twice."""
+
+    def at_bad_sample(self, loss: Tensor, count: int) -> tuple[Tensor, float]:
+        raise ValueError("x" * 9_000_000)
+
+
+class GivesUp(Sound):
+    def at_bad_sample(self, loss: Tensor, count: int) -> tuple[Tensor, float]:
+        raise CancelledError("gave up")
+
+
+class Speechless(Sound):
+    def at_bad_sample(self, loss: Tensor, count: int) -> tuple[Tensor, float]:
+        class Mute(Exception):
+            def __str__(self) -> str:
+                raise RuntimeError("no words")
+
+        raise Mute
 
 
 class Hangs(Sound):

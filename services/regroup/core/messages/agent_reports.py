@@ -102,5 +102,16 @@ class RecordsFailed:
     error: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportTooLarge:
+    """In place of a report that is too large for the link, and lost."""
+
+    job: str  # "": that report was of none
+    report: str  # its type
+    size: int  # bytes
+
+
 RecordsAnswer = RecordsListed | RecordsRead | RecordsFailed
-AgentReport = AgentRegistered | AgentLeft | Heartbeat | TrainerExited | StacksTaken | Discarded | RecordsAnswer
+AgentReport = (
+    AgentRegistered | AgentLeft | Heartbeat | TrainerExited | StacksTaken | Discarded | ReportTooLarge | RecordsAnswer
+)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import zmq
 import zmq.asyncio
 
+from regroup.core.messages.agent_reports import ReportTooLarge
 from regroup.core.messages.events import Report
 from regroup.core.messages.orders import Order
 from regroup.wire.codec import Undecodable, decode_order, encode
@@ -92,11 +93,15 @@ class Line:
             raise ValueError(f"{address} is no address of a link: give tcp://host:port") from error
 
     def send(self, report: Report) -> bool:
-        """Hand a report to the connection. False: dropped and counted. Raises Unencodable."""
+        """Hand a report to the connection. False: dropped and counted. Raises Unencodable.
+
+        Of one that is too large it is told that there was one: whoever waits for it must not wait without a word.
+        """
         data = encode(report)
         if len(data) > self._max_message:
-            self._drop("oversize", "%s of %d bytes", type(report).__name__, len(data))
-            return False
+            kind, size = type(report).__name__, len(data)
+            self._drop("oversize", "%s of %d bytes", kind, size)
+            data = encode(ReportTooLarge(job=getattr(report, "job", ""), report=kind, size=size))
         self._notice()
         if not self.connected:
             self.counters["detached"] += 1

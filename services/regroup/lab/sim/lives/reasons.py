@@ -39,6 +39,9 @@ EXPLAINED: Mapping[str, str] = {
         "it is written only where the last generation is lost, which then stands before it"
     ),
     "there is no job {}": "users of lives ask only for jobs that they saw submitted, and no job is ever forgotten",
+    "{} had a {} of {} bytes to tell, more than its link carries: it is lost": (
+        "messages of lives have no size, and what is reported is cut where it is made"
+    ),
 }
 
 
