@@ -188,6 +188,17 @@ def test_every_fault_of_chaos_is_a_failure_mode_and_each_of_them_is_a_fault():
 
 
 def test_every_test_that_the_failure_modes_name_exists():
-    named = re.findall(r"`((?:tests/)?(?:e2e|integration)/test_[a-z_]+\.py)`", text("failure-modes.md"))
-    assert named
-    assert [name for name in named if not (ROOT / "tests" / name.removeprefix("tests/")).exists()] == []
+    named = set(re.findall(r"(?:tests/)?((?:[\w.-]+/)*test_\w+\.py)", text("failure-modes.md")))
+    assert {"e2e", "integration", "worker"} <= {name.partition("/")[0] for name in named}
+    assert [name for name in named if not (ROOT / "tests" / name).is_file()] == []
+
+
+def test_each_row_of_the_failure_modes_says_how_fast_what_it_costs_and_what_proves_it():
+    rows = [line for line in text("failure-modes.md").splitlines() if line.startswith("| ")]
+    told = [[cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in rows]
+    heads = [row for row in told if row[0] == "failure"]
+    assert len(heads) == 3
+    assert all(row.count("what it costs") == 1 for row in heads)
+    assert [row[0] for row in told if len(row) not in (5, 6) or not all(row)] == []
+    proved = [row[-1] for row in told if row not in heads]
+    assert [last for last in proved if not re.search(r"test_\w+\.py`|^`[a-z-]+`$", last)] == []

@@ -135,6 +135,13 @@ def test_a_fault_in_a_later_step_fails_the_job_in_that_step_wherever_it_is_tried
     served.all_serve()
 
 
+def test_a_loss_that_is_no_number_is_told_once_and_the_training_goes_on(served: Any) -> None:
+    job = served.ended(served.submit("faulty:Diverges", options={"bad": BAD}, max_workers=2))
+    assert (job.phase, job.step, job.restarts) == ("completed", 8, 0)
+    (told,) = [event for event in served.client.events(job.id) if event.kind == "diverged"]
+    assert told.reason.startswith(f"the loss of step {STEP} is nan: ")
+
+
 def test_a_fault_in_the_update_fails_the_job(served: Any) -> None:
     job = served.ended(served.submit("faulty:OptimizerRaises", max_workers=2))
     assert job.phase == "failed"

@@ -215,6 +215,11 @@ class RaisesAtLength(Sound):
         raise ValueError("x" * 9_000_000)
 
 
+class Diverges(Sound):
+    def at_bad_sample(self, loss: Tensor, count: int) -> tuple[Tensor, float]:
+        return loss * float("nan"), float(count)
+
+
 class GivesUp(Sound):
     def at_bad_sample(self, loss: Tensor, count: int) -> tuple[Tensor, float]:
         raise CancelledError("gave up")
