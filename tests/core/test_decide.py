@@ -10,7 +10,8 @@ from regroup.core.jobs import ORIGIN, JobPhase, Link, StepPoint, Version
 from regroup.core.messages.agent_reports import AgentLeft, AgentRegistered, Heartbeat
 from regroup.core.messages.commands import ClearWorker, StopJob
 from regroup.core.messages.events import Disconnected
-from regroup.core.messages.orders import Form, Halt, Heard, Prepare, Release, Welcome
+from regroup.core.messages.orders import Form, Halt, Heard, Prepare, Release, TurnAway, Welcome
+from regroup.core.messages.protocol import PROTOCOL
 from regroup.core.messages.trainer_reports import Formed, Halted, StepsCommitted
 from regroup.core.workers import TrainerPhase
 
@@ -145,6 +146,31 @@ def test_a_heartbeat_of_an_older_boot_is_not_answered(scene):
     scene.register("a", boot="b2")
     scene.says("a", Heartbeat(boot="b1", sequence=99))
     assert scene.told("a", Heard) == []
+
+
+@pytest.mark.parametrize(
+    ("theirs", "older"), [(PROTOCOL - 1, "agent"), (PROTOCOL + 1, "coordinator")], ids=["older", "newer"]
+)
+def test_an_agent_of_another_protocol_is_turned_away_and_disturbs_nobody(scene, theirs, older):
+    scene.running("a", "b")
+    scene.cluster = replace(scene.cluster, release="1.4.0")
+    before, words = scene.cluster, {"device": "cpu", "host": "h", "pid": 2, "version": "0.9.0"}
+    scene.says("a", AgentRegistered(boot="b2", protocol=theirs, **words))
+    reason = (
+        f"a speaks protocol {theirs} (Regroup 0.9.0), this coordinator protocol {PROTOCOL} (Regroup 1.4.0): "
+        f"update the {older}"
+    )
+    assert scene.orders == [("a", TurnAway(reason))]
+    assert (scene.notes[-1].kind, scene.notes[-1].reason, scene.notes[-1].worker) == ("turned_away", reason, "a")
+    scene.says("a", Heartbeat(boot="b2", sequence=99, leaving=True))
+    assert scene.cluster == before
+    assert scene.orders == []
+
+
+def test_an_agent_of_another_release_that_speaks_the_same_protocol_is_let_in(scene):
+    scene.says("a", AgentRegistered(boot="b1", device="cpu", host="h", pid=1, version="0.0.1", protocol=PROTOCOL))
+    assert scene.cluster.workers["a"].version == "0.0.1"
+    assert scene.told("a", Welcome)
 
 
 def test_a_heartbeat_that_was_overtaken_says_nothing_any_more(scene):

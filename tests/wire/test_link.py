@@ -170,6 +170,31 @@ async def test_an_unknown_key_gets_nothing() -> None:
         assert not hub.send("stranger", Halt("j", 1))
 
 
+async def test_a_line_knows_that_its_key_was_refused_and_tries_again_when_it_is_told_to() -> None:
+    async with hub_running() as (hub, _):
+        one = Agent(hub.address, "w1", STRANGER)
+        await eventually(lambda: one.line.unknown_key)
+        port = int(hub.address.rpartition(":")[2])
+    hub = Hub(public=public_of(SERVER), secret=SERVER, allowed=[public_of(STRANGER)], port=port)
+    heard = Heard()
+    running = asyncio.create_task(hub.run(heard.report, heard.closed))
+    one.line.move()
+    await heard.until(lambda: heard.events)
+    assert not one.line.unknown_key
+    await one.close()
+    running.cancel()
+    await asyncio.wait([running])
+    hub.close()
+
+
+async def test_whoever_listens_there_without_the_coordinators_key_refuses_none() -> None:
+    other = Hub(public=public_of(STRANGER), secret=STRANGER, allowed=[])
+    async with agent(other.address) as one:
+        await eventually(lambda: one.line.counters["refused"])
+        assert not one.line.unknown_key
+    other.close()
+
+
 async def test_a_worker_does_not_talk_to_a_coordinator_with_another_key() -> None:
     async with hub_running() as (hub, heard):
         one = Agent(hub.address, "w1", server=public_of(STRANGER))

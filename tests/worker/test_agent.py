@@ -28,12 +28,14 @@ from regroup.core.messages.agent_reports import (
     TrainerExited,
 )
 from regroup.core.messages.events import Report
-from regroup.core.messages.orders import Discard, Halt, Kill, ListRecords, Prepare, ReadRecords, Welcome
+from regroup.core.messages.orders import Discard, Halt, Kill, ListRecords, Prepare, ReadRecords, TurnAway, Welcome
+from regroup.core.messages.protocol import PROTOCOL
 from regroup.core.messages.trainer_reports import PrepareFailed
 from regroup.core.workers import TrainerPhase, TrainerStatus
 from regroup.wire.codec import decode_order, encode, encode_value
+from regroup.wire.join import join_token
 from regroup.wire.keys import server_keys, worker_keys
-from regroup.wire.link import Hub
+from regroup.wire.link import Hub, new_secret
 from regroup.wire.places import Places
 from regroup.worker.control import REPORT, STATUS
 from regroup.worker.nursery import Birth
@@ -279,6 +281,54 @@ async def test_an_agent_that_can_start_no_trainer_says_so_and_ends_when_it_needs
     log = (tmp_path / "agent.log").read_text()
     assert log.splitlines()[-1] == f"regroup-agent: {ended.cause}"
     assert "Traceback" not in log
+
+
+async def test_an_agent_that_is_turned_away_ends_with_the_reason(tmp_path: Path) -> None:
+    places = make_places(tmp_path)
+    async with coordinator(places) as one:
+        with agent(places, "-c", PLAYED, PYTHONPATH=str(Path(__file__).parent)) as process:
+            assert (await one.hears(AgentRegistered)).protocol == PROTOCOL
+            assert one.hub.send("w0", TurnAway("w0 speaks protocol 1: update the coordinator"))
+            assert await asyncio.to_thread(process.wait, LIMIT) == 1
+    log = (tmp_path / "agent.log").read_text()
+    assert log.splitlines()[-1] == (
+        "regroup-agent: turned away by the coordinator: w0 speaks protocol 1: update the coordinator"
+    )
+    assert "Traceback" not in log
+
+
+async def test_an_agent_that_is_turned_away_ends_only_when_its_trainer_does(tmp_path: Path) -> None:
+    """A job trains on while a coordinator of another release stands there for a moment."""
+    places, job = make_places(tmp_path), "stops-within-a-message"
+    async with coordinator(places) as one:
+        with agent(places, "-c", PLAYED, PYTHONPATH=str(Path(__file__).parent)) as process:
+            await one.hears(AgentRegistered)
+            assert one.hub.send("w0", Welcome(heartbeat_interval=0.1))
+            assert one.hub.send("w0", Prepare(job, JobSpec(task="digits", steps=1)))
+            trainer = await one.hears_of_a_trainer()
+            assert one.hub.send("w0", TurnAway("other words"))
+            await asyncio.to_thread(until_logged, tmp_path / "agent.log", "going on with what it trains: other words")
+            while not one.said.empty():
+                one.said.get_nowait()
+            for _ in range(5):
+                assert (await one.hears(Heartbeat)).trainer is not None
+            assert process.poll() is None
+            os.kill(trainer.pid, signal.SIGKILL)
+            assert await asyncio.to_thread(process.wait, LIMIT) == 1
+    assert "regroup-agent: turned away by the coordinator: other words" in (tmp_path / "agent.log").read_text()
+
+
+async def test_an_agent_whose_key_is_unknown_ends_with_what_to_set(tmp_path: Path) -> None:
+    places = make_places(tmp_path)
+    stranger = join_token(server_keys(places.keys).public, new_secret())
+    async with coordinator(places) as one:
+        command = ("-c", PLAYED)
+        with agent(places, *command, PYTHONPATH=str(Path(__file__).parent), REGROUP_JOIN=stranger) as process:
+            assert await asyncio.to_thread(process.wait, LIMIT) == 1
+        assert one.said.empty()
+    last = (tmp_path / "agent.log").read_text().splitlines()[-1]
+    assert last.startswith("regroup-agent: turned away by the coordinator: its key is not that of this cluster's")
+    assert "set REGROUP_JOIN to what `regroup join-token` tells there" in last
 
 
 async def test_an_agent_ends_although_discards_hang_and_its_trainer_does_not_die(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from itertools import count, groupby
 from math import inf
 from operator import itemgetter
@@ -66,7 +67,9 @@ class Shell:
         self.store, self.policy = store, policy
         self._hub, self._leadership = hub, leadership
         self._clock, self._wall = clock, wall
-        self.cluster = Cluster(started=clock(), jobs=dict(saved.jobs), workers=dict(saved.workers))
+        self.cluster = Cluster(
+            started=clock(), release=version("regroup"), jobs=dict(saved.jobs), workers=dict(saved.workers)
+        )
         self._events: asyncio.Queue[tuple[Event, float, asyncio.Future[None] | None]] = asyncio.Queue()
         self._heard = self.cluster.started  # when the last event came
         self._confirmed = -inf  # when the store was last asked about our leadership, and said yes

@@ -25,7 +25,8 @@ from regroup.core.messages.agent_reports import (
     TrainerExited,
 )
 from regroup.core.messages.events import Report
-from regroup.core.messages.orders import Heard, Order, Welcome
+from regroup.core.messages.orders import Heard, Order, TurnAway, Welcome
+from regroup.core.messages.protocol import PROTOCOL
 from regroup.core.observing import bury_listed, observe
 from regroup.core.saves import files_discarded
 from regroup.core.stragglers import compare_pace
@@ -37,16 +38,20 @@ from regroup.core.workers import LEFT, Sighting, TrainerPhase, Worker
 def take_in(turn: Turn, name: str, report: Report) -> tuple[Order, ...]:
     """One report's facts. Returns what is answered to it directly."""
     if isinstance(report, AgentRegistered):
+        if report.protocol != PROTOCOL:
+            return (_turn_away(turn, name, report),)
         _register(turn, name, report)
         return (Welcome(turn.policy.heartbeat_interval, turn.policy.hang_floor),)
     worker = turn.workers.get(name)
     sighting = turn.sightings.get(name)
     if worker is None or sighting is None:
         return ()  # it registers first on every connection; what overtook that is told again by its heartbeats
+    if isinstance(report, Heartbeat) and report.boot != worker.boot:
+        return ()  # of one that was turned away, or is gone: it is no sign of life of the one that is registered
     gap = turn.now - sighting.seen > turn.policy.quiet_limit
     since = turn.now if gap else sighting.since
     newest: Sighting | Heartbeat = sighting
-    if isinstance(report, Heartbeat) and report.boot == worker.boot and report.sequence > sighting.sequence:
+    if isinstance(report, Heartbeat) and report.sequence > sighting.sequence:
         newest = report
     turn.sightings[name] = replace(
         sighting,
@@ -60,8 +65,6 @@ def take_in(turn: Turn, name: str, report: Report) -> tuple[Order, ...]:
     )
     match report:
         case Heartbeat():
-            if report.boot != worker.boot:
-                return ()
             if report.leaving:
                 leaving.ask(turn, name)
             if newest is report:
@@ -94,6 +97,16 @@ def take_in(turn: Turn, name: str, report: Report) -> tuple[Order, ...]:
         case _:
             take_in_trainer(turn, name, report)
     return ()
+
+
+def _turn_away(turn: Turn, name: str, report: AgentRegistered) -> TurnAway:
+    """Nothing of what is known changes: a job may train on others, or on an earlier agent of this name."""
+    theirs = f"{name} speaks protocol {report.protocol} (Regroup {report.version})"
+    ours = f"this coordinator protocol {PROTOCOL} (Regroup {turn.cluster.release})"
+    older = "agent" if report.protocol < PROTOCOL else "coordinator"
+    reason = f"{theirs}, {ours}: update the {older}"
+    turn.note("turned_away", reason, worker=name)
+    return TurnAway(reason)
 
 
 def _register(turn: Turn, name: str, report: AgentRegistered) -> None:

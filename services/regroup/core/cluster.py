@@ -102,6 +102,7 @@ class Cluster:
     """Everything that `decide` reads and gives back."""
 
     started: float  # when this coordinator began, on its monotonic clock
+    release: str = ""  # of this coordinator, for people
     awake: float = -inf  # since when it hears and is heard, if it stood still after it began, or its store did
     jobs: Mapping[str, Job] = field(default_factory=dict)  # in the order of their submission
     workers: Mapping[str, Worker] = field(default_factory=dict)

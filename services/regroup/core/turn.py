@@ -24,6 +24,7 @@ class Turn:
         self.watches = dict(cluster.watches)
         self.cluster = Cluster(  # as it stands: it holds the very maps that change until the decision is made
             started=cluster.started,
+            release=cluster.release,
             awake=max(cluster.started, cluster.awake),
             jobs=self.jobs,
             workers=self.workers,

@@ -3,7 +3,8 @@
 Owns: the envelope, its version, and the refusal of everything that is not exactly one known value.
 Refuses to know: sockets, keys, Redis, and what a message means.
 Evolution: a new field of a message has a default, and a field that this side does not know is ignored; only a job
-spec refuses unknown fields. What an older side cannot read at all takes a new envelope version.
+spec refuses unknown fields. What an older side cannot read or would misread raises the protocol
+(`core.messages.protocol`), which both sides compare when they meet; the envelope stays.
 Does not guarantee: that values inside `Any` (a task's options, its result) come back as they were: a tuple comes back
 as a list, and keys as strings. NaN and infinities do come back, written as the constants that Python's json writes.
 """

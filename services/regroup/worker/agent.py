@@ -35,8 +35,10 @@ from regroup.core.messages.orders import (
     Release,
     RenewLease,
     Save,
+    TurnAway,
     Welcome,
 )
+from regroup.core.messages.protocol import PROTOCOL
 from regroup.core.messages.trainer_reports import StepsCommitted
 from regroup.core.workers import Telemetry
 from regroup.wire.lease_clock import lease_clock
@@ -55,7 +57,12 @@ log = logging.getLogger("regroup.agent")
 UNSENT = 10_000  # reports kept while there is no connection
 UNANSWERED = 10.0  # seconds, or three heartbeats, until a coordinator that answers nothing is no leader
 GLANCE = 0.1  # seconds between two looks whether it has waited long enough
+UNKNOWN_KEY = "its key is not that of this cluster's workers: set REGROUP_JOIN to what `regroup join-token` tells there"
 LATEST = 8  # reports of measurements, about two seconds, that a coordinator may have taken along when it died
+
+
+class TurnedAway(Exception):
+    """The coordinator does not let it take part. One line with what to do; to ask again is of no use."""
 
 
 class Agent:
@@ -68,6 +75,7 @@ class Agent:
         self._unsent: deque[Report] = deque(maxlen=UNSENT)
         self._measured: deque[Report] = deque(maxlen=LATEST)  # the last that were sent
         self._welcome = Welcome(heartbeat_interval=1.0)
+        self._unwelcome: str | None = None  # why the coordinator turned it away
         self._sent: dict[int, float] = {}  # heartbeat -> when it was sent, by the clock of leases
         self._answered = lease_clock()  # when a coordinator answered last, or let it connect
         self._moved = self._answered  # when it left one that answered nothing
@@ -79,7 +87,7 @@ class Agent:
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
-        """Serve until it leaves. Raises BirthFailed: who can start no trainer must not look healthy."""
+        """Serve until it leaves. Raises TurnedAway, and BirthFailed: who can start no trainer must not look healthy."""
         self._guardian.warm()
         orders = asyncio.create_task(self._follow_orders())
         beats = asyncio.create_task(self._beat())
@@ -134,6 +142,7 @@ class Agent:
                 host=socket.gethostname(),
                 pid=os.getpid(),
                 version=version("regroup"),
+                protocol=PROTOCOL,
             )
         )
         self._heartbeat()
@@ -177,7 +186,20 @@ class Agent:
             self._heartbeat()
             self._health.beat(self._welcome.heartbeat_interval)
             self._leave_who_does_not_lead()
+            if self._line.unknown_key:
+                self._turned_away(UNKNOWN_KEY)
+            self._end_unless_it_trains()
             await asyncio.sleep(self._welcome.heartbeat_interval)
+
+    def _turned_away(self, why: str) -> None:
+        if self._unwelcome != why and self._guardian.incarnation is not None:
+            log.error("turned away by the coordinator, and going on with what it trains: %s", why)
+        self._unwelcome = why
+
+    def _end_unless_it_trains(self) -> None:
+        """A job outlives a coordinator that this agent cannot talk to, until one comes back that it can."""
+        if self._unwelcome is not None and self._guardian.incarnation is None and not self._end.done():
+            self._end.set_exception(TurnedAway(f"turned away by the coordinator: {self._unwelcome}"))
 
     def _leave_who_does_not_lead(self) -> None:
         """Only a confirmed leader answers heartbeats. One that was overtaken and does not know it keeps its link."""
@@ -193,7 +215,10 @@ class Agent:
     async def _obey(self, order: Order) -> None:
         match order:
             case Welcome():
-                self._welcome = order
+                self._welcome, self._unwelcome = order, None
+            case TurnAway(reason=reason):
+                self._turned_away(reason)
+                self._end_unless_it_trains()
             case Heard(sequence=sequence, generation=generation, saved=saved):
                 self._answered = lease_clock()
                 self._health.answered(self._welcome.heartbeat_interval)

@@ -19,7 +19,7 @@ from regroup.wire.join import joining
 from regroup.wire.keys import KeysUnreadable
 from regroup.wire.link import Line
 from regroup.wire.places import Places
-from regroup.worker.agent import Agent
+from regroup.worker.agent import Agent, TurnedAway
 from regroup.worker.locks import hold, outlive, trainer_lock
 from regroup.worker.nursery import BirthFailed, Nursery
 from regroup.worker.reach import reachable_at
@@ -82,7 +82,7 @@ def main() -> None:
         form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
         logging.basicConfig(level=settings.log_level.upper(), format=form)
         asyncio.run(serve(settings))
-    except (BadSettings, WorkerTaken, BirthFailed, KeysUnreadable, OSError, ValueError) as error:
+    except (BadSettings, WorkerTaken, TurnedAway, BirthFailed, KeysUnreadable, OSError, ValueError) as error:
         print(f"regroup-agent: {error}", file=sys.stderr)
         code = 1
     # Else multiprocessing would wait, without limit, for a trainer that was killed and is stuck in the kernel.

@@ -8,6 +8,7 @@ Does not guarantee: that a report arrives once, or in time. What a heartbeat tel
 
 from dataclasses import dataclass, field
 
+from regroup.core.messages.protocol import FIRST
 from regroup.core.workers import Hang, LoopPhase, Telemetry, TrainerStatus
 
 
@@ -20,6 +21,7 @@ class AgentRegistered:
     host: str
     pid: int
     version: str
+    protocol: int = FIRST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

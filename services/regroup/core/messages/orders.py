@@ -19,6 +19,13 @@ class Welcome:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnAway:
+    """Do not take part: the two of us could not understand each other. The other answer to AgentRegistered."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Heard:
     """The answer to a heartbeat. Renews the lease of a worker that is in `generation`, the last issued of its job."""
 
@@ -126,4 +133,4 @@ class ReadRecords:
 
 TrainerOrder = Halt | Form | Save | RenewLease
 RecordsOrder = ListRecords | ReadRecords
-Order = Welcome | Heard | Prepare | Release | Kill | Go | Discard | RecordsOrder | TrainerOrder
+Order = Welcome | TurnAway | Heard | Prepare | Release | Kill | Go | Discard | RecordsOrder | TrainerOrder

@@ -204,5 +204,9 @@ class Hub:
             if mechanism == b"CURVE" and credentials and credentials[0] in self._allowed:
                 self._door_now.send([version, request, b"200", b"OK", b"%d" % self._connections.issue(), b""])
             else:
-                self._drop("unknown_key", "a peer at %s", address.decode("latin-1"))
+                self._drop(
+                    "unknown_key",
+                    "a peer at %s has no key of a worker: give it `regroup join-token`",
+                    address.decode("latin-1"),
+                )
                 self._door_now.send([version, request, b"400", b"unknown key", b"", b""])

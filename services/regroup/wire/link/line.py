@@ -10,6 +10,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 
 import zmq
 import zmq.asyncio
@@ -33,6 +34,9 @@ log = logging.getLogger("regroup.wire.link")
 
 RECONNECT = (50, 500)  # ms between attempts: at first, at most
 CONNECT = 2000  # ms until an attempt ends where nobody refuses it: a machine that is gone says nothing
+UNKNOWN = 400  # the status by which the coordinator's door refuses a key (ZAP, RFC 27)
+WRONG_KEY = "%s does not know our key"
+NOT_OURS = "%s has another key than the coordinator's, or went away: `regroup join-token` tells there what to set"
 HANDSHAKE = 5000  # ms until an attempt ends: whoever took the coordinator's port may accept and say nothing
 
 
@@ -68,6 +72,7 @@ class Line:
         self._drop = Drops(self.counters)
         self.connected = False
         self._told = False  # that nobody answers, since the last connection
+        self.unknown_key = False  # said by the coordinator, which is the right one, at the last attempt
         self._on_connected, self._where = on_connected, where
         self._max_message = max_message
         self._context = zmq.asyncio.Context()
@@ -131,8 +136,12 @@ class Line:
                 return order
 
     def move(self) -> None:
-        """Go on at the address that `where` gives, if it is another one, though this connection stands."""
-        if (now := self._where()) not in (None, self._address):
+        """Go on at the address that `where` gives, if it is another one, though this connection stands.
+
+        At the same one, too, if our key was refused there: zmq does not try such an address again.
+        """
+        now = self._where() or self._address
+        if now != self._address or self.unknown_key:
             self._follow(now)
 
     async def close(self, flush: float = 0.0) -> None:
@@ -163,28 +172,30 @@ class Line:
 
     def _follow(self, address: str) -> None:
         former = self._address
+        if self.unknown_key:
+            with suppress(zmq.ZMQError):  # nothing may be left of it
+                self._dealer.disconnect(former)
         try:
             self._connect(address)
         except zmq.ZMQError:
             self._drop("address", "%s is said to be the coordinator's", address)
         else:
-            self._dealer.disconnect(former)
-            self.connected = False
+            if not self.unknown_key:
+                self._dealer.disconnect(former)
+            self.connected = self.unknown_key = False
 
     def _notice(self) -> None:
         retried = False
-        for event, _ in events_of(self._monitor_now):
+        for event, value in events_of(self._monitor_now):
             if event == zmq.Event.CONNECT_RETRIED:
                 retried = True
                 continue
             if event & REFUSALS:
-                what = (
-                    "%s refuses our key, has another itself, or went away; `regroup join-token` there says what lets in"
-                )
-                self._drop("refused", what, self._address)
+                self.unknown_key = event == zmq.Event.HANDSHAKE_FAILED_AUTH and value == UNKNOWN
+                self._drop("refused", WRONG_KEY if self.unknown_key else NOT_OURS, self._address)
             self.connected = event == zmq.Event.HANDSHAKE_SUCCEEDED
             if self.connected:
-                self._told = False
+                self.unknown_key = self._told = False
                 self._on_connected()
         if retried and not self.connected and not self._told:
             log.warning("nobody answers at %s yet; trying again", self._address)

@@ -65,6 +65,9 @@ def draw(seed: int) -> Plan:
             replace(spec, checkpoint_every=apart.choice((1, 3)), keep_last=apart.choice((2, 3))) for spec in jobs
         )
         faults += _parted(apart, workers)
+    strangers = Random(f"{seed} strangers")
+    if strangers.random() < 0.08:
+        faults += _some(strangers, Some((Kind.STRANGER,), (1, 2), crowds=(1,)), workers)
     return Plan(
         seed=seed,
         workers=workers,

@@ -238,6 +238,8 @@ class Faults:
                 life.network.drop(agent.link)
             case Kind.ISOLATE if agent.link and dice.random() < 0.5:
                 life.network.drop(agent.link)
+            case Kind.STRANGER:
+                life.network.intrude(agent.name, older=dice.random() < 0.5)
             case Kind.DAMAGE:
                 kept = [job.latest for job in life.jobs.values() if job.latest is not None]
                 life.ghosts.damaged.update(one.path for one in kept)

@@ -13,6 +13,7 @@ from regroup.core.messages.orders import Order
 from regroup.lab.sim.lives.plan import Kind
 from regroup.lab.sim.lives.story import brief
 from regroup.lab.sim.model.agents import LinkedAgent
+from regroup.lab.sim.model.strangers import words
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
@@ -90,6 +91,16 @@ class Network:
         if agent.link == number:
             agent.link = 0
         self._life.later(self._life.dice.uniform(0.0, 1.0), self._notice, number)
+
+    def intrude(self, worker: str, older: bool) -> None:
+        """Another release's agent connects under this name, which its own agent's connection does not outlive."""
+        leader = self._life.leader
+        if leader is None or not leader.thawed.is_set() or leader.hub.on_report is None:
+            return
+        self.drop(self._life.agents[worker].link)
+        for report in words(older):
+            self._life.story.tell(self._life.now, f"{worker} says", brief(report))
+            leader.hub.on_report(worker, report)
 
     def drop_all(self, process: "Process") -> None:
         """The coordinator's process is gone, as each agent notices in its time."""

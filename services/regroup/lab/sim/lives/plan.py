@@ -64,6 +64,7 @@ class Kind(StrEnum):
     FLIP = "bits of a replica flip"
     DIVERGE = "loss is no number"
     STARVE = "data does not come"
+    STRANGER = "agent of another release comes"
 
     def __repr__(self) -> str:
         """As code, so that a plan can be printed and pasted."""

@@ -18,6 +18,7 @@ from regroup.lab.sim.model import (
     leaving_rules,
     lending_rules,
     saving_rules,
+    strangers,
     striking_rules,
 )
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
@@ -26,6 +27,7 @@ from regroup.lab.sim.model.world import World, told_back
 
 
 def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -> None:
+    strangers.turned_away(decision)
     for id, job in decision.cluster.jobs.items():
         old = before.jobs.get(id)
         if old is None:

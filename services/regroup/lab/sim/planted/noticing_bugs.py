@@ -39,6 +39,21 @@ BUGS = (
     ),
     # what overtook it makes a report history
     Bug("an overtaken heartbeat is believed", AGENT_REPORTS, " and report.sequence > sighting.sequence:", ":"),
+    # agents of another release
+    Bug(
+        "whoever speaks another protocol is let in",
+        AGENT_REPORTS,
+        "if report.protocol != PROTOCOL:",
+        "if False:",
+        among="STRANGER",
+    ),
+    Bug(
+        "the heartbeat of one that was turned away is believed",
+        AGENT_REPORTS,
+        "if isinstance(report, Heartbeat) and report.boot != worker.boot:",
+        "if False:",
+        among="STRANGER",
+    ),
     # who may take part, and whose state is nobody's
     Bug("whoever has other code takes part", BLAME, "if theirs == job.fingerprint:", "if True:"),
     # the last copy
