@@ -96,6 +96,7 @@ async def serve(settings: Settings, places: Places, store: SharedStore, server: 
     holder = _name(server_keys(places.keys))
     front = _Front(settings, places)
     try:
+        await store.examine()
         try:
             fence = await _unless_stopped(lead(store, holder, settings.leader_lease, asyncio.sleep), stopping)
         except AnotherLeads as another:

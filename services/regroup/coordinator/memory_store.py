@@ -76,6 +76,9 @@ class MemoryStore:
         self._standbys = {standby: until for standby, until in self._standbys.items() if until > now}
         return sorted(self._standbys, key=lambda standby: standby.url)
 
+    async def examine(self) -> None:
+        pass
+
     async def weakness(self) -> str | None:
         return "the store is in this process's memory and gone with it"
 

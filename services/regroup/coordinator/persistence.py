@@ -120,6 +120,9 @@ class Store(Protocol):
 class SharedStore(Store, Protocol):
     """A store by which coordinators that wait know of each other, and whoever leads knows of them."""
 
+    async def examine(self) -> None:
+        """Find out, before anything rests on it, whether it can do what will be asked. Changes nothing."""
+
     async def stand_by(self, standby: Standby, lease: float) -> None:
         """Count it among those that wait, for so many seconds; 0: not any more."""
 

@@ -9,8 +9,9 @@
 --   6  $events       stream: the timeline, entries with fields at (seconds since the epoch) and note; capped
 --   7  $points:      what the key of each job's loss history begins with; its id follows:
 --      $points:JOB   sorted set: encoded StepPoints scored by step; capped
+--      $points::rehearsal   anything, within one script: `rehearse`
 --   8  $standbys     sorted set: "URL holder" of those that wait, scored by the instant (ms) until which each counts
--- ARGV[1] names what to do; what follows it stands above each function. Needs nothing newer than Redis 7.0.
+-- ARGV[1] names what to do; what follows it stands above each function. Needs Redis 6.2 (`redis_advice`).
 
 local FENCE, LEADER, SAVES, JOBS, WORKERS, EVENTS, POINTS, STANDBYS = unpack(KEYS)
 local position = 0
@@ -98,6 +99,19 @@ function does.save()
     answer[#answer + 1] = redis.call('XADD', EVENTS, 'MAXLEN', kept, '*', 'at', at, 'note', take())
   end
   return answer
+end
+
+-- all that is done elsewhere, on a key of its own, so that a right, memory or disk that is missing shows at the start
+function does.rehearse()
+  local key = POINTS .. ':rehearsal' -- no job is called that
+  local call = redis.call
+  call('SET', key, 0) -- first: once a script has deleted anything, a full memory is no reason to refuse it
+  call('TIME'); call('EXISTS', key); call('INCR', key); call('GET', key); call('DEL', key)
+  call('HSET', key, 'a', 1); call('HINCRBY', key, 'a', 1); call('HMGET', key, 'a'); call('HGETALL', key)
+  call('PEXPIRE', key, 60000); call('PTTL', key); call('HDEL', key, 'a'); call('DEL', key)
+  call('ZADD', key, 1, 'a'); call('ZRANGE', key, '(0', '+inf', 'BYSCORE', 'LIMIT', 0, 1); call('ZREM', key, 'a')
+  call('ZREMRANGEBYSCORE', key, 0, 1); call('ZREMRANGEBYRANK', key, 0, -1); call('DEL', key)
+  call('XADD', key, 'MAXLEN', 1, '*', 'a', 1); call('XRANGE', key, '(0-1', '+', 'COUNT', 1); call('DEL', key)
 end
 
 -- fence, job, points kept, then pairs of (step, point) -> 1, or 0 if another led since, with nothing written

@@ -16,7 +16,7 @@ from typing import Any, cast
 import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from regroup.coordinator.persistence import (
     EVENTS_KEPT,
@@ -29,13 +29,14 @@ from regroup.coordinator.persistence import (
     event_order,
     in_order,
 )
+from regroup.coordinator.redis_advice import in_short, too_old, what_to_do
 from regroup.core.jobs import Job, StepPoint
 from regroup.core.notes import Event, Note
 from regroup.core.workers import Worker
 from regroup.wire.codec import T, Undecodable, decode_value, encode_value
 
 ANSWER = 5.0  # seconds to wait for one
-DURABLE = {"appendonly": "yes", "appendfsync": "always"}  # what must be configured
+DURABLE = {"appendonly": "yes", "appendfsync": "always", "maxmemory-policy": "noeviction"}  # what must be configured
 SCAN = 1000  # events read at a time while looking for those of one job
 
 
@@ -67,6 +68,16 @@ class RedisStore:
         self._points_kept = points_kept
         self._saves = count(1)  # so that one which comes late is known as such
         self._script = self._redis.register_script(Path(__file__).with_name("store.lua").read_text())
+
+    async def examine(self) -> None:
+        with self._trouble():
+            try:
+                found: Any = await self._redis.info("server")
+            except NoPermissionError:
+                found = {}  # its version is not for us to read
+        if (old := too_old(found.get("redis_version"))) is not None:
+            raise StoreUnavailable(self._told("", old))
+        await self._write("rehearse")
 
     async def acquire(self, holder: str, lease: float) -> int | None:
         return cast(int | None, await self._write("acquire", holder, _milliseconds(lease)))
@@ -101,7 +112,7 @@ class RedisStore:
         wrong = [name for name, value in DURABLE.items() if found.get(name, value) != value]
         has, should = (" and ".join(f"{name} {values[name]}" for name in wrong) for values in (found, DURABLE))
         where = f"Redis at {self._where}"
-        return f"{where} may lose in a crash what it said it keeps ({has}): configure {should}" if wrong else None
+        return f"{where} may lose what it said it keeps ({has}): configure {should}" if wrong else None
 
     async def load(self) -> Saved:
         with self._trouble():
@@ -192,17 +203,20 @@ class RedisStore:
             reason = " ".join(str(error).split()) or type(error).__name__
             for secret in filter(None, (options.get("password"), options.get("username"))):
                 reason = reason.replace(secret, "***")
-            message = (
-                f"no use of Redis at {self._where} ({reason}): start it, or set REGROUP_REDIS_URL to where it runs"
-            )
-            raise StoreUnavailable(message) from error
+            raise StoreUnavailable(self._told(type(error).__name__, reason)) from error
+
+    def _told(self, kind: str, reason: str) -> str:
+        tls = self._redis.connection_pool.connection_class is redis.asyncio.SSLConnection
+        advice = what_to_do(kind, reason, tls)
+        return f"no use of Redis at {self._where} ({in_short(reason)}): {advice}"
 
 
 def _stored(cls: type[T], data: bytes, what: str) -> T:
     try:
         return decode_value(cls, data)
     except Undecodable as reason:
-        raise Undecodable(f"{what} cannot be read: {reason}") from reason
+        advice = "start the version of Regroup that wrote it, or a later one"
+        raise Undecodable(f"{what} in the store cannot be read: {reason}; {advice}") from reason
 
 
 def _milliseconds(seconds: float) -> int:
