@@ -1,9 +1,13 @@
 """Real servers for all tests that want one, Redis-compatible and S3: started once; each test has its own in there."""
 
+import ctypes
 import os
+import shutil
 import signal
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from uuid import uuid4
 
 import httpx
@@ -28,6 +32,47 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server that lives as long as the test session."""
     with embedded.start(tmp_path_factory.mktemp("store")) as server:
         yield server.url
+
+
+def _bound_by_modes() -> None:
+    """In a process that is about to begin: the modes of files bind it, also as root (PR_CAPBSET_DROP, Linux)."""
+    for capability in (1, 2, 3):  # to write, to read and to own what is another's
+        ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)
+
+
+@pytest.fixture
+def refusal() -> Callable[..., str]:
+    """What a process says that must end at once, with one line: `refusal(data_dir, *command, **settings)`."""
+
+    def run(data_dir: Path, *command: str, **settings: str) -> str:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("REGROUP_")}
+        given = {f"REGROUP_{name}": value for name, value in settings.items()}
+        done = subprocess.run(
+            command,
+            env={**clean, "REGROUP_DATA_DIR": str(data_dir), **given},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            preexec_fn=_bound_by_modes,
+        )
+        assert done.returncode == 1
+        assert done.stderr.count("\n") == 1, done.stderr
+        return done.stderr.rstrip("\n")
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def mounted() -> Callable[..., list[str]]:
+    """The beginning of a command that runs with this mounted: `mounted("-o", "ro", "--bind", folder, folder)`."""
+    unshare = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
+    if shutil.which("unshare") is None or subprocess.run([*unshare, "mount -t tmpfs none /mnt"]).returncode:
+        pytest.skip("nothing may be mounted here")
+
+    def begin(*mount: str) -> list[str]:
+        return [*unshare, 'mount $0 && exec "$@"'.replace("$0", " ".join(mount)), "sh"]
+
+    return begin
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ from regroup.coordinator.store import RedisStore
 from regroup.coordinator.tokens import api_token, remove_endpoint, write_endpoint
 from regroup.wire.codec import Undecodable
 from regroup.wire.environment import BadSettings, read
+from regroup.wire.folders import told
 from regroup.wire.keys import Keys, KeysUnreadable, server_keys, worker_keys
 from regroup.wire.link import AddressInUse, AddressUnusable, Hub
 from regroup.wire.places import Endpoint, Places, write_privately
@@ -263,7 +264,7 @@ def main(**given: bool) -> None:
     except AnotherLeads as another:
         sys.exit(f"regroup-coordinator: {another}; with --standby it waits, and takes over when that one dies")
     except TOLD_IN_ONE_LINE as error:
-        sys.exit(f"regroup-coordinator: {error}")
+        sys.exit(f"regroup-coordinator: {told(error) if isinstance(error, OSError) else error}")
 
 
 if __name__ == "__main__":

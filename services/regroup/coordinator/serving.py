@@ -7,6 +7,7 @@ Refuses to know: signals and processes (the composition root's), and what the ap
 import contextlib
 import socket
 from collections.abc import Iterator
+from errno import EACCES, EADDRINUSE
 
 import uvicorn
 from fastapi import FastAPI
@@ -27,7 +28,9 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
         why = (error.strerror or str(error)).partition(" (while ")[0]  # what follows says the address again
-        advice = "set REGROUP_PORT (`regroup up --port`) to another port, 0: any free one; or set REGROUP_HOST"
+        advice = "set REGROUP_HOST to an address of this machine"
+        if error.errno in (EADDRINUSE, EACCES):  # the latter below 1024
+            advice = "set REGROUP_PORT (`regroup up --port`) to another port, 0: any free one; or set REGROUP_HOST"
         raise CannotListen(f"cannot listen on {host} port {port}: {why}; {advice}") from None
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
+from regroup.wire.folders import told
 from regroup.wire.places import default_data_dir
 
 PREFIX = "REGROUP_"
@@ -48,6 +49,10 @@ def read(kind: type[Read], **given: Any) -> Read:
         return kind(data_dir=default_data_dir(os.environ), _secrets_dir=folder, **given)
     except ValidationError as error:
         raise BadSettings("\n".join(_line(each["loc"], each["msg"]) for each in error.errors())) from None
+    except SettingsError as error:
+        if not isinstance(cause := error.__cause__, OSError):
+            raise
+        raise BadSettings(f"{SECRETS_DIR}: {told(cause)}") from None
 
 
 def _line(location: tuple[int | str, ...], message: str) -> str:

@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from regroup.wire.folders import expect_writable
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -74,8 +76,7 @@ class Places:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise OSError(f"cannot make the data directory {self.root} ({error.strerror}): {advice}") from error
-        if not os.access(self.root, os.W_OK | os.X_OK):
-            raise PermissionError(f"cannot write to the data directory {self.root}: {advice}")
+        expect_writable(self.root, "the data directory", advice)
 
 
 def write_privately(path: Path, content: bytes, *, replace: bool) -> None:

@@ -78,6 +78,7 @@ class Agent:
         self._unwelcome: str | None = None  # why the coordinator turned it away
         self._sent: dict[int, float] = {}  # heartbeat -> when it was sent, by the clock of leases
         self._answered = lease_clock()  # when a coordinator answered last, or let it connect
+        self._unheard = False  # and that was said
         self._moved = self._answered  # when it left one that answered nothing
         self._sequence = 0
         self._departure: Departure | None = None  # once it was asked to end
@@ -206,6 +207,11 @@ class Agent:
         now = lease_clock()
         if now - max(self._answered, self._moved) > max(UNANSWERED, 3 * self._welcome.heartbeat_interval):
             self._moved = now
+            if not self._unheard:
+                log.warning(
+                    "no coordinator has answered for %d s; trying on, and what it trains goes on", now - self._answered
+                )
+            self._unheard = True
             self._line.move()
 
     async def _follow_orders(self) -> None:
@@ -220,7 +226,7 @@ class Agent:
                 self._turned_away(reason)
                 self._end_unless_it_trains()
             case Heard(sequence=sequence, generation=generation, saved=saved):
-                self._answered = lease_clock()
+                self._answered, self._unheard = lease_clock(), False
                 self._health.answered(self._welcome.heartbeat_interval)
                 sent = self._sent.pop(sequence, None)
                 if sent is not None and generation:

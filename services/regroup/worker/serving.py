@@ -13,19 +13,26 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from itertools import cycle
+from pathlib import Path
 
 from regroup.wire.environment import BadSettings, read
+from regroup.wire.folders import expect_writable, told
 from regroup.wire.join import joining
 from regroup.wire.keys import KeysUnreadable
 from regroup.wire.link import Line
 from regroup.wire.places import Places
 from regroup.worker.agent import Agent, TurnedAway
+from regroup.worker.apart import apart
 from regroup.worker.locks import hold, outlive, trainer_lock
 from regroup.worker.nursery import BirthFailed, Nursery
+from regroup.worker.place import is_url
 from regroup.worker.reach import reachable_at
 from regroup.worker.settings import AgentSettings
 
 TRAINER = "regroup.worker.process:main"
+DISK = 10.0  # seconds in which a folder says whether it can be written
+
+log = logging.getLogger("regroup.agent")
 
 
 class WorkerTaken(Exception):
@@ -36,6 +43,7 @@ async def serve(settings: AgentSettings) -> None:
     """Run an agent until SIGTERM or SIGINT. Raises WorkerTaken, BirthFailed, KeysUnreadable, OSError, ValueError."""
     places = Places(settings.data_dir)
     places.make()
+    await expect_folders(settings)
     run = settings.data_dir / "run"
     run.mkdir(exist_ok=True)
     try:
@@ -74,6 +82,20 @@ async def serve(settings: AgentSettings) -> None:
     await agent.run()
 
 
+async def expect_folders(settings: AgentSettings) -> None:
+    """Raises Unwritable. A disk that does not answer is not waited for; who writes there will say so."""
+    kept = settings.checkpoints
+    wanted = {settings.data_dir / name: "REGROUP_DATA_DIR" for name in ("run", "records", "logs")}
+    if kept is None or not is_url(kept):
+        wanted[settings.data_dir / "checkpoints" if kept is None else Path(kept)] = "REGROUP_CHECKPOINTS"
+    for folder, variable in wanted.items():
+        advice = f"give it to that user (chown), mount it to be written to, or set {variable} to another folder"
+        try:
+            await asyncio.wait_for(apart(partial(expect_writable, folder, "the folder", advice)), DISK)
+        except TimeoutError:
+            log.warning("%s does not answer in %g s: going on without knowing whether it can be written", folder, DISK)
+
+
 def main() -> None:
     """`regroup-agent`: one worker on this machine."""
     code = 0
@@ -83,7 +105,8 @@ def main() -> None:
         logging.basicConfig(level=settings.log_level.upper(), format=form)
         asyncio.run(serve(settings))
     except (BadSettings, WorkerTaken, TurnedAway, BirthFailed, KeysUnreadable, OSError, ValueError) as error:
-        print(f"regroup-agent: {error}", file=sys.stderr)
+        words = told(error) if isinstance(error, OSError) else error
+        print(f"regroup-agent: {words}", file=sys.stderr)
         code = 1
     # Else multiprocessing would wait, without limit, for a trainer that was killed and is stuck in the kernel.
     logging.shutdown()

@@ -13,16 +13,11 @@ from pydantic import AfterValidator, Field, SecretStr
 from regroup.wire.environment import Host, ProcessSettings
 from regroup.wire.join import read_join_token
 from regroup.wire.link import WORKER_NAME
+from regroup.worker.device import expect_device
 from regroup.worker.place import place_of
 
 Name = Annotated[str, Field(pattern=f"^{WORKER_NAME.pattern}$")]
 LEAVE_LIMIT = 25.0  # seconds to hand over before it ends; below the 30 that Kubernetes gives before it kills
-
-
-def _trainable(device: str) -> str:
-    if device != "cpu":
-        raise ValueError(f"must be cpu: training on {device} is not there yet")
-    return device
 
 
 def _readable(token: SecretStr) -> SecretStr:
@@ -39,7 +34,7 @@ def _addresses(text: str) -> str:
     return text
 
 
-Device = Annotated[str, AfterValidator(_trainable)]
+Device = Annotated[str, AfterValidator(expect_device)]
 Place = Annotated[str, AfterValidator(place_of)]
 LinkAddresses = Annotated[str, AfterValidator(_addresses)]
 JoinToken = Annotated[SecretStr, AfterValidator(_readable)]

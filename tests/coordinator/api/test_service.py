@@ -185,7 +185,7 @@ def test_a_port_in_use_is_told_in_one_line():
             listen("127.0.0.1", port)
     advice = "set REGROUP_PORT (`regroup up --port`) to another port, 0: any free one; or set REGROUP_HOST"
     assert str(error.value) == f"cannot listen on 127.0.0.1 port {port}: Address already in use; {advice}"
-    with pytest.raises(CannotListen, match=r"no such host\.invalid port 0: [A-Za-z ]+; set REGROUP_PORT"):
+    with pytest.raises(CannotListen, match=r"no such host\.invalid port 0: [A-Za-z ]+; set REGROUP_HOST"):
         listen("no such host.invalid", 0)
 
 

@@ -8,7 +8,7 @@ Does not guarantee: that one worker cannot take another's name. All that hold th
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
-from errno import EADDRINUSE
+from errno import EACCES, EADDRINUSE
 
 import zmq
 import zmq.asyncio
@@ -94,7 +94,10 @@ class Hub:
                     f"port {port} of {host} is in use: stop who listens there, or set REGROUP_LINK_PORT to another"
                 ) from error
             advice = "set REGROUP_LINK_HOST to an address of this machine"
-            raise AddressUnusable(f"cannot listen on {host}:{port} ({error.strerror}): {advice}") from error
+            if error.errno == EACCES:
+                advice = "set REGROUP_LINK_PORT to one above 1023"
+            why = (error.strerror or "").partition(" (addr=")[0]
+            raise AddressUnusable(f"cannot listen on {host} port {port} ({why}): {advice}") from error
         self.address = self._router.get_string(zmq.LAST_ENDPOINT).rstrip("\0")
 
     async def run(self, on_report: Callable[[str, Report], None], on_closed: Callable[[str], None]) -> None:
