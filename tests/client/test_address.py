@@ -32,6 +32,15 @@ def test_this_machines_token_is_sent_to_no_other_machine(environ):
     assert find(environ, url="http://[::1]:8787").token == "local"
 
 
+@pytest.mark.parametrize("token", ["two words", "ümlaut", " "])
+def test_a_token_that_no_coordinator_has_is_refused_and_not_repeated(environ, token):
+    with pytest.raises(
+        BadAddress, match=r"^the token is no word of ASCII characters: give the coordinator's"
+    ) as refused:
+        find(environ | {"REGROUP_TOKEN": token})
+    assert "mlaut" not in str(refused.value)
+
+
 def test_several_urls_are_kept_in_their_order(environ):
     assert find(environ, url="http://a:1, https://b:2/").urls == ("http://a:1", "https://b:2")
 

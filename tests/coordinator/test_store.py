@@ -11,7 +11,7 @@ import redis.asyncio
 
 from regroup.coordinator import embedded
 from regroup.coordinator.memory_store import MemoryStore
-from regroup.coordinator.persistence import Fenced, SharedStore, Standby, Store, StoreUnavailable
+from regroup.coordinator.persistence import Fenced, SharedStore, Standby, Store, StoreUnavailable, next_moment
 from regroup.coordinator.store import RedisStore
 from regroup.core.jobs import (
     Fingerprint,
@@ -99,6 +99,16 @@ async def test_jobs_are_loaded_in_the_order_of_their_submission(store: Store) ->
     await store.save(fence, list(reversed(many)))
     expected = sorted(many, key=lambda one: (one.submitted, one.id))
     assert list((await store.load()).jobs.values()) == expected
+
+
+async def test_a_job_comes_after_those_of_a_coordinator_whose_clock_was_ahead(store: Store) -> None:
+    """An hour: the machine that led before, and another one that leads now."""
+    fence = await first_fence(store)
+    earlier = replace(job, id="zzz", submitted=next_moment({}, 10_000.0))
+    later = replace(job, id="aaa", submitted=next_moment({"zzz": earlier}, 6_400.0))
+    await store.save(fence, [later, earlier])
+    assert list((await store.load()).jobs) == ["zzz", "aaa"]
+    assert next_moment({"zzz": earlier}, 10_001.0) == 10_001.0
 
 
 async def test_thousands_of_workers_are_saved_at_once(store: Store) -> None:

@@ -6,9 +6,11 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import httpx
 import pytest
 
 from regroup.client import Client
+from regroup.core.messages.protocol import PROTOCOL
 from regroup.wire.places import Endpoint, Places
 
 pytestmark = pytest.mark.cluster
@@ -208,6 +211,30 @@ def test_an_agent_with_two_addresses_is_where_the_lead_is(coordinator: Any, cli_
                 assert "this one stops" in first.stderr.read()
             finally:
                 agent.kill()
+
+
+@pytest.mark.parametrize(("theirs", "older"), [(0, "agent"), (2, "coordinator")])
+def test_an_agent_of_another_protocol_and_its_coordinator_say_the_same(
+    theirs: int, older: str, coordinator: Any, cli_for: Any, until: Any, tmp_path: Path
+) -> None:
+    assert PROTOCOL == 1, "else those above are to be others"
+    old = f"import regroup.core.messages.protocol as p; p.PROTOCOL = {theirs}; from regroup.worker import serving"
+    with coordinator("first") as (first, places):
+        until(lambda: leads(first, places), "it leads")
+        cli = cli_for(places.root, REGROUP_WORKER="w0")
+        command = [sys.executable, "-c", f"{old}; serving.main()"]
+        agent = subprocess.run(command, env=cli.environ, capture_output=True, text=True, timeout=60)
+        assert agent.returncode == 1
+        last = agent.stderr.splitlines()[-1]
+        reason = last.removeprefix("regroup-agent: turned away by the coordinator: ")
+        release = f"(Regroup {version('regroup')})"
+        assert reason == (
+            f"w0 speaks protocol {theirs} {release}, this coordinator protocol 1 {release}: update the {older}"
+        )
+        with client_of(places, Endpoint.decode(places.endpoint.read_text()).url.rpartition(":")[2]) as client:
+            assert not client.workers()
+        first.send_signal(signal.SIGTERM)
+        assert f"w0: {reason}" in first.stderr.read()
 
 
 def test_an_orderly_end_gives_the_lease_back(coordinator: Any, until: Any) -> None:

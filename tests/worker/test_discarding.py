@@ -86,5 +86,15 @@ def test_half_a_file_goes_when_nobody_wrote_to_it_for_an_hour(place, tmp_path):
     assert not dead.exists()
 
 
+def test_half_a_file_is_not_dead_because_this_machines_clock_is_ahead(place, tmp_path, monkeypatch):
+    fresh = place / "j" / f".{'a' * 16}"
+    fresh.write_bytes(b"x")
+    ahead = time.time() + 7200
+    monkeypatch.setattr(time, "time", lambda: ahead)
+    discard(str(place), tmp_path, order())
+    assert fresh.exists()
+    assert [each for each in (place / "j").iterdir() if each.name.startswith("tmp")] == []
+
+
 def test_a_job_without_a_folder_here_has_nothing_to_delete(place, tmp_path):
     assert discard(str(place / "none"), tmp_path, order(below=Version(9, 9))).error is None

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from regroup.client.errors import BadAddress, NotRunning
 from regroup.wire.places import Endpoint, Places, default_data_dir
+from regroup.wire.token import BadToken, checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ def find(
     token = token or environ.get("REGROUP_TOKEN")
     if token is None and all(map(is_loopback, urls)) and places.token.exists():
         token = _read(places.token)
+    if token is not None:
+        token = _sendable(token)
     return Address(urls, token)
 
 
@@ -67,6 +70,13 @@ def _read(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
         raise BadAddress(f"cannot read the token from {path}: {why}") from None
+
+
+def _sendable(token: str) -> str:
+    try:
+        return checked(token, "")
+    except BadToken:
+        raise BadAddress("the token is no word of ASCII characters: give the coordinator's, as it is") from None
 
 
 def is_loopback(url: str) -> bool:

@@ -14,6 +14,10 @@ from regroup.coordinator.desk import InContext
 from regroup.coordinator.problems import UNAUTHORIZED, Refused
 from regroup.coordinator.tokens import matches
 
+WHERE = (
+    "it is in the file token of the coordinator's data directory, if it was given no REGROUP_TOKEN; "
+    "the command line takes it from REGROUP_TOKEN, or by --token-file"
+)
 bearer = HTTPBearer(auto_error=False, description="the token in the coordinator's data directory")
 
 
@@ -27,6 +31,6 @@ async def authorize(
 def check(given: HTTPAuthorizationCredentials | None, *tokens: str) -> None:
     """Raises Refused (401) unless this is one of the tokens."""
     if given is None:
-        raise Refused(UNAUTHORIZED, "send the header Authorization: Bearer <token>")
+        raise Refused(UNAUTHORIZED, f"send the header Authorization: Bearer <token>; {WHERE}")
     if not any(matches(given.credentials, token) for token in tokens):
-        raise Refused(UNAUTHORIZED, "the bearer token is not the one of this coordinator")
+        raise Refused(UNAUTHORIZED, f"the bearer token is not the one of this coordinator; {WHERE}")

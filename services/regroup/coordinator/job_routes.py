@@ -20,7 +20,7 @@ from starlette.types import Send
 from regroup.coordinator import views
 from regroup.coordinator.desk import Desk, InContext
 from regroup.coordinator.gathering import RecordsBroke
-from regroup.coordinator.persistence import StoreUnavailable
+from regroup.coordinator.persistence import StoreUnavailable, next_moment
 from regroup.coordinator.problems import (
     CANNOT_BEGIN,
     CONFLICT,
@@ -84,7 +84,8 @@ def job_at(desk: Desk, job: str) -> Job:
 async def submit(
     context: InContext, spec: Annotated[JobSpec, Depends(read_spec)], response: Response, key: Key = ""
 ) -> JobView:
-    desk, at = context.desk, time.time()
+    desk = context.desk
+    at = next_moment(desk.cluster.jobs, time.time())
     id = job_id(key or secrets.token_hex(16))
     if id not in desk.cluster.jobs:
         await desk.command(SubmitJob(id, spec, at))

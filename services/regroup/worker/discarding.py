@@ -6,11 +6,12 @@ Refuses to know: why a checkpoint is not kept. A file that is not there is as go
 Does not guarantee: to find what killed writers left behind a URL: it looks into folders of this machine alone.
 """
 
+import os
 import re
-import time
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from regroup.core.jobs import Version
 from regroup.core.messages.agent_reports import Discarded
@@ -42,11 +43,15 @@ def discard(place: str, scratch: Path, order: Discard) -> Discarded:
 
 def _sweep(folder: Path, below: Version, keep: Collection[str]) -> None:
     """Names are compared, not paths: a folder may be known by others, and what has one name has one content."""
-    with suppress(OSError):  # what cannot be deleted now is met again by the next order
+    with (
+        suppress(OSError),
+        TemporaryFile(dir=folder) as fresh,
+    ):  # what cannot be deleted now is met again by the next order
+        now = os.fstat(fresh.fileno()).st_mtime  # by the clock of whoever keeps the folder
         for file in folder.iterdir():
             if match := NAME.fullmatch(file.name):
                 dead = Version(*map(int, match.groups())) < below and file.name not in keep
             else:
-                dead = HALF.fullmatch(file.name) is not None and time.time() - file.stat().st_mtime > DEAD
+                dead = HALF.fullmatch(file.name) is not None and now - file.stat().st_mtime > DEAD
             if dead:
                 file.unlink()
