@@ -35,7 +35,7 @@ def test_this_machines_token_is_sent_to_no_other_machine(environ):
 @pytest.mark.parametrize("token", ["two words", "ümlaut", " "])
 def test_a_token_that_no_coordinator_has_is_refused_and_not_repeated(environ, token):
     with pytest.raises(
-        BadAddress, match=r"^the token is no word of ASCII characters: give the coordinator's"
+        BadAddress, match=r"^the token is not one word of ASCII characters: give the coordinator's"
     ) as refused:
         find(environ | {"REGROUP_TOKEN": token})
     assert "mlaut" not in str(refused.value)

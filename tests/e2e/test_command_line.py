@@ -157,8 +157,16 @@ def test_without_a_coordinator_the_exit_code_is_4(tmp_path: Path, cli_for: Any) 
 
 
 def test_a_wrong_token_is_refused(served: Any, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("not-it")
+    refused = served.cli("--token-file", str(tmp_path / "token"), "jobs")
+    assert refused.returncode == 1
+    assert refused.stderr == (
+        "regroup: the bearer token is not the one of this coordinator; "
+        "it is in the file token of the coordinator's data directory, if it was given no REGROUP_TOKEN; "
+        "the command line takes it from REGROUP_TOKEN, or by --token-file\n"
+    )
     (tmp_path / "token").write_text("not it")
-    assert "token" in run(served, "--token-file", str(tmp_path / "token"), "jobs", code=1)
+    assert served.cli("--token-file", str(tmp_path / "token"), "jobs").returncode == 2
 
 
 def test_a_followed_timeline_ends_by_ctrl_c(served: Any) -> None:

@@ -76,7 +76,7 @@ def _sendable(token: str) -> str:
     try:
         return checked(token, "")
     except BadToken:
-        raise BadAddress("the token is no word of ASCII characters: give the coordinator's, as it is") from None
+        raise BadAddress("the token is not one word of ASCII characters: give the coordinator's, as it is") from None
 
 
 def is_loopback(url: str) -> bool:
