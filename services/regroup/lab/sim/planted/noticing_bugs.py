@@ -160,6 +160,6 @@ BUGS = (
         BLAME,
         "if each.died and each.worker in turn.workers:",
         "if False:",
-        among="RAISE",
+        among="POISON",
     ),
 )
