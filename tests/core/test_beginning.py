@@ -132,7 +132,7 @@ def test_its_file_is_not_deleted_before_it_has_ended(beside):
         written = Checkpoint(Version(1, step), f"/c/j/s{step}", "sum", 1)
         beside.train("a", step)
         state = {"promised": n, "generation": n, "version": Version(1, step)}
-        beside.beat("a", TrainerPhase.TRAINING, written=written, **state)
+        beside.beat("a", TrainerPhase.TRAINING, written=(written,), **state)
         assert beside.job.saved == Version(1, step)
         beside.beat("z")
         assert beside.told("z", Discard) == []

@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from regroup.core.jobs import Checkpoint, JobPhase, Version
+from regroup.core.messages.agent_reports import Discarded
 from regroup.core.messages.commands import PauseJob
-from regroup.core.messages.orders import Heard, Save
+from regroup.core.messages.orders import Discard, Heard, Save
 from regroup.core.messages.trainer_reports import CheckpointFailed
 from regroup.core.workers import TrainerPhase
 
@@ -14,10 +15,11 @@ def file(generation, step):
     return Checkpoint(Version(generation, step), f"/c/j/g{generation}-s{step}", "sum", 1, "a", host="h")
 
 
-def writes(scene, name, generation, step, at):
-    """Its next heartbeat, at this step, says that it wrote the state of another one."""
+def writes(scene, name, generation, *steps, at):
+    """Its next heartbeat, at this step, says that it wrote the states of other ones."""
     n = scene.job.formation.generation
-    written = replace(file(generation, step), worker="", host="")  # the coordinator knows who tells it
+    # the coordinator knows who tells it
+    written = tuple(replace(file(generation, step), worker="", host="") for step in steps)
     scene.beat(name, TrainerPhase.TRAINING, promised=n, generation=n, version=Version(n, at), written=written)
 
 
@@ -37,14 +39,61 @@ def test_a_checkpoint_counts_once_all_members_committed_its_step(scene):
     assert len(scene.noted("checkpoint")) == 1
 
 
-def test_the_answer_to_a_heartbeat_names_the_newest_checkpoint_that_counts(scene):
-    """Else its writer could not know when it may write the next one."""
+def settled(scene, name):
+    """What the answer to its last heartbeat says of what it told."""
+    (heard,) = scene.told(name, Heard)
+    return heard.settled
+
+
+def test_each_file_is_told_until_the_answer_to_a_heartbeat_says_that_it_counts(scene):
     scene.running("a", "b", checkpoint_every=4)
-    writes(scene, "a", 1, 4, at=4)
-    assert scene.told("a", Heard) == [Heard(scene.sequence, 1, None)]
+    writes(scene, "a", 1, 4, 8, at=8)
+    assert settled(scene, "a") == ()
     scene.train("b", 4)
-    writes(scene, "a", 1, 4, at=5)
-    assert scene.told("a", Heard) == [Heard(scene.sequence, 1, Version(1, 4))]
+    writes(scene, "a", 1, 4, 8, at=9)
+    assert settled(scene, "a") == ("/c/j/g1-s4",)
+    assert scene.job.checkpoint == file(1, 4)
+
+
+def test_files_that_are_told_together_all_count_the_older_ones_first(scene):
+    scene.running("a", "b", checkpoint_every=4, keep_last=2)
+    scene.train("b", 12)
+    writes(scene, "a", 1, 4, 8, 12, at=12)
+    assert (scene.job.kept, scene.job.doomed) == ((file(1, 12), file(1, 8)), (file(1, 4),))
+    assert [note.data["step"] for note in scene.noted("checkpoint")] == [4, 8, 12]
+    assert settled(scene, "a") == ("/c/j/g1-s4", "/c/j/g1-s8", "/c/j/g1-s12")
+
+
+def test_a_file_that_was_overtaken_before_it_was_told_is_to_be_deleted(scene):
+    """As of who led before, and whose disk is slow."""
+    scene.running("a", "b")
+    for name in "ab":
+        scene.train(name, 8)
+    writes(scene, "a", 1, 8, at=8)
+    writes(scene, "b", 1, 4, at=8)
+    assert settled(scene, "b") == ("/c/j/g1-s4",)
+    assert scene.job.doomed == (replace(file(1, 4), worker="b"),)
+    assert [order.paths for order in scene.told("b", Discard)] == [("/c/j/g1-s4",)]
+    scene.says("b", Discarded(job="j", paths=("/c/j/g1-s4",)))
+    writes(scene, "b", 1, 4, at=8)  # it did not hear the answer
+    assert settled(scene, "b") == ("/c/j/g1-s4",)
+    assert scene.job.checkpoint == file(1, 8)
+
+
+def test_a_file_beyond_what_survived_is_told_until_a_newer_one_counts(scene):
+    scene.running("a", "b", min_workers=1)
+    scene.train("b", 4)
+    scene.train("a", 4)
+    scene.exits("b")
+    scene.halt("a", (1, 4))
+    scene.train("a")
+    writes(scene, "a", 1, 5, at=4)
+    assert (settled(scene, "a"), scene.job.checkpoint, scene.job.doomed) == ((), None, ())
+    n = scene.job.formation.generation
+    both = (replace(file(1, 5), worker=""), replace(file(n, 8), worker=""))
+    scene.beat("a", TrainerPhase.TRAINING, promised=n, generation=n, version=Version(n, 8), written=both)
+    assert (scene.job.checkpoint, scene.job.doomed) == (file(n, 8), (file(1, 5),))
+    assert settled(scene, "a") == tuple(one.path for one in both)
 
 
 def test_what_a_coordinator_took_in_and_lost_it_is_told_again(scene):
@@ -118,14 +167,17 @@ def test_to_pause_right_at_a_checkpoint_needs_no_other_one(scene):
     assert scene.told("a", Save) == []
 
 
-def test_a_checkpoint_that_is_told_after_the_end_changes_nothing(scene):
+def test_a_checkpoint_that_is_told_after_the_end_is_to_be_deleted(scene):
     scene.finished("a", "b")
     saver = scene.job.saver.worker
     scene.saved(saver, (1, 10))
     assert scene.job.phase is JobPhase.COMPLETED
     n = scene.job.generation
-    scene.beat("a", TrainerPhase.HALTED, promised=n, generation=1, version=Version(1, 10), written=file(1, 8))
+    scene.beat("a", TrainerPhase.HALTED, promised=n, generation=1, version=Version(1, 10), written=(file(1, 8),))
     assert scene.job.checkpoint.version == Version(1, 10)
+    assert scene.job.doomed == (file(1, 8),)
+    assert settled(scene, "a") == ("/c/j/g1-s8",)
+    assert [order.paths for order in scene.told("a", Discard)] == [("/c/j/g1-s8",)]
 
 
 def test_a_write_that_ends_is_no_sign_of_a_step_loop_that_hangs(scene):
@@ -139,6 +191,6 @@ def test_a_write_that_ends_is_no_sign_of_a_step_loop_that_hangs(scene):
     scene.beat("a", TrainerPhase.HALTED, **stuck)
     moved = scene.cluster.sightings["a"].moved
     scene.passes(1.0, "ab")
-    scene.beat("a", TrainerPhase.HALTED, **stuck, written=file(1, 4))
+    scene.beat("a", TrainerPhase.HALTED, **stuck, written=(file(1, 4),))
     assert scene.cluster.sightings["a"].moved == moved
     assert scene.job.checkpoint == file(1, 4)

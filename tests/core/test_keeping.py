@@ -29,8 +29,10 @@ def kept(scene):
         scene.running("a", "b", keep_last=2, steps=100)
         for step in steps:
             scene.train("b", step)
-            written = replace(file(step, "", place), host="")
-            scene.beat("a", TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, step), written=written)
+            written = replace(file(step, "", place), worker="", host="")
+            scene.beat(
+                "a", TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, step), written=(written,)
+            )
         return scene
 
     return write

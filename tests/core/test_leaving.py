@@ -169,7 +169,7 @@ def test_where_those_that_stay_would_not_suffice_with_the_one_ahead_its_state_is
 def test_what_is_durable_is_not_saved_again(scene):
     scene.running("a")
     facts = {"promised": 1, "generation": 1, "version": Version(1, 4)}
-    scene.beat("a", TrainerPhase.TRAINING, **facts, written=Checkpoint(Version(1, 4), "/c/j", "sum", 1))
+    scene.beat("a", TrainerPhase.TRAINING, **facts, written=(Checkpoint(Version(1, 4), "/c/j", "sum", 1),))
     leave(scene, "a")
     scene.halt("a", (1, 4))
     assert scene.job.reason == "rests at step 4; its state is in /c/j: all that hold it leave"

@@ -112,7 +112,7 @@ def test_below_a_struck_one_nothing_counts_that_did_not_before(resumed):
     halted(scene, "a", "b")
     finds(scene)
     assert scene.job.saved == Version(1, 6)
-    scene.beat("a", TrainerPhase.HALTED, "i2", promised=scene.job.generation, written=file(8))
+    scene.beat("a", TrainerPhase.HALTED, "i2", promised=scene.job.generation, written=(file(8),))
     assert scene.job.saved == Version(1, 6)
 
 
@@ -286,7 +286,7 @@ def test_a_struck_one_does_not_count_again_because_its_writer_still_tells_of_it(
     for _ in "ab":
         finds(scene)
         n = scene.job.formation.generation
-        scene.beat("a", TrainerPhase.BROKEN, "i2", promised=n, generation=n, written=file(9))
+        scene.beat("a", TrainerPhase.BROKEN, "i2", promised=n, generation=n, written=(file(9),))
         halted(scene, "a", "b")
     assert struck(scene) == [9]
     assert scene.job.checkpoint == file(6)

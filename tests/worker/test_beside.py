@@ -56,8 +56,8 @@ def written(told):
 
 
 def test_every_so_many_steps_one_is_due_and_without_a_number_never(beside):
-    assert [step for step in range(1, 13) if beside.due(Version(1, step), None)] == [4, 8, 12]
-    assert not Beside(None, None, None, None).due(Version(1, 4), None)
+    assert [step for step in range(1, 13) if beside.due(Version(1, step))] == [4, 8, 12]
+    assert not Beside(None, None, None, None).due(Version(1, 4))
 
 
 def test_what_is_written_is_the_state_of_that_moment(beside, told):
@@ -74,23 +74,16 @@ def test_what_is_written_is_the_state_of_that_moment(beside, told):
 
 def test_while_one_is_written_those_that_come_due_are_left_out(beside, told, capfd):
     beside.take(Version(1, 4), {})
-    assert not beside.due(Version(1, 8), None)
+    assert not beside.due(Version(1, 8))
     assert "no checkpoint of step 8: the last one is still being written" in capfd.readouterr().err
     written(told)
-    assert beside.due(Version(1, 12), Version(1, 4))
+    assert beside.due(Version(1, 12))
 
 
-def test_while_many_do_not_count_no_other_is_written_for_nobody_would_delete_them(beside, told, capfd, monkeypatch):
-    monkeypatch.setattr(module, "WAITING", 2)
-    for step in (4, 8):
-        assert beside.due(Version(2, step), Version(1, 40))
-        beside.take(Version(2, step), {})
-        written(told)
-    assert not beside.due(Version(2, 12), Version(1, 40))
-    assert "no checkpoint of step 12: the last 2 do not count yet" in capfd.readouterr().err
-    assert beside.due(Version(2, 12), Version(2, 4))
-    assert beside.due(Version(2, 12), Version(3, 2))
-    assert beside.due(Version(3, 12), None)  # of an earlier generation: they may never count
+def test_while_many_do_not_count_no_other_is_written_for_nobody_would_delete_them(beside, capfd):
+    assert not beside.due(Version(2, 12), room=False)
+    assert "no checkpoint of step 12: the last 8 do not count yet" in capfd.readouterr().err
+    assert beside.due(Version(2, 12), room=True)
 
 
 def test_what_is_written_is_not_due_again_where_a_generation_begins_with_it(beside, told):
@@ -98,8 +91,8 @@ def test_what_is_written_is_not_due_again_where_a_generation_begins_with_it(besi
     beside.take(Version(1, 4), {})
     beside._thread.join()
     assert told.wrote
-    assert not beside.due(Version(1, 4), None)
-    assert beside.due(Version(2, 4), None)  # trained again, by others
+    assert not beside.due(Version(1, 4))
+    assert beside.due(Version(2, 4))  # trained again, by others
 
 
 def test_a_write_that_fails_is_told_and_raises_nothing(told, capfd):
@@ -121,7 +114,7 @@ def test_soon_after_one_that_failed_no_other_is_tried_so_that_a_full_disk_fills_
         beside = Beside(4, refuse, told.wrote_it, told.failed_it)
         beside.take(Version(1, 4), {})
         beside._thread.join(LIMIT)
-        assert beside.due(Version(1, 8), None) is due
+        assert beside.due(Version(1, 8)) is due
     assert "no checkpoint of step 8: the last one could not be written just now" in capfd.readouterr().err
 
 
@@ -137,7 +130,7 @@ def test_a_write_that_never_ends_is_told_in_time_and_so_is_the_next_one(told, tm
     beside = Beside(4, write, told.wrote_it, told.failed_it)
     for step in (4, 8):
         told.over.clear()
-        assert beside.due(Version(1, step), None)
+        assert beside.due(Version(1, step))
         beside.take(Version(1, step), {"weight": torch.ones(3)})
         assert told.over.wait(LIMIT)
         beside._thread.join()

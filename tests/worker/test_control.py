@@ -6,13 +6,14 @@ from contextlib import contextmanager
 from multiprocessing import Pipe
 from typing import Any
 
-from regroup.core.jobs import ORIGIN, Fingerprint, Formation, Member, Seat, StepPoint, Version
+from regroup.core.jobs import ORIGIN, Checkpoint, Fingerprint, Formation, Member, Seat, StepPoint, Version
 from regroup.core.messages.orders import Form, Halt, RenewLease
 from regroup.core.messages.trainer_reports import StepFailed, StepsCommitted
-from regroup.wire.codec import decode_report, encode
+from regroup.core.workers import TrainerStatus
+from regroup.wire.codec import decode_report, decode_value, encode
 from regroup.wire.lease_clock import lease_clock
-from regroup.worker.control import REPORT, Control
-from regroup.worker.session import CameBack, LoopFailed, Session, StateHeld, TaskPrepared
+from regroup.worker.control import REPORT, STATUS, Control
+from regroup.worker.session import CameBack, LoopFailed, Session, StateHeld, TaskPrepared, WroteBeside
 
 ME = Member("w0", "one")
 
@@ -57,6 +58,14 @@ class Driven:
                     return told
         raise AssertionError("nothing more was told")
 
+    def until_told_of(self, *written: Checkpoint) -> None:
+        """Its status names these files."""
+        while self.agent.poll(10):
+            message = self.agent.recv_bytes()
+            if message[:1] == STATUS and decode_value(TrainerStatus, message[1:]).written == written:
+                return
+        raise AssertionError("nothing more was told")
+
 
 def retelling(pipe: Any) -> None:
     driven = Driven()
@@ -94,15 +103,18 @@ def test_what_was_measured_of_a_state_that_another_one_replaced_is_not_repeated(
 def renewed(pipe: Any) -> None:
     driven = Driven()
     driven.form(1, ORIGIN, tells=True)
-    driven.agent.send_bytes(encode(RenewLease(1, lease_clock(), Version(1, 4))))
-    deadline = time.monotonic() + 10
-    while driven.control.saved is None and time.monotonic() < deadline:
-        time.sleep(0.001)
-    pipe.send(driven.control.saved)
+    written = [Checkpoint(Version(1, step), f"/c/s{step}", "sum", 1) for step in range(1, 9)]
+    for one in written:
+        driven.control.happened(WroteBeside(one))
+    full = driven.control.may_write(1)
+    driven.until_told_of(*written)
+    driven.agent.send_bytes(encode(RenewLease(1, lease_clock(), ("/c/s1", "/c/s3"))))
+    driven.until_told_of(written[1], *written[3:])
+    pipe.send((full, driven.control.may_write(1)))
 
 
-def test_what_renews_its_lease_tells_a_trainer_which_checkpoint_counts(start_rank: Callable[..., Any]):
-    assert start_rank("renewed").says() == Version(1, 4)
+def test_what_renews_its_lease_tells_a_trainer_of_which_files_it_need_not_tell_again(start_rank: Callable[..., Any]):
+    assert start_rank("renewed").says() == (False, True)
 
 
 @contextmanager

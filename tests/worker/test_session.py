@@ -34,6 +34,7 @@ from regroup.worker.session import (
     StepApplied,
     TaskPrepared,
     Write,
+    WroteBeside,
     begin_apply,
     begin_load,
     handle,
@@ -356,6 +357,36 @@ def test_the_leaders_state_is_not_swapped_in_after_a_halt():
     trainer = forming(1)
     trainer.gets(Halt("j", 2))
     assert not trainer.session.may_load(1)
+
+
+# --- Files that were written beside the training
+
+
+def files(generation: int, *steps: int) -> tuple[Checkpoint, ...]:
+    return tuple(Checkpoint(Version(generation, step), f"/c/g{generation}-s{step}", "sum", 1) for step in steps)
+
+
+def test_every_file_is_told_until_the_coordinator_says_that_it_knows_of_it():
+    trainer = training(1)
+    wrote = files(1, 4, 8, 12)
+    for one in (*wrote, wrote[2]):  # a state may be written twice, to one file
+        trainer.gets(WroteBeside(one))
+    assert trainer.session.status.written == wrote
+    trainer.gets(RenewLease(1, sent=1.0, settled=("/c/g1-s8", "/c/other")))
+    assert trainer.session.status.written == (wrote[0], wrote[2])
+    trainer.gets(RenewLease(0, sent=2.0, settled=("/c/g1-s4",)))  # in no generation that was issued
+    assert trainer.session.status.written == (wrote[2],)
+    assert trainer.session.heard == 1.0
+
+
+def test_while_eight_files_of_a_generation_wait_for_an_answer_no_other_is_to_be_written():
+    trainer = training(1)
+    for one in (*files(1, *range(1, 9)), *files(2, *range(1, 8))):
+        trainer.gets(WroteBeside(one))
+    assert not trainer.session.may_write(1)
+    assert trainer.session.may_write(2)
+    trainer.gets(RenewLease(1, sent=1.0, settled=("/c/g1-s1",)))
+    assert trainer.session.may_write(1)
 
 
 # --- The lease

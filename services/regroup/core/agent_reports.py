@@ -28,7 +28,7 @@ from regroup.core.messages.events import Report
 from regroup.core.messages.orders import Heard, Order, TurnAway, Welcome
 from regroup.core.messages.protocol import PROTOCOL
 from regroup.core.observing import bury_listed, observe
-from regroup.core.saves import files_discarded
+from regroup.core.saves import files_discarded, settled
 from regroup.core.stragglers import compare_pace
 from regroup.core.trainer_reports import take_in_trainer
 from regroup.core.turn import Turn
@@ -73,8 +73,7 @@ def take_in(turn: Turn, name: str, report: Report) -> tuple[Order, ...]:
                 compare_pace(turn, name, sighting)
             job = turn.jobs.get(worker.job) if worker.job else None
             issued = job.formation.generation if job and job.formation else 0
-            saved = job.checkpoint.version if job and job.checkpoint else None
-            return (Heard(report.sequence, issued, saved),)
+            return (Heard(report.sequence, issued, settled(turn, report.trainer)),)
         case AgentLeft(boot=boot):
             if boot != worker.boot:
                 return ()

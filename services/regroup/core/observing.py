@@ -11,13 +11,19 @@ from regroup.core.blame import agrees
 from regroup.core.cluster import Answer, reached
 from regroup.core.jobs import Job, JobPhase, Member
 from regroup.core.rounds import begin_round
-from regroup.core.saves import count_checkpoint
+from regroup.core.saves import take_written
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase, TrainerStatus
 
 
 def observe(turn: Turn, name: str, status: TrainerStatus | None, broken: str = "its group broke") -> None:
     """Take in where a worker's trainer stands, whether a heartbeat or a report of its own said so."""
+    _take_status(turn, name, status, broken)
+    if status is not None and status.job in turn.jobs:
+        take_written(turn, turn.jobs[status.job], name, status.written)
+
+
+def _take_status(turn: Turn, name: str, status: TrainerStatus | None, broken: str) -> None:
     sighting = turn.sightings[name]
     before = sighting.trainer
     if before is not None and (status is None or status.incarnation != before.incarnation):
@@ -40,8 +46,6 @@ def observe(turn: Turn, name: str, status: TrainerStatus | None, broken: str = "
         begin_round(turn, turn.jobs[job.id], f"{name} knows generation {highest}, above the coordinator's")
         return
     _take_phase(turn, job, member, status, broken)
-    if status.written is not None and not turn.jobs[job.id].ended:
-        count_checkpoint(turn, turn.jobs[job.id], name, status.written)
 
 
 def bury_listed(turn: Turn, name: str, alive: str | None, cause: str) -> None:

@@ -5,6 +5,7 @@ Refuses to know: who is asked to save (`settling`), which checkpoints are kept (
 file counts (`striking`).
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from regroup.core import leaving
@@ -17,6 +18,7 @@ from regroup.core.messages.trainer_reports import SaveFailed, StateSaved
 from regroup.core.regroup import RESTED
 from regroup.core.rounds import Stage, stage
 from regroup.core.turn import Turn
+from regroup.core.workers import TrainerStatus
 
 
 def state_saved(turn: Turn, job: Job, member: Member, report: StateSaved) -> None:
@@ -53,15 +55,40 @@ def save_failed(turn: Turn, job: Job, member: Member, report: SaveFailed) -> Non
     turn.note("save_failed", reason, job=job.id, worker=member.worker)
 
 
-def count_checkpoint(turn: Turn, job: Job, name: str, written: Checkpoint) -> None:
-    """What was written beside the training counts once all members committed it; it is told until then, and after."""
-    state, committed = written.version, reached(job, turn.watch(job.id))
+def take_written(turn: Turn, job: Job, name: str, written: Sequence[Checkpoint]) -> None:
+    """What was written beside the training counts once all members committed it, and is told until then. What was
+    overtaken before, or its job ended, is to be deleted."""
+    for one in written:
+        _count(turn, turn.jobs[job.id], _written_by(turn, name, one))
+    job = turn.jobs[job.id]
+    named = {one.path for one in (*job.kept, *job.doomed, *(each.checkpoint for each in job.struck))}
+    late = [_written_by(turn, name, one) for one in written if _is_over(job, one) and one.path not in named]
+    if late:
+        turn.change_job(job, doomed=(*job.doomed, *late))
+
+
+def _count(turn: Turn, job: Job, written: Checkpoint) -> None:
+    state, committed = written.version, reached(job, turn.watches.get(job.id))
     # below one that was struck, its file may have been deleted, as one that nobody told of
     newest = max([job.saved, *(one.checkpoint.version for one in job.struck)])
-    if state > newest and survives(job.history, state, committed):
-        turn.change_job(job, **taken_in(job, _written_by(turn, name, written)))
+    if state > newest and not job.ended and survives(job.history, state, committed):
+        turn.change_job(job, **taken_in(job, written))
         reason = f"the state of step {state.step} is durable: {written.path}"
-        turn.note("checkpoint", reason, job=job.id, worker=name, step=state.step, generation=state.generation)
+        turn.note("checkpoint", reason, job=job.id, worker=written.worker, step=state.step, generation=state.generation)
+
+
+def settled(turn: Turn, trainer: TrainerStatus | None) -> tuple[str, ...]:
+    """The files that this trainer need not tell of again: the job names them, or did until they were gone."""
+    job = turn.jobs.get(trainer.job) if trainer is not None else None
+    if trainer is None or job is None:
+        return ()
+    kept = {one.path for one in (*job.kept, *(each.checkpoint for each in job.struck))}
+    return tuple(one.path for one in trainer.written if one.path in kept or _is_over(job, one))
+
+
+def _is_over(job: Job, written: Checkpoint) -> bool:
+    """Whether it can count no more."""
+    return job.ended or written.version < job.saved
 
 
 def _written_by(turn: Turn, name: str, file: Checkpoint) -> Checkpoint:

@@ -39,7 +39,7 @@ class TrainerStatus:
     pid: int = 0  # for people
     fingerprint: Fingerprint | None = None  # None until it is prepared
     at_work: bool = False  # its step loop has not come back from its last formation: so long no promise is told
-    written: Checkpoint | None = None  # the newest that it wrote beside its training
+    written: tuple[Checkpoint, ...] = ()  # that it wrote beside its training, and was not answered yet, as they came
 
 
 class LoopPhase(StrEnum):

@@ -225,12 +225,12 @@ class Agent:
             case TurnAway(reason=reason):
                 self._turned_away(reason)
                 self._end_unless_it_trains()
-            case Heard(sequence=sequence, generation=generation, saved=saved):
+            case Heard(sequence=sequence, generation=generation, settled=settled):
                 self._answered, self._unheard = lease_clock(), False
                 self._health.answered(self._welcome.heartbeat_interval)
                 sent = self._sent.pop(sequence, None)
-                if sent is not None and generation:
-                    self._guardian.tell(RenewLease(generation, sent, saved))
+                if sent is not None and (generation or settled):
+                    self._guardian.tell(RenewLease(generation, sent, settled))
             case Prepare():
                 if self._departure is None:
                     self._guardian.start(order, self._welcome.hang_floor)

@@ -18,14 +18,14 @@ from typing import Any
 
 from torch import Tensor
 
-from regroup.core.jobs import ORIGIN, Checkpoint, Version
+from regroup.core.jobs import Checkpoint, Version
 from regroup.worker.log import log
 from regroup.worker.prepare import USERS
+from regroup.worker.session import WAITING
 from regroup.worker.tree import pack, unpack
 from regroup.worker.words import trace
 
 PAUSE = 10.0  # seconds after a failure
-WAITING = 8  # that were written in this generation and do not count yet
 
 
 class Beside:
@@ -41,22 +41,20 @@ class Beside:
         self._every, self._write, self._wrote, self._failed = every, write, wrote, failed
         self._thread: threading.Thread | None = None
         self._memory: list[Tensor] = []
-        self._written: list[Version] = []  # that may yet count
+        self._newest: Version | None = None  # that was written
         self._again = 0.0  # when one may be written after a failure, by the monotonic clock
 
-    def due(self, version: Version, saved: Version | None) -> bool:
+    def due(self, version: Version, room: bool = True) -> bool:
         """Whether this state is to be written. One is asked for again where a generation begins with it.
 
-        `saved`: the newest checkpoint that counts.
+        `room`: not too many wait until they count.
         """
-        if self._every is None or version.step % self._every or version in self._written[-1:]:
+        if self._every is None or version.step % self._every or version == self._newest:
             return False
         if self._thread is not None and self._thread.is_alive():
             log(f"no checkpoint of step {version.step}: the last one is still being written")
             return False
-        # Those of an earlier generation may never count.
-        waiting = [one for one in self._written if one.generation == version.generation and one > (saved or ORIGIN)]
-        if len(waiting) >= WAITING:
+        if not room:
             log(f"no checkpoint of step {version.step}: the last {WAITING} do not count yet")
             return False
         if time.monotonic() < self._again:
@@ -88,7 +86,7 @@ class Beside:
             began = time.perf_counter()
             checkpoint = self._write(version, tree)
             log(f"checkpoint of step {version.step}: written in {time.perf_counter() - began:.4f} s")
-            self._written = [*self._written[1 - WAITING :], version]
+            self._newest = version
             self._wrote(checkpoint)
 
     @contextmanager

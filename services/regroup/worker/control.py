@@ -15,7 +15,7 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Protocol
 
-from regroup.core.jobs import StepPoint, Version
+from regroup.core.jobs import StepPoint
 from regroup.core.messages.orders import Form, Halt, RenewLease, Save
 from regroup.core.messages.trainer_reports import GroupBroke, StepsCommitted, TrainerReport
 from regroup.core.workers import TrainerPhase
@@ -59,7 +59,6 @@ class Control:
         self._flushed = 0.0
         self._urgent = True
         self._unsaid = False
-        self.saved: Version | None = None  # the newest checkpoint that counts, as the coordinator said last
 
     def start(self) -> None:
         threading.Thread(target=self._read, name="orders", daemon=True).start()
@@ -88,6 +87,9 @@ class Control:
 
     def saves(self, generation: int) -> bool:
         return self._session.phase is TrainerPhase.SAVING and self._session.promised == generation
+
+    def may_write(self, generation: int) -> bool:
+        return self._session.may_write(generation)
 
     def flag(self) -> int:
         """What to contribute to the boundary's flag: how far the Halt held is above this generation; 0 for none."""
@@ -176,8 +178,6 @@ class Control:
             if isinstance(order, Halt | Form | Save | RenewLease):
                 with self._lock:
                     self._take(order)
-            if isinstance(order, RenewLease):
-                self.saved = order.saved
 
     def _write(self) -> None:
         while True:

@@ -165,6 +165,8 @@ class Guardian:
                 if before is None or (self.status.phase, self.status.at_work) != (before.phase, before.at_work):
                     self._watch.look()  # what it hung in may be over
                     self._changed()
+                elif set(self.status.written) - set(before.written):
+                    self._changed()  # at once: it may be asked to end
             elif kind == REPORT:
                 self._report(decode_report(body))
 

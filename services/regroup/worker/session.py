@@ -27,6 +27,8 @@ from regroup.core.messages.trainer_reports import (
 from regroup.core.phases import check_arrow
 from regroup.core.workers import TrainerPhase, TrainerStatus
 
+WAITING = 8  # checkpoints beside the training that were written in a generation, and not answered yet
+
 # --- Events of the step loop
 
 
@@ -161,7 +163,7 @@ class Session:
     applying: bool = False  # the state is being changed: by the optimizer step, or by the leader's that is swapped in
     owed: int | None = None  # a Halt that came while applying
     at_work: bool = False  # the step loop has not come back from its last formation: it may be in the task's code
-    written: Checkpoint | None = None  # the newest that was written beside the training
+    written: tuple[Checkpoint, ...] = ()  # beside the training, and told until the coordinator answered
     saved: StateSaved | None = None  # what the last order to save led to
     heard: float = -inf  # when the last heartbeat was sent that was answered, on this machine's clock, seconds
 
@@ -197,6 +199,11 @@ class Session:
     def may_apply(self, now: float) -> bool:
         """Whether the optimizer step may begin: nothing higher is promised, and the lease runs."""
         return self.phase is TrainerPhase.TRAINING and self.owed is None and now < self.lease
+
+    def may_write(self, generation: int) -> bool:
+        """Whether another checkpoint beside the training may be written: while nobody answers, they are not to fill
+        the disk. Those of an earlier generation may never count."""
+        return sum(one.version.generation == generation for one in self.written) < WAITING
 
     def may_load(self, generation: int) -> bool:
         """Whether the leader's state of `generation` may take the place of this one's."""
@@ -241,7 +248,8 @@ def handle(session: Session, happening: Halt | Form | Save | RenewLease | LoopEv
                 session = replace(_enter(session, TrainerPhase.HALTED), saved=told)
             return session, (Say(report),)
         case WroteBeside(checkpoint=checkpoint):
-            return replace(session, written=checkpoint), ()
+            others = (one for one in session.written if one.path != checkpoint.path)
+            return replace(session, written=(*others, checkpoint)), ()
         case CameBack():
             session = replace(session, at_work=False)
             return session, _answer(session) if session.phase is TrainerPhase.HALTED else ()
@@ -328,6 +336,9 @@ def _hold(session: Session, generation: int) -> Handled:
 
 
 def _renew(session: Session, answered: RenewLease) -> Session:
+    if answered.settled:
+        told = (one for one in session.written if one.path not in answered.settled)
+        session = replace(session, written=tuple(told))
     if session.formation is None or session.generation != answered.generation:
         return session
     return replace(session, heard=max(session.heard, answered.sent))

@@ -131,7 +131,7 @@ class Trainer:
             self.position.leave()
 
     def _copy_if_due(self, version: Version) -> None:
-        if self.beside.due(version, self.control.saved):
+        if self.beside.due(version, self.control.may_write(version.generation)):
             with self.pulse.within(LoopPhase.COPY):
                 self.beside.take(version, self.state.tree())
 

@@ -31,7 +31,7 @@ class Heard:
 
     sequence: int
     generation: int
-    saved: Version | None = None  # the newest checkpoint of that job that counts
+    settled: tuple[str, ...] = ()  # files that its trainer told of, and need not again: they are kept, or to be deleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class RenewLease:
 
     generation: int
     sent: float
-    saved: Version | None = None  # as Heard says
+    settled: tuple[str, ...] = ()  # as Heard says
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,7 +142,8 @@ class Agents(StepLoops, Generic[AnAgent]):
         message = agent.trainer.outbox.popleft()
         if isinstance(message, TrainerStatus):
             before, agent.status = agent.status, message
-            if before is None or (message.phase, message.at_work) != (before.phase, before.at_work):
+            wrote = before is not None and set(message.written) - set(before.written)
+            if before is None or wrote or (message.phase, message.at_work) != (before.phase, before.at_work):
                 self.heartbeat(agent)
         else:
             self.report(agent, message)
@@ -222,8 +223,8 @@ class LinkedAgents(Agents[ALinkedAgent]):
             super().obey(agent, order)
             return
         sent = agent.sent.pop(order.sequence, None)
-        if sent is not None and order.generation:
-            self.tell(agent, RenewLease(order.generation, sent))
+        if sent is not None and (order.generation or order.settled):
+            self.tell(agent, RenewLease(order.generation, sent, order.settled))
 
 
 def said_by(agent: Agent, sequence: int, trainer: TrainerStatus | None) -> Heartbeat:

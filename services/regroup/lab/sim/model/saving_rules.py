@@ -4,7 +4,7 @@ Owns: the rules for checkpoints, pauses and ends. Refuses to know: formations (`
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from math import isnan
 
 from regroup.core.cluster import Cluster, reached
@@ -36,31 +36,37 @@ def to_save(world: World, before: Cluster, decision: Decision, old: Job, job: Jo
         assert version.step >= shown or told_back(decision, job.id), "steps that were shown are given up unsaid"
 
 
-def saved(ghosts: Ghosts, world: World, after: Cluster, old: Job, job: Job) -> None:
+def saved(ghosts: Ghosts, world: World, decision: Decision, old: Job, job: Job) -> None:
     """What is called durable is, is what was asked for, and is the state that history tells of."""
+    notes = [note.data for note in decision.notes if note.kind == "checkpoint" and note.job == job.id]
+    beside = [Version(data["generation"], data["step"]) for data in notes]  # several may be told at once
     assert job.checkpoint is not None, "a checkpoint is forgotten"
     version = job.checkpoint.version
     assert job.checkpoint.path not in ghosts.deleted, f"{version} counts, and its file was deleted"
     bad = [one.checkpoint.path for one in job.struck]
     assert job.checkpoint.path not in bad, f"{version} was struck, and counts again"
-    _keeps(old, job)
+    _keeps(old, job, beside)
     again = old.checkpoint is not None and version == old.checkpoint.version and old.saver is not None
     newer = old.checkpoint is None or version > old.checkpoint.version
     assert newer or again, f"the checkpoint goes back to {version}"  # again: it had just been written beside, too
-    assert (job.id, version) in ghosts.written, "called saved before its state was durable"
+    for each in {version, *beside}:
+        assert (job.id, each) in ghosts.written, "called saved before its state was durable"
+        made = surviving(job.history, each, job.origin.step)
+        assert ghosts.states[job.id, each] == made, "the checkpoint is not as history tells"
     if old.saver is not None and job.saver is None:
         saver = world.living(old.saver)
         asked = (old.saver, version) in ghosts.writers or (saver is not None and saver.session.version == version)
         assert asked or saver is None, "the checkpoint is not what the saver was asked for"
     else:
-        _beside(ghosts, world, old, version, said=reached(job, after.watches.get(job.id)))
-    made = surviving(job.history, version, job.origin.step)
-    assert ghosts.states[job.id, version] == made, "the checkpoint is not as history tells"
+        assert version in beside, f"{version} counts, and nobody said so"
+    for each in beside:
+        _beside(ghosts, world, old, each, said=reached(job, decision.cluster.watches.get(job.id)))
 
 
-def _keeps(old: Job, job: Job) -> None:
+def _keeps(old: Job, job: Job, beside: Collection[Version]) -> None:
     """The newest and the best of those that there were, and no others."""
-    files = {one.path: one for one in (*old.older, old.checkpoint, job.checkpoint) if one is not None}
+    new = [one for one in (*job.kept, *job.doomed) if one is job.checkpoint or one.version in beside]
+    files = {one.path: one for one in (*old.kept, *new)}
     newest = sorted(files.values(), key=lambda one: one.version, reverse=True)
     scored = [(one.score, place, one.path) for place, one in enumerate(newest) if one.score is not None]
     wanted = {one.path for one in newest[: job.spec.keep_last]}

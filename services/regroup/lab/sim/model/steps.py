@@ -74,7 +74,7 @@ class StepLoops(ABC):
         told = (before.phase, before.promised, before.at_work, before.written)
         if (after.phase, after.promised, after.at_work, after.written) != told:
             trainer.outbox.append(after.status)
-        trainer_rules.handled(self.ghosts, trainer, before, happening, self.jobs[trainer.job].generation)
+        trainer_rules.handled(self.ghosts, trainer, before, happening, self.jobs[trainer.job])
         for action in actions:
             match action:
                 case s.Say(report=report):
@@ -352,10 +352,10 @@ class StepLoops(ABC):
         self._copy_if_due(trainer, Version(group.generation, len(trainer.history)))
 
     def _copy_if_due(self, trainer: Trainer, version: Version) -> None:
-        every, written = self.jobs[trainer.job].spec.checkpoint_every, trainer.session.written
+        every = self.jobs[trainer.job].spec.checkpoint_every
         due = every is not None and version.step % every == 0 and version.step < trainer.loop.steps
-        new = written is None or version != written.version
-        if due and new and trainer.rank == trainer.group.leader and trainer.beside is None:
+        may = version != trainer.wrote and trainer.session.may_write(version.generation)
+        if due and may and trainer.rank == trainer.group.leader and trainer.beside is None:
             trainer.beside = version
 
     def file(self, trainer: Trainer, version: Version) -> Checkpoint:
@@ -370,6 +370,7 @@ class StepLoops(ABC):
         """What it copied is durable, wherever its step loop is by now."""
         version, trainer.beside = trainer.beside, None
         assert version is not None
+        trainer.wrote = version
         trainer_rules.wrote_beside(self.ghosts, trainer, version)
         self.take(trainer, s.WroteBeside(self.file(trainer, version)))
 

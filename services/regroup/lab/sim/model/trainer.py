@@ -73,6 +73,7 @@ class Trainer:
     outbox: deque[TrainerStatus | Report] = field(default_factory=deque)
     unsaid: bool = False  # its progress, since it last told it
     beside: Version | None = None  # of the state that is being written while the step loop goes on
+    wrote: Version | None = None  # the last that it wrote so
     measured: tuple[StepPoint, ...] = ()  # its last steps, for whoever tells next; the loss names their generation
     points: tuple[StepPoint, ...] = ()  # to be told, by the leader
 

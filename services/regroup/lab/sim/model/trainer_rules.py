@@ -5,7 +5,7 @@ Owns: the rules for sessions and step loops. Refuses to know: what coordinators 
 
 from collections.abc import Mapping
 
-from regroup.core.jobs import Formation, JobSpec, Version
+from regroup.core.jobs import Formation, Job, JobSpec, Version
 from regroup.core.messages.orders import Form, Halt, RenewLease
 from regroup.core.messages.trainer_reports import WORKER
 from regroup.core.workers import TrainerPhase
@@ -15,8 +15,8 @@ from regroup.lab.sim.model.trainer import CHANGING, Contribution, Happening, His
 from regroup.worker import session as s
 
 
-def handled(ghosts: Ghosts, trainer: Trainer, before: s.Session, happening: Happening, asked: int) -> None:
-    """A session took something in. `asked`: the generation that the coordinator keeps for its job."""
+def handled(ghosts: Ghosts, trainer: Trainer, before: s.Session, happening: Happening, job: Job) -> None:
+    """A session took something in. `job`: its own, as the coordinator keeps it."""
     after = trainer.session
     assert after.promised >= before.promised, "a promise is taken back"
     assert after.generation >= before.generation, "a trainer goes back to an older generation"
@@ -32,7 +32,8 @@ def handled(ghosts: Ghosts, trainer: Trainer, before: s.Session, happening: Happ
     if after.promised > before.promised:
         assert trainer.loop.at not in CHANGING, "a Halt is answered in the middle of a change"
         assert after.boundary is None or after.boundary > after.promised, "a boundary that is over is kept"
-        assert after.promised <= asked, f"{after.promised} is promised, and nobody asked for more than {asked}"
+        most = job.generation
+        assert after.promised <= most, f"{after.promised} is promised, and nobody asked for more than {most}"
     if after.heard != before.heard:
         assert isinstance(happening, RenewLease), "an order never renews the lease"
         assert happening.generation == after.generation, "an answer that names another generation renewed the lease"
@@ -43,8 +44,20 @@ def handled(ghosts: Ghosts, trainer: Trainer, before: s.Session, happening: Happ
     if after.generation > before.generation:
         assert isinstance(happening, Form), "only a Form takes a trainer into a generation"
         assert before.promised == after.generation, "a formation is accepted under another promise"
+    if after.written != before.written:
+        _tells(ghosts, before, after, happening, job)
     if after.version is not None and after.version != before.version:
         _holds(ghosts, trainer.job, after.version, trainer.history)
+
+
+def _tells(ghosts: Ghosts, before: s.Session, after: s.Session, happening: Happening, job: Job) -> None:
+    """A file is told of until its job names it: as one that is kept, was struck or is to be deleted."""
+    told = {one.path for one in before.written}
+    if isinstance(happening, s.WroteBeside):
+        told.add(happening.checkpoint.path)
+    named = {one.path for one in (*job.kept, *job.doomed, *(each.checkpoint for each in job.struck))}
+    lost = told - {one.path for one in after.written} - named - ghosts.deleted
+    assert not lost, f"{lost} is told of no more, and its job does not name it"
 
 
 def _holds(ghosts: Ghosts, job: str, version: Version, history: History | None) -> None:
@@ -133,7 +146,8 @@ def begins(ghosts: Ghosts, trainer: Trainer, every: int | None) -> None:
     group = trainer.group
     trained = group.base.generation > 0 and group.base.step < trainer.loop.steps
     due = every is not None and group.base.step % every == 0 and trained and trainer.rank == group.leader
-    taken = trainer.beside is not None or (trainer.job, group.base) in ghosts.written
+    full = not trainer.session.may_write(group.base.generation)
+    taken = full or trainer.beside is not None or (trainer.job, group.base) in ghosts.written
     assert taken or not due, f"{group.base} is due, and {trainer.member} begins with it and takes no copy"
 
 

@@ -48,6 +48,8 @@ BUGS = (
     Bug("what is kept is swept away with what nobody told of", KEEPING, "keep=_to_keep(cluster, job)", "keep=()"),
     Bug("a best one is deleted", KEEPING, " or one in best]", "]"),
     Bug("the worst are taken for the best", KEEPING, "sorted(scored)[:count]", "sorted(scored, reverse=True)[:count]"),
+    Bug("a file that was overtaken before it was told is named by nobody", SAVES, "    if late:\n", "    if False:\n"),
+    Bug("a file that may yet count is told of no more", SAVES, "one.path in kept or _is_over(job, one)", "True"),
     # another job's checkpoint
     Bug("a file that a job begins from is deleted", KEEPING, "if not is_needed(cluster.jobs, path)", "if True"),
     Bug(

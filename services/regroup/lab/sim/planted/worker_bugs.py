@@ -82,6 +82,8 @@ BUGS = (
         "return self.heard + self.formation.detached_limit if",
         "return self.heard + max(9.0, self.formation.detached_limit) if",
     ),
+    # files that were written beside the training
+    Bug("only the newest file is told of", SESSION, "written=(*others, checkpoint)", "written=(checkpoint,)"),
     # who hangs
     Bug("who waits for others is accused", WATCHING, "if mark.phase in WAITS:", "if False:"),
 )

@@ -67,7 +67,7 @@ def _trainer(trainer: Trainer | None) -> tuple[Any, ...]:
     loop = trainer.loop
     tasks = (_task(loop.task), _task(loop.write))
     where = (loop.at, _formation(loop.formation), *tasks, loop.broken, loop.lost, loop.agreed, trainer.unsaid)
-    return (*where, _session(trainer.session), trainer.history, trainer.beside)
+    return (*where, _session(trainer.session), trainer.history, trainer.beside, trainer.wrote)
 
 
 def _task(task: Join | Write | None) -> Hashable:
@@ -90,7 +90,7 @@ def _formation(one: Formation) -> Hashable:
 @_remembered
 def _session(one: Session) -> Hashable:
     stands = (one.member, one.phase, one.promised, one.generation, one.version)
-    written = None if one.written is None else one.written.version
+    written = tuple(each.version for each in one.written)
     rest = (one.boundary, one.applying, one.owed, one.at_work, one.heard, one.fingerprint is None, written)
     return (*stands, _formation(one.formation), *rest)
 
@@ -128,7 +128,7 @@ def _sighting(sighting: Sighting | None) -> Hashable:
 
 @_remembered
 def _status(status: TrainerStatus) -> Hashable:
-    written = None if status.written is None else status.written.version
+    written = tuple(each.version for each in status.written)
     stands = (status.phase, status.promised, status.generation, status.version, status.fingerprint is None, written)
     return (status.job, status.incarnation, status.at_work, *stands)
 

@@ -3,7 +3,8 @@
 Owns: the abstraction that makes states few, and still shows the real `decide` and the real session every order of
 events that matters:
 - A connection keeps its order and doubles nothing, as ZeroMQ's do; it may be as slow as it likes, and be cut.
-- A heartbeat arrives at once, after whatever was said before it, with what its agent knows then.
+- A heartbeat arrives at once, after whatever was said before it, with what its agent knows then. Of its answer, what it
+  says of files does, too.
 - Time passes in two ways: all short limits are over at once, or the long one of the leases is. Nothing else is counted.
 Refuses to know: what can happen next (`moves`), what nobody can see (`tidying`), which states are one (`identity`).
 """
@@ -136,6 +137,8 @@ class Small(Agents[Near]):
             agent = self.agents[name]
             if isinstance(order, Heard):
                 agent.answered |= {order.generation} if order.generation and self.bounds.leaps else set()
+                if order.settled:  # no lease is renewed by that
+                    self.tell(agent, RenewLease(0, 0.0, order.settled))
             elif not isinstance(order, Welcome) and agent.link and order not in agent.orders:
                 agent.orders = (*agent.orders, order)
 
