@@ -1,16 +1,23 @@
 """Deleting files of checkpoints, and nothing else."""
 
+import asyncio
 import os
+import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from regroup.core.jobs import ORIGIN, Version
 from regroup.core.messages.agent_reports import Discarded
 from regroup.core.messages.orders import Discard
-from regroup.worker.discarding import discard
+from regroup.worker.discarding import Discarding, Sweeper
+from regroup.worker.storage import Storage
 
 NAME = "checkpoint-g000001-s00000004-0123abcd.safetensors"
+
+
+LIMIT = 10.0  # seconds
 
 
 def order(*paths, below=ORIGIN, keep=()):
@@ -26,10 +33,14 @@ def place(tmp_path):
     return tmp_path / "kept"
 
 
+def discard(place, tmp_path, order):
+    return Sweeper(Storage(str(place), tmp_path / "scratch")).discard(order)
+
+
 def test_a_checkpoint_that_is_not_kept_goes_away_and_once_more_does_no_harm(place, tmp_path):
     path = str(place / "j" / NAME)
     for _ in range(2):
-        assert discard(str(place), tmp_path, order(path)) == Discarded(job="j", paths=(path,))
+        assert discard(place, tmp_path, order(path)) == Discarded(job="j", paths=(path,))
         assert list((place / "j").iterdir()) == []
 
 
@@ -51,7 +62,7 @@ def test_whatever_is_no_checkpoint_of_the_job_in_this_place_stays(place, tmp_pat
     (place / "k").mkdir()
     for kept in (place / "k" / NAME, place / "j" / "other.safetensors"):
         kept.write_bytes(b"x")
-    told = discard(str(place), tmp_path, order(path))
+    told = discard(place, tmp_path, order(path))
     assert told.error == f"{path} is no checkpoint of this job in {place}"
     assert (place / "k" / NAME).exists()
     assert (place / "j" / "other.safetensors").exists()
@@ -61,7 +72,7 @@ def test_a_file_that_cannot_be_deleted_is_told_and_the_others_go(place, tmp_path
     other = NAME.replace("s00000004", "s00000008")
     (place / "j" / other).mkdir()  # what cannot be unlinked
     paths = (str(place / "j" / other), str(place / "j" / NAME))
-    told = discard(str(place), tmp_path, order(*paths))
+    told = discard(place, tmp_path, order(*paths))
     assert told.error.startswith(f"{paths[0]} cannot be deleted (Is a directory)")
     assert not (place / "j" / NAME).exists()
 
@@ -71,7 +82,7 @@ def test_what_a_killed_writer_told_nobody_of_goes_once_a_newer_state_counts(plac
     for name in (*names, "notes.txt"):
         (place / "j" / name).write_bytes(b"x")
     kept = f"/elsewhere/j/{NAME}"  # the same folder, as another machine knows it
-    told = discard(str(place), tmp_path, order(below=Version(2, 12), keep=(kept,)))
+    told = discard(place, tmp_path, order(below=Version(2, 12), keep=(kept,)))
     assert told == Discarded(job="j", paths=())
     assert {each.name for each in (place / "j").iterdir()} == {NAME, *names[2:], "notes.txt"}
 
@@ -81,7 +92,7 @@ def test_half_a_file_goes_when_nobody_wrote_to_it_for_an_hour(place, tmp_path):
     for half in (fresh, dead):
         half.write_bytes(b"x")
     os.utime(dead, times=(time.time() - 3700,) * 2)
-    discard(str(place), tmp_path, order())
+    discard(place, tmp_path, order())
     assert fresh.exists()
     assert not dead.exists()
 
@@ -97,4 +108,113 @@ def test_half_a_file_is_not_dead_because_this_machines_clock_is_ahead(place, tmp
 
 
 def test_a_job_without_a_folder_here_has_nothing_to_delete(place, tmp_path):
-    assert discard(str(place / "none"), tmp_path, order(below=Version(9, 9))).error is None
+    assert discard(place / "none", tmp_path, order(below=Version(9, 9))).error is None
+
+
+def named(*numbers):
+    return [f"checkpoint-g000001-s{number:08}-0123abcd.safetensors" for number in numbers]
+
+
+def test_of_what_nobody_named_one_that_cannot_be_deleted_is_told_once_and_the_others_go(place, tmp_path):
+    """Whatever the order is in which the folder names them."""
+    names = named(*range(5, 25))
+    for name in names:
+        (place / "j" / name).write_bytes(b"x")
+    stuck = place / "j" / named(25)[0]
+    stuck.mkdir()
+    sweeper = Sweeper(Storage(str(place), tmp_path))
+    told = sweeper.discard(order(str(place / "j" / NAME), below=Version(2, 0)))
+    assert told.paths == (str(place / "j" / NAME),)
+    assert told.error == f"{stuck} cannot be deleted (Is a directory): mend its permissions"
+    assert list((place / "j").iterdir()) == [stuck]
+    assert sweeper.discard(order(str(place / "j" / NAME), below=Version(2, 0))).error is None
+
+
+def test_a_folder_that_does_not_answer_is_told_of_each_file_and_costs_one_thread(place, tmp_path, monkeypatch):
+    goes_on = threading.Event()
+    monkeypatch.setattr(Path, "unlink", lambda path, missing_ok=False: goes_on.wait(LIMIT))
+    sweeper = Sweeper(Storage(str(place), tmp_path, patience=0.2))
+    paths = [f"{place}/j/{name}" for name in named(1, 2, 3)]
+    for path in paths:
+        told = sweeper.discard(order(*paths[paths.index(path) :], below=Version(2, 0)))
+        assert told.paths == (path,)
+        assert told.error.startswith(f"{path} could not be deleted in 0.2 s: look whether its disk or server answers")
+    assert len(left_behind(place)) == 1
+    goes_on.set()
+    for thread in left_behind(place):
+        thread.join(LIMIT)
+
+
+def test_a_folder_that_cannot_be_listed_in_time_is_told_too(place, tmp_path, monkeypatch):
+    goes_on = threading.Event()
+    monkeypatch.setattr(Path, "iterdir", lambda path: goes_on.wait(LIMIT))
+    told = Sweeper(Storage(str(place), tmp_path, patience=0.2)).discard(order(f"{place}/j/{NAME}"))
+    assert told.paths == (f"{place}/j/{NAME}",)
+    assert told.error.startswith(f"{place}/j could not be read in 0.2 s")
+    goes_on.set()
+    for thread in left_behind(place):
+        thread.join(LIMIT)
+
+
+def left_behind(place):
+    return [thread for thread in threading.enumerate() if thread.name.startswith(f"storage {place}")]
+
+
+# --- One after another
+
+
+class Disk:
+    """Deletes one order after another, each once the test lets it go on, or what it can of it."""
+
+    def __init__(self):
+        self.asked, self.told = [], []
+        self.turn, self.begun = threading.Semaphore(0), threading.Semaphore(0)
+        self.most = None  # files at a time
+        self.discarding = Discarding(self.discard, self.told.append)
+
+    def discard(self, order):
+        self.asked.append(order.paths)
+        self.begun.release()
+        assert self.turn.acquire(timeout=LIMIT)
+        return Discarded(job=order.job, paths=order.paths[: self.most])
+
+    async def begins(self):
+        assert await asyncio.to_thread(self.begun.acquire, timeout=LIMIT)
+
+
+async def test_of_the_orders_that_come_while_files_are_deleted_the_newest_is_carried_out_and_no_file_twice():
+    disk = Disk()
+    first = asyncio.create_task(disk.discarding.carry_out(order("a", below=Version(1, 1))))
+    await disk.begins()
+    for paths in (("a",), ("a", "b"), ("a", "b", "c"), ("b", "c", "d")):  # as every heartbeat says it again
+        await disk.discarding.carry_out(order(*paths))
+    assert disk.asked == [("a",)]
+    disk.turn.release(2)
+    await first
+    assert disk.asked == [("a",), ("b", "c", "d")]
+    assert [told.paths for told in disk.told] == disk.asked
+
+
+async def test_what_was_not_deleted_in_time_is_tried_again_at_once():
+    disk = Disk()
+    disk.most = 1
+    disk.turn.release(3)
+    await disk.discarding.carry_out(order("a", "b", "c"))
+    assert [told.paths for told in disk.told] == [("a",), ("b",), ("c",)]
+
+
+async def test_an_order_whose_answer_was_lost_is_carried_out_again():
+    disk = Disk()
+    disk.turn.release(2)
+    for _ in range(2):
+        await disk.discarding.carry_out(order("a"))
+    assert disk.asked == [("a",), ("a",)]
+
+
+async def test_the_files_of_one_job_do_not_wait_for_those_of_another():
+    disk = Disk()
+    tasks = [asyncio.create_task(disk.discarding.carry_out(Discard(job, ("a",), ORIGIN, ()))) for job in "jk"]
+    for _ in tasks:
+        await disk.begins()
+    disk.turn.release(2)
+    await asyncio.gather(*tasks)

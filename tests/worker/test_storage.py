@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ from typing import Any
 import httpx
 import pytest
 
-from regroup.worker import storage as module
-from regroup.worker.storage import Absent, Storage, StorageFailed
+from regroup.worker.storage import Absent, Storage, StorageFailed, url
+from regroup.worker.storage.outcome import measure
 
 LIMIT = 10.0  # seconds
 CONTENT = bytes(range(256)) * 100
@@ -47,7 +47,7 @@ def got(storage: Storage, path: str, size: int = len(CONTENT)) -> bytes:
 def test_a_file_comes_back_under_the_name_of_its_content(
     kept: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "BLOCK", 1000)  # many of them, and the last one short
+    monkeypatch.setattr(url, "BLOCK", 1000)  # many of them, and the last one short
     stored = kept.storage.put("job", name, fill)
     checksum = sha256(CONTENT).hexdigest()
     assert (stored.checksum, stored.bytes) == (checksum, len(CONTENT))
@@ -62,7 +62,7 @@ def test_a_file_comes_back_under_the_name_of_its_content(
 def test_a_damaged_file_under_its_name_is_written_anew(
     kept: Any, monkeypatch: pytest.MonkeyPatch, damaged: bytes
 ) -> None:
-    monkeypatch.setattr(module, "BLOCK", 1000)
+    monkeypatch.setattr(url, "BLOCK", 1000)
     stored = kept.storage.put("job", name, fill)
     kept.replace(stored.path, damaged)
     assert kept.storage.put("job", name, fill) == stored
@@ -100,6 +100,27 @@ def test_a_folder_that_is_not_there_may_not_be_mounted_and_says_nothing_of_its_f
     (tmp_path / "kept" / "job").rename(tmp_path / "away")
     with pytest.raises(StorageFailed, match=f"{stored.path} cannot be read .its folder is not there.: mount it"):
         got(storage, stored.path)
+
+
+def test_a_file_in_a_folder_is_synced_before_it_gets_its_name_and_its_folders_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name of a file that survives a loss of power is in a folder that does."""
+    synced: list[tuple[str, bool]] = []
+    kept, fsync = tmp_path / "kept", os.fsync
+
+    def watched(number: int) -> None:
+        fsync(number)
+        there = kept / "job"
+        synced.append(
+            (os.readlink(f"/proc/self/fd/{number}"), any(each.name.startswith("file-") for each in there.iterdir()))
+        )
+
+    monkeypatch.setattr(os, "fsync", watched)
+    Storage(str(kept), tmp_path / "scratch").put("job", name, fill)
+    (half, named), *folders = synced
+    assert (Path(half).parent, Path(half).name[0], named) == (kept / "job", ".", False)
+    assert folders == [(str(kept / "job"), True), (str(kept), True)]
 
 
 @contextmanager
@@ -248,7 +269,8 @@ def test_a_folder_that_does_not_answer_is_given_up_in_time(tmp_path: Path) -> No
     with pytest.raises(StorageFailed, match=f"^{tmp_path}/job could not be written in 0.3 s: {slow}$"):
         storage.put("job", name, fill)
     with (tmp_path / "job" / "file").open("wb"):  # it answers after all
-        left_behind(tmp_path)[0].join(LIMIT)
+        for thread in left_behind(tmp_path):
+            thread.join(LIMIT)
     assert got(storage, storage.put("job", name, fill).path) == CONTENT
 
 
@@ -275,7 +297,110 @@ def left_behind(folder: Path) -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith(f"storage {folder}")]
 
 
+# --- Deleting
+
+
+def test_what_is_deleted_is_gone_and_what_was_not_there_is_as_good_as_gone(kept: Any) -> None:
+    stored = kept.storage.put("job", name, fill)
+    assert kept.storage.delete([f"{stored.path}x", stored.path]) == {f"{stored.path}x": "", stored.path: ""}
+    assert kept.names == []
+
+
+def test_one_that_cannot_be_deleted_is_said_and_the_others_go(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path), tmp_path / "scratch")
+    stored = storage.put("job", name, fill)
+    (tmp_path / "job" / "folder").mkdir()
+    said = storage.delete([f"{tmp_path}/job/folder", stored.path])
+    assert said == {
+        f"{tmp_path}/job/folder": f"{tmp_path}/job/folder cannot be deleted (Is a directory): mend its permissions",
+        stored.path: "",
+    }
+
+
+def test_of_many_those_that_went_in_time_are_said_and_of_none_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are asked for again: the one that hangs is then the first."""
+    storage, goes_on = Storage(str(tmp_path), tmp_path / "scratch", patience=0.3), threading.Event()
+    unlink = Path.unlink
+
+    def slow(path: Path, missing_ok: bool = False) -> None:
+        if path.name == "hangs":
+            assert goes_on.wait(LIMIT)
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", slow)
+    paths = [f"{tmp_path}/job/{each}" for each in ("a", "hangs", "b")]
+    assert storage.delete(paths) == {paths[0]: ""}
+    (path, error), *others = storage.delete(paths[1:]).items()
+    assert path == paths[1]
+    assert error.startswith(f"{path} could not be deleted in 0.3 s: look whether its disk or server answers")
+    assert others == []
+    assert len(left_behind(tmp_path)) == 1
+    goes_on.set()
+    for thread in left_behind(tmp_path):
+        thread.join(LIMIT)
+    assert storage.delete(paths[2:]) == {paths[2]: ""}
+
+
+def test_many_are_deleted_behind_a_url_with_one_client(bucket: str, tmp_path: Path) -> None:
+    from aiobotocore.session import AioSession
+
+    storage = Storage(bucket, tmp_path / "scratch")
+    paths = [storage.put("job", lambda _, number=number: f"file-{number}", fill).path for number in range(3)]
+    made: list[str] = []
+    create = AioSession.create_client
+
+    def counted(self: Any, service: str, *given: Any, **more: Any) -> Any:
+        made.append(service)
+        return create(self, service, *given, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AioSession, "create_client", counted)
+        assert storage.delete(paths) == dict.fromkeys(paths, "")
+    assert made == ["s3"]
+
+
 # --- S3 that refuses, is not there, or is silent
+
+
+def test_of_uploads_that_are_given_up_one_at_most_stays_on_the_disk(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has a whole state there, in a file without a name, and a thread."""
+    storage = Storage(bucket, tmp_path, patience=0.5)
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.getsockname()[1]}")
+        for _ in range(3):
+            with pytest.raises(StorageFailed, match=f"^{bucket}/job could not be written in 0.5 s"):
+                storage.put("job", name, fill)
+        drafts = {name for name in open_files() if name.startswith(str(tmp_path))}
+        assert len(drafts) == 1
+        assert len([one for one in threading.enumerate() if one.name.startswith(f"storage {bucket}")]) == 1
+
+
+def open_files() -> Iterator[str]:
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # what listed them
+            yield os.readlink(f"/proc/self/fd/{number}")
+
+
+def test_a_copy_to_upload_that_takes_too_long_is_given_up_in_time_and_never_sent(
+    make_kept: Any, bucket: str, tmp_path: Path
+) -> None:
+    """What it is filled from has changed by then: the job trains on."""
+    storage, goes_on = Storage(bucket, tmp_path / "scratch", patience=0.3), threading.Event()
+
+    def hangs(path: Path) -> None:
+        assert goes_on.wait(LIMIT)
+        path.write_bytes(CONTENT)
+
+    with pytest.raises(StorageFailed, match=f"^{bucket}/job could not be written in 0.3 s"):
+        storage.put("job", name, hangs)
+    goes_on.set()
+    for thread in [one for one in threading.enumerate() if one.name.startswith(f"storage {bucket}")]:
+        thread.join(LIMIT)
+    assert make_kept(bucket).names == files(tmp_path) == []
 
 
 def test_a_large_file_goes_in_parts_and_comes_back(bucket: str, tmp_path: Path) -> None:
@@ -287,7 +412,7 @@ def test_a_large_file_goes_in_parts_and_comes_back(bucket: str, tmp_path: Path) 
 
     storage = Storage(bucket, tmp_path, patience=90)
     stored = storage.put("job", name, large)
-    assert storage.read(stored.path, size, module._measure) == (stored.checksum, size)
+    assert storage.read(stored.path, size, measure) == (stored.checksum, size)
 
 
 def test_a_bucket_that_does_not_exist_is_named_and_not_created(bucket: str, tmp_path: Path) -> None:
@@ -359,8 +484,7 @@ def test_an_endpoint_that_is_silent_is_given_up_in_time(
         call: Callable[[], Any] = lambda: storage.put("job", name, fill)  # noqa: E731
         if done == "read":
             call = lambda: got(storage, f"{bucket}/job/file")  # noqa: E731
-        with pytest.raises(
-            StorageFailed, match=rf"^{bucket}/job/file.* could not be {done} in 1.5 s: check the address"
-        ):
+        what = f"{bucket}/job" if done == "written" else f"{bucket}/job/file"
+        with pytest.raises(StorageFailed, match=f"^{what} could not be {done} in 1.5 s: check the address"):
             call()
     assert files(tmp_path) == []

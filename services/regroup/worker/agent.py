@@ -46,11 +46,12 @@ from regroup.wire.link import Line
 from regroup.worker import archive
 from regroup.worker.apart import apart
 from regroup.worker.departure import Departure
-from regroup.worker.discarding import discard
+from regroup.worker.discarding import Discarding, Sweeper
 from regroup.worker.guardian import Guardian
 from regroup.worker.health import Health, file_of
 from regroup.worker.nursery import Nursery
 from regroup.worker.settings import AgentSettings
+from regroup.worker.storage import Storage
 
 log = logging.getLogger("regroup.agent")
 
@@ -83,7 +84,7 @@ class Agent:
         self._sequence = 0
         self._departure: Departure | None = None  # once it was asked to end
         self._asides: set[asyncio.Task[None]] = set()  # what waits for the disk
-        self._discarding: set[Discard] = set()
+        self._discarding = Discarding(Sweeper(Storage(nursery.checkpoints, nursery.scratch)).discard, self._report)
         self._guardian = Guardian(nursery, self._report, self._heartbeat, self._barren)
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -249,21 +250,14 @@ class Agent:
                     self._go("nothing rests on it any more")
             case ListRecords() | ReadRecords():
                 self._aside(self._answer(order))
-            case Discard() if order not in self._discarding:  # it is due again at each heartbeat until it is done
-                self._discarding.add(order)
-                self._aside(self._discard(order))
+            case Discard():
+                self._aside(self._discarding.carry_out(order))
 
     def _aside(self, work: Coroutine[Any, Any, None]) -> None:
         """Beside all else, so that no order waits for the disk."""
         task = asyncio.create_task(work)
         self._asides.add(task)
         task.add_done_callback(self._asides.discard)
-
-    async def _discard(self, order: Discard) -> None:
-        try:
-            self._report(await apart(partial(discard, self._nursery.checkpoints, self._nursery.scratch, order)))
-        finally:
-            self._discarding.discard(order)
 
     async def _answer(self, order: RecordsOrder) -> None:
         self._line.send(await apart(partial(archive.answer, self._settings.data_dir / "records", order)))

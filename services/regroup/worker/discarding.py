@@ -1,21 +1,22 @@
 """Deleting the files of checkpoints that are kept no longer, and what killed writers left in the job's folder.
 
 Owns: that nothing else is ever deleted: a file has a checkpoint's name, and lies in its job's folder where this worker
-keeps checkpoints. One that nobody told of is of a state below the newest that counts, and not among those to keep.
+keeps checkpoints. One that nobody told of is of a state below the newest that counts, and not among those to keep. And
+that a job's files are deleted one after another: of the orders that wait meanwhile, the newest is carried out.
 Refuses to know: why a checkpoint is not kept. A file that is not there is as good as deleted.
 Does not guarantee: to find what killed writers left behind a URL: it looks into folders of this machine alone.
 """
 
-import os
 import re
-from collections.abc import Collection
-from contextlib import suppress
-from pathlib import Path
-from tempfile import TemporaryFile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 from regroup.core.jobs import Version
 from regroup.core.messages.agent_reports import Discarded
 from regroup.core.messages.orders import Discard
+from regroup.worker.apart import apart
 from regroup.worker.place import is_url
 from regroup.worker.storage import Storage, StorageFailed
 
@@ -24,34 +25,69 @@ HALF = re.compile(r"\.[0-9a-f]{16}")
 DEAD = 3600.0  # seconds after which nobody writes on in half a file
 
 
-def discard(place: str, scratch: Path, order: Discard) -> Discarded:
-    """Delete these files. It waits for the disk and the network, so not on an event loop."""
-    storage, errors = Storage(place, scratch), list[str]()
-    for path in order.paths:
-        folder, _, name = path.rpartition("/")
-        if folder != f"{place.rstrip('/')}/{order.job}" or not NAME.fullmatch(name):
-            errors.append(f"{path} is no checkpoint of this job in {place}")
-            continue
+class Discarding:
+    """What an agent deletes. `discard` waits for the disk and the network, on a thread; `report` gets what it gives."""
+
+    def __init__(self, discard: Callable[[Discard], Discarded], report: Callable[[Discarded], None]) -> None:
+        self._discard, self._report = discard, report
+        self._newest: dict[str, Discard] = {}  # of each job whose files are being deleted
+
+    async def carry_out(self, order: Discard) -> None:
+        """An order comes again and again until its answer is heard, and grows meanwhile: no file is deleted twice."""
+        job, told = order.job, set[str]()
+        begun = job in self._newest
+        self._newest[job] = order
         try:
-            storage.delete(path)
+            while not begun and (left := [path for path in self._newest[job].paths if path not in told]):
+                report = await apart(partial(self._discard, replace(self._newest[job], paths=tuple(left))))
+                self._report(report)
+                told.update(report.paths)
+        finally:
+            if not begun:
+                del self._newest[job]
+
+
+class Sweeper:
+    """Deletes in one storage. It names what it cannot delete once."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._left = set[str]()  # what nobody named and could not be deleted
+
+    def discard(self, order: Discard) -> Discarded:
+        """Delete these files. Those that it does not come to in time are not in the answer, and are ordered again."""
+        folder = f"{self._storage.place.rstrip('/')}/{order.job}"
+        ours = [path for path in order.paths if _is_checkpoint(path, folder)]
+        found = self._storage.delete(ours) if ours else {}
+        for path in set(order.paths).difference(ours):
+            found[path] = f"{path} is no checkpoint of this job in {self._storage.place}"
+        told = tuple(path for path in order.paths if path in found)
+        errors = [found[path] for path in told if found[path]]
+        if told == order.paths and not is_url(folder):
+            errors += self._sweep(order, folder)
+        return Discarded(job=order.job, paths=told, error="; ".join(errors) or None)
+
+    def _sweep(self, order: Discard, folder: str) -> list[str]:
+        """What killed writers left. Names are compared, not paths: a folder may be known by others, and what has one
+        name has one content."""
+        keep = {path.rpartition("/")[2] for path in order.keep}
+        try:
+            there = self._storage.names(order.job)
         except StorageFailed as error:
-            errors.append(str(error))
-    if not is_url(place):
-        _sweep(Path(place, order.job), order.below, {path.rpartition("/")[2] for path in order.keep})
-    return Discarded(job=order.job, paths=order.paths, error="; ".join(errors) or None)
+            return [str(error)]
+        names = [name for name, written in there.items() if _is_dead(name, written, order.below) and name not in keep]
+        dead = [path for name in names if (path := f"{folder}/{name}") not in self._left]
+        errors = {path: error for path, error in self._storage.delete(dead).items() if error} if dead else {}
+        self._left.update(errors)
+        return list(errors.values())
 
 
-def _sweep(folder: Path, below: Version, keep: Collection[str]) -> None:
-    """Names are compared, not paths: a folder may be known by others, and what has one name has one content."""
-    with (
-        suppress(OSError),
-        TemporaryFile(dir=folder) as fresh,
-    ):  # what cannot be deleted now is met again by the next order
-        now = os.fstat(fresh.fileno()).st_mtime  # by the clock of whoever keeps the folder
-        for file in folder.iterdir():
-            if match := NAME.fullmatch(file.name):
-                dead = Version(*map(int, match.groups())) < below and file.name not in keep
-            else:
-                dead = HALF.fullmatch(file.name) is not None and now - file.stat().st_mtime > DEAD
-            if dead:
-                file.unlink()
+def _is_checkpoint(path: str, folder: str) -> bool:
+    home, _, name = path.rpartition("/")
+    return home == folder and NAME.fullmatch(name) is not None
+
+
+def _is_dead(name: str, written: float, below: Version) -> bool:
+    if match := NAME.fullmatch(name):
+        return Version(*map(int, match.groups())) < below
+    return HALF.fullmatch(name) is not None and time.time() - written > DEAD

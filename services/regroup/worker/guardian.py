@@ -162,11 +162,9 @@ class Guardian:
             kind, body = message[:1], message[1:]
             if kind == STATUS:
                 before, self.status = self.status, decode_value(TrainerStatus, body)
-                if before is None or (self.status.phase, self.status.at_work) != (before.phase, before.at_work):
+                if before is None or _news(self.status) != _news(before):
                     self._watch.look()  # what it hung in may be over
                     self._changed()
-                elif set(self.status.written) - set(before.written):
-                    self._changed()  # at once: it may be asked to end
             elif kind == REPORT:
                 self._report(decode_report(body))
 
@@ -205,6 +203,11 @@ class Guardian:
             )
         )
         self._changed()
+
+
+def _news(status: TrainerStatus) -> tuple[object, ...]:
+    """What is not left to the next heartbeat: before that, its process may end."""
+    return status.phase, status.at_work, status.written
 
 
 def _renewed(renewal: asyncio.Task[None]) -> None:

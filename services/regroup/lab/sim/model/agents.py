@@ -142,8 +142,7 @@ class Agents(StepLoops, Generic[AnAgent]):
         message = agent.trainer.outbox.popleft()
         if isinstance(message, TrainerStatus):
             before, agent.status = agent.status, message
-            wrote = before is not None and set(message.written) - set(before.written)
-            if before is None or wrote or (message.phase, message.at_work) != (before.phase, before.at_work):
+            if before is None or _news(message) != _news(before):
                 self.heartbeat(agent)
         else:
             self.report(agent, message)
@@ -225,6 +224,10 @@ class LinkedAgents(Agents[ALinkedAgent]):
         sent = agent.sent.pop(order.sequence, None)
         if sent is not None and (order.generation or order.settled):
             self.tell(agent, RenewLease(order.generation, sent, order.settled))
+
+
+def _news(status: TrainerStatus) -> tuple[object, ...]:
+    return status.phase, status.at_work, status.written
 
 
 def said_by(agent: Agent, sequence: int, trainer: TrainerStatus | None) -> Heartbeat:
