@@ -3,12 +3,14 @@
 Real processes on one machine, and a real S3 API.
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from fsspec.core import url_to_fs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -68,6 +70,22 @@ def test_paused_into_s3_and_resumed_from_it_the_curve_is_the_same(
     assert difference(trial.curve(), curves[0]) <= max(10 * difference(*curves), FLOOR)
     assert not list(bed.cluster.data_dir.rglob("*.safetensors"))
     assert not [path for path in bed.cluster.data_dir.glob("run/*.scratch/*") if path.is_file()]
+
+
+def test_nothing_stays_in_s3_but_what_is_kept_and_each_file_is_deleted_once(
+    bed: Any, trial: Any, place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Several are written between two heartbeats."""
+    trial.submit(**{**CURVE, "steps": 240}, options=PACED, checkpoint_every=4, keep_last=2, max_workers=2)
+    job = trial.finish()
+    kept = {one.path for one in (job.checkpoint, *job.older)}
+    assert len(kept) == 2
+    system, root = url_to_fs(f"{place}/{trial.id}", use_listings_cache=False)
+    bed.until(lambda: {f"s3://{path}" for path in system.find(root)} == kept, "others are gone")
+    calls = [re.findall(r"(PUT|DELETE) /\S*/(\S+safetensors)", line) for line in caplog.messages]
+    put, deleted = ([name for call in calls for done, name in call if done == which] for which in ("PUT", "DELETE"))
+    assert len(deleted) > 5
+    assert sorted(deleted) == sorted(set(put) - {path.rpartition("/")[2] for path in kept})
 
 
 def test_while_s3_refuses_a_pause_says_so_keeps_the_state_and_saves_it_later(

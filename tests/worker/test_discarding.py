@@ -87,6 +87,16 @@ def test_what_a_killed_writer_told_nobody_of_goes_once_a_newer_state_counts(plac
     assert {each.name for each in (place / "j").iterdir()} == {NAME, *names[2:], "notes.txt"}
 
 
+def test_what_nobody_told_of_goes_wherever_it_lies_and_other_jobs_files_stay(kept):
+    old, newer, counts = named(4, 6, 8)
+    for job, name in (("j", old), ("j", newer), ("j", counts), ("jj", old), ("k", old)):
+        Path(kept.place, job).mkdir(parents=True, exist_ok=True) if "://" not in kept.place else None
+        kept.replace(f"{kept.place}/{job}/{name}", b"x")
+    told = Sweeper(kept.storage).discard(order(f"{kept.place}/j/{named(1)[0]}", below=Version(1, 8)))
+    assert told.error is None
+    assert sorted(kept.names) == [f"j/{counts}", f"jj/{old}", f"k/{old}"]
+
+
 def test_half_a_file_goes_when_nobody_wrote_to_it_for_an_hour(place, tmp_path):
     fresh, dead = place / "j" / f".{'a' * 16}", place / "j" / f".{'b' * 16}"
     for half in (fresh, dead):

@@ -4,12 +4,12 @@ Owns: that nothing else is ever deleted: a file has a checkpoint's name, and lie
 keeps checkpoints. One that nobody told of is of a state below the newest that counts, and not among those to keep. And
 that a job's files are deleted one after another: of the orders that wait meanwhile, the newest is carried out.
 Refuses to know: why a checkpoint is not kept. A file that is not there is as good as deleted.
-Does not guarantee: to find what killed writers left behind a URL: it looks into folders of this machine alone.
+Does not guarantee: to find what is still on its way there when it looks.
 """
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -17,7 +17,6 @@ from regroup.core.jobs import Version
 from regroup.core.messages.agent_reports import Discarded
 from regroup.core.messages.orders import Discard
 from regroup.worker.apart import apart
-from regroup.worker.place import is_url
 from regroup.worker.storage import Storage, StorageFailed
 
 NAME = re.compile(r"checkpoint-g(\d{6,})-s(\d{8,})-[0-9a-f]{8}\.safetensors")
@@ -48,11 +47,11 @@ class Discarding:
 
 
 class Sweeper:
-    """Deletes in one storage. It names what it cannot delete once."""
+    """Deletes in one storage. What it cannot delete it names once, and does not try again unless it is ordered to."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._left = set[str]()  # what nobody named and could not be deleted
+        self._left = set[str]()  # what was named
 
     def discard(self, order: Discard) -> Discarded:
         """Delete these files. Those that it does not come to in time are not in the answer, and are ordered again."""
@@ -63,7 +62,8 @@ class Sweeper:
             found[path] = f"{path} is no checkpoint of this job in {self._storage.place}"
         told = tuple(path for path in order.paths if path in found)
         errors = [found[path] for path in told if found[path]]
-        if told == order.paths and not is_url(folder):
+        self._left.update(path for path in told if found[path])
+        if told == order.paths:
             errors += self._sweep(order, folder)
         return Discarded(job=order.job, paths=told, error="; ".join(errors) or None)
 
@@ -74,10 +74,14 @@ class Sweeper:
         try:
             there = self._storage.names(order.job)
         except StorageFailed as error:
-            return [str(error)]
+            return self._once({folder: str(error)})
         names = [name for name, written in there.items() if _is_dead(name, written, order.below) and name not in keep]
         dead = [path for name in names if (path := f"{folder}/{name}") not in self._left]
-        errors = {path: error for path, error in self._storage.delete(dead).items() if error} if dead else {}
+        return self._once(self._storage.delete(dead)) if dead else []
+
+    def _once(self, said: Mapping[str, str]) -> list[str]:
+        """What is wrong, where that was not said before."""
+        errors = {path: error for path, error in said.items() if error and path not in self._left}
         self._left.update(errors)
         return list(errors.values())
 

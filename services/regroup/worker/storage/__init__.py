@@ -87,10 +87,11 @@ class Storage:
         return found
 
     def names(self, job: str) -> dict[str, float]:
-        """The files in a folder of this machine, and when each was written to, in seconds since the epoch. None lie
-        where no folder is. Raises StorageFailed."""
-        home = Path(self.place, job)
-        return self._patience.give(str(home), str(home), "read", lambda _: folder.names(home))
+        """The files that are there, and when each was written to, in seconds since the epoch; infinity where nobody
+        knows. None lie where no folder is. Raises StorageFailed."""
+        home = f"{self.place.rstrip('/')}/{job}"
+        names = url.names if is_url(home) else folder.names
+        return self._patience.give(home, home, "read", lambda _: names(home))
 
     def _upload(
         self, home: str, name: Callable[[str], str], fill: Callable[[Path], None], late: threading.Event

@@ -66,11 +66,11 @@ def remove(path: str) -> None:
         raise StorageFailed(f"{path} cannot be deleted ({why(error)}): mend its permissions") from error
 
 
-def names(home: Path) -> dict[str, float]:
+def names(home: str) -> dict[str, float]:
     """What lies there, and when each was written to."""
     found: dict[str, float] = {}
     try:
-        for each in home.iterdir():
+        for each in Path(home).iterdir():
             with suppress(FileNotFoundError):  # it went meanwhile
                 found[each.name] = each.lstat().st_mtime
     except FileNotFoundError:

@@ -10,6 +10,7 @@ import os
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, TypeVar
@@ -19,7 +20,7 @@ from regroup.worker.storage.outcome import DISK, NETWORK, Absent, StorageFailed,
 OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"}  # they show an object once all of it is there
 BLOCK = 32 * 2**20  # bytes asked for at a time
 HOME = "create the bucket or folder, or name another one"
-RIGHTS = "check the credentials in this worker's environment, and that they may read, write and delete there"
+RIGHTS = "check the credentials in this worker's environment, and that they may read, write, list and delete there"
 
 Given = TypeVar("Given")
 
@@ -46,6 +47,18 @@ def remover(url: str) -> Callable[[str], None]:
             system.rm_file(f"{home}/{name}")
 
     return lambda other: _asked(other, "deleted", lambda: remove(other.rpartition("/")[2]))
+
+
+def names(home: str) -> dict[str, float]:
+    """What lies right below this URL; when it was written is not asked. Raises StorageFailed."""
+
+    def listed() -> list[str]:
+        system, path = _system(home)
+        with suppress(FileNotFoundError):
+            return [str(each) for each in system.ls(path, detail=False)]
+        return []
+
+    return {each.rpartition("/")[2]: inf for each in _asked(home, "read", listed)}
 
 
 def _asked(url: str, done: str, call: Callable[[], Given]) -> Given:
