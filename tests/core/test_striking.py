@@ -204,7 +204,7 @@ def test_that_a_file_is_missing_counts_only_where_it_was_written(resumed, place,
 def test_where_a_file_lies_is_where_it_was_written_though_its_writers_name_moved_to_another_machine(scene):
     scene.running("a")
     written = Checkpoint(Version(1, 9), "/c/j/s9", "sum", 1)
-    scene.beat("a", TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, 9), written=written)
+    scene.beat("a", TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, 9), written=(written,))
     assert scene.job.checkpoint == file(9)
     scene.cluster = replace(scene.cluster, jobs={"j": replace(scene.job, older=(file(6), file(3)))})
     scene.does(PauseJob("j"))

@@ -8,7 +8,6 @@ Does not guarantee: to find what is still on its way there when it looks.
 """
 
 import re
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -75,7 +74,7 @@ class Sweeper:
             there = self._storage.names(order.job)
         except StorageFailed as error:
             return self._once({folder: str(error)})
-        names = [name for name, written in there.items() if _is_dead(name, written, order.below) and name not in keep]
+        names = [name for name, age in there.items() if _is_dead(name, age, order.below) and name not in keep]
         dead = [path for name in names if (path := f"{folder}/{name}") not in self._left]
         return self._once(self._storage.delete(dead)) if dead else []
 
@@ -91,7 +90,7 @@ def _is_checkpoint(path: str, folder: str) -> bool:
     return home == folder and NAME.fullmatch(name) is not None
 
 
-def _is_dead(name: str, written: float, below: Version) -> bool:
+def _is_dead(name: str, age: float, below: Version) -> bool:
     if match := NAME.fullmatch(name):
         return Version(*map(int, match.groups())) < below
-    return HALF.fullmatch(name) is not None and time.time() - written > DEAD
+    return HALF.fullmatch(name) is not None and age > DEAD

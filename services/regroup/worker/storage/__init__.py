@@ -87,8 +87,8 @@ class Storage:
         return found
 
     def names(self, job: str) -> dict[str, float]:
-        """The files that are there, and when each was written to, in seconds since the epoch; infinity where nobody
-        knows. None lie where no folder is. Raises StorageFailed."""
+        """The files that are there, and how many seconds ago each was written to; 0 where nobody knows. None lie where
+        no folder is. Raises StorageFailed."""
         home = f"{self.place.rstrip('/')}/{job}"
         names = url.names if is_url(home) else folder.names
         return self._patience.give(home, home, "read", lambda _: names(home))

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO
 
 from regroup.worker.storage.outcome import DISK, SLOW, Absent, StorageFailed, Stored, measure, why
@@ -67,12 +68,15 @@ def remove(path: str) -> None:
 
 
 def names(home: str) -> dict[str, float]:
-    """What lies there, and when each was written to."""
+    """What lies there, and how long ago each was written to, seconds by the clock of whoever keeps the folder."""
     found: dict[str, float] = {}
     try:
-        for each in Path(home).iterdir():
+        there = list(Path(home).iterdir())
+        with TemporaryFile(dir=home) as fresh:
+            now = os.fstat(fresh.fileno()).st_mtime
+        for each in there:
             with suppress(FileNotFoundError):  # it went meanwhile
-                found[each.name] = each.lstat().st_mtime
+                found[each.name] = now - each.lstat().st_mtime
     except FileNotFoundError:
         return {}
     except OSError as error:

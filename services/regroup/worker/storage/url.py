@@ -10,7 +10,6 @@ import os
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
-from math import inf
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, TypeVar
@@ -50,7 +49,7 @@ def remover(url: str) -> Callable[[str], None]:
 
 
 def names(home: str) -> dict[str, float]:
-    """What lies right below this URL; when it was written is not asked. Raises StorageFailed."""
+    """What lies right below this URL; how long ago it was written is not asked. Raises StorageFailed."""
 
     def listed() -> list[str]:
         system, path = _system(home)
@@ -58,7 +57,7 @@ def names(home: str) -> dict[str, float]:
             return [str(each) for each in system.ls(path, detail=False)]
         return []
 
-    return {each.rpartition("/")[2]: inf for each in _asked(home, "read", listed)}
+    return {each.rpartition("/")[2]: 0.0 for each in _asked(home, "read", listed)}
 
 
 def _asked(url: str, done: str, call: Callable[[], Given]) -> Given:
