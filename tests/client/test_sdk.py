@@ -35,6 +35,7 @@ def test_a_job_is_submitted_listed_read_and_stopped(client):
     assert client.jobs() == (job,)
     assert client.job(job.id) == job
     assert client.stop(job.id).phase is JobPhase.STOPPED
+    assert client.stop(client.submit(task="digits", steps=5).id, now=True).phase is JobPhase.STOPPED
 
 
 def test_a_job_is_paused_waited_for_and_resumed(client):

@@ -257,6 +257,19 @@ def test_what_is_held_is_saved_when_all_that_have_it_leave(scene):
     assert scene.told("a", Go) == [Go("b1")]
 
 
+def test_what_those_that_go_hold_is_saved_also_where_the_round_ends_because_another_was_lost(scene):
+    scene.running("a", "b")
+    for name in "ab":
+        scene.train(name, 3)
+    scene.does(PauseJob("j", hold=True))
+    leave(scene, "a")
+    scene.breaks("a", 1)
+    scene.halt("a", (1, 4))
+    scene.does(Disconnected("b"))
+    assert scene.noted("paused")
+    assert (scene.job.wanted, scene.job.round is not None) == (Wanted.PAUSE, True)
+
+
 def test_one_that_holds_a_held_state_may_go_while_another_stays_with_it(scene):
     scene.running("a", "b", min_workers=1)
     for name in "ab":

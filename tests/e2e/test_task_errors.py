@@ -159,6 +159,33 @@ def test_a_report_that_cannot_be_told_costs_the_report_and_not_the_run(task: str
     served.all_serve()
 
 
+@pytest.mark.parametrize(
+    ("place", "how", "last"),
+    [
+        ("state", "raises", "ValueError: cannot tell its state"),
+        ("state", "dies", "killed by SIGSEGV"),
+        ("report", "dies", "killed by SIGSEGV"),
+        ("report", "hangs", "it hung, and was evicted"),
+    ],
+)
+def test_a_task_whose_own_code_fails_each_save_fails_its_job_once_and_blames_nobody(
+    place: str, how: str, last: str, served: Any
+) -> None:
+    options = {"place": place, "how": how}
+    job = served.ended(
+        served.submit("faulty:FailsItsSaves", options=options, max_workers=2, min_workers=2, steps=40, step_timeout=3.0)
+    )
+    assert job.phase == "failed"
+    assert job.reason.startswith(f"the task failed in step 40, in its {place}() on w")
+    assert f": {last}; " in job.reason
+    assert job.step == 40
+    assert (job.checkpoint is not None) == (place == "report")
+    if job.checkpoint is not None:
+        assert job.checkpoint.version.step == 40
+    assert [worker.errors for worker in served.client.workers()] == [0, 0]
+    served.all_serve()
+
+
 def test_a_rate_that_is_no_number_is_refused_at_once(served: Any) -> None:
     with pytest.raises(Invalid) as refused:
         served.submit("gpt", options={"learning_rate": nan})

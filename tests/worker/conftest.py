@@ -99,6 +99,11 @@ class Driven:
             assert self.trainer.pipe.poll(30), f"it never was {phase}; it is at {self.status}"
             self._next()
 
+    def hears_any(self) -> None:
+        """Its next word, a status or a report."""
+        assert self.trainer.pipe.poll(30), f"it says nothing; it is at {self.status}"
+        self._next()
+
     def _next(self) -> TrainerReport | None:
         message = self.trainer.pipe.recv_bytes()
         if message[:1] == STATUS:

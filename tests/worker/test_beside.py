@@ -62,7 +62,7 @@ def test_every_so_many_steps_one_is_due_and_without_a_number_never(beside):
 
 def test_what_is_written_is_the_state_of_that_moment(beside, told):
     weight = torch.ones(3)
-    beside.take(Version(1, 4), {"weight": weight, "step": 4})
+    beside.take(Version(1, 4), lambda: {"weight": weight, "step": 4})
     weight += 1  # the next step
     told.gate.set()
     assert told.over.wait(LIMIT)
@@ -73,7 +73,7 @@ def test_what_is_written_is_the_state_of_that_moment(beside, told):
 
 
 def test_while_one_is_written_those_that_come_due_are_left_out(beside, told, capfd):
-    beside.take(Version(1, 4), {})
+    beside.take(Version(1, 4), lambda: {})
     assert not beside.due(Version(1, 8))
     assert "no checkpoint of step 8: the last one is still being written" in capfd.readouterr().err
     written(told)
@@ -88,7 +88,7 @@ def test_while_many_do_not_count_no_other_is_written_for_nobody_would_delete_the
 
 def test_what_is_written_is_not_due_again_where_a_generation_begins_with_it(beside, told):
     told.gate.set()
-    beside.take(Version(1, 4), {})
+    beside.take(Version(1, 4), lambda: {})
     beside._thread.join()
     assert told.wrote
     assert not beside.due(Version(1, 4))
@@ -99,7 +99,7 @@ def test_a_write_that_fails_is_told_and_raises_nothing(told, capfd):
     def refuse(version, tree):
         raise OSError(28, "No space left on device")
 
-    Beside(4, refuse, told.wrote_it, told.failed_it).take(Version(1, 4), {})
+    Beside(4, refuse, told.wrote_it, told.failed_it).take(Version(1, 4), lambda: {})
     assert told.over.wait(LIMIT)
     assert told.failed == [(4, "[Errno 28] No space left on device")]
     assert "No space left" in capfd.readouterr().err
@@ -112,7 +112,7 @@ def test_soon_after_one_that_failed_no_other_is_tried_so_that_a_full_disk_fills_
     for pause, due in ((60.0, False), (0.0, True)):
         monkeypatch.setattr(module, "PAUSE", pause)
         beside = Beside(4, refuse, told.wrote_it, told.failed_it)
-        beside.take(Version(1, 4), {})
+        beside.take(Version(1, 4), lambda: {})
         beside._thread.join(LIMIT)
         assert beside.due(Version(1, 8)) is due
     assert "no checkpoint of step 8: the last one could not be written just now" in capfd.readouterr().err
@@ -131,7 +131,7 @@ def test_a_write_that_never_ends_is_told_in_time_and_so_is_the_next_one(told, tm
     for step in (4, 8):
         told.over.clear()
         assert beside.due(Version(1, step))
-        beside.take(Version(1, step), {"weight": torch.ones(3)})
+        beside.take(Version(1, step), lambda: {"weight": torch.ones(3)})
         assert told.over.wait(LIMIT)
         beside._thread.join()
     assert [step for step, _ in told.failed] == [4, 8]
@@ -141,7 +141,7 @@ def test_a_write_that_never_ends_is_told_in_time_and_so_is_the_next_one(told, tm
 
 
 def test_a_state_that_cannot_be_kept_is_told_by_its_path(beside, told, capfd):
-    beside.take(Version(1, 4), {"task": {"open": object()}})
+    beside.take(Version(1, 4), lambda: {"task": {"open": object()}})
     assert told.failed[0][0] == 4
     assert "/task/open is a object" in told.failed[0][1]
     capfd.readouterr()
@@ -152,7 +152,7 @@ def test_the_memory_of_a_copy_is_used_again_for_the_next_one_of_the_same_state(b
     weight, places, values = torch.ones(3), [], []
     for number, tensor in enumerate((weight, weight + 1, torch.zeros(5, dtype=torch.float64))):
         told.over.clear()
-        beside.take(Version(1, 4 * number), {"weight": tensor, "step": number})
+        beside.take(Version(1, 4 * number), lambda tree={"weight": tensor, "step": number}: tree)
         assert told.over.wait(LIMIT)
         beside._thread.join()
         places.append(told.trees[-1]["weight"].data_ptr())

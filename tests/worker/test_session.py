@@ -22,6 +22,7 @@ from regroup.worker.session import (
     BreakGroup,
     CameBack,
     CollectiveBroke,
+    EntersTask,
     Join,
     LastStepDone,
     LoopEvent,
@@ -579,6 +580,7 @@ def test_a_failed_save_keeps_the_state_and_can_be_ordered_again():
 
 def test_the_end_of_an_older_save_does_not_end_a_newer_one():
     trainer = saving()
+    trainer.gets(CameBack())  # it writes
     trainer.gets(Halt("j", 3))
     trainer.gets(Save("j", 3, Version(1, 0)))
     trainer.gets(SaveEnded(saved(2)))
@@ -633,6 +635,41 @@ def test_a_saver_that_writes_for_long_answers_a_new_halt_all_the_same():
     trainer = training(1)
     trainer.gets(Halt("j", 2))
     trainer.gets(Save("j", 2, Version(1, 0)))
+    trainer.gets(CameBack())
     trainer.hangs = True
     trainer.gets(Halt("j", 3))
     assert trainer.said == [halted(3, Version(1, 0))]
+
+
+def test_a_saver_in_the_tasks_code_answers_once_it_is_out_of_it():
+    """Of its state, or of its report: it may hang there."""
+    trainer = training(1)
+    trainer.gets(Halt("j", 2))
+    trainer.gets(Save("j", 2, Version(1, 0)))
+    trainer.gets(EntersTask())
+    trainer.hangs = True
+    assert trainer.session.status.at_work
+    assert trainer.gets(Halt("j", 3)) == (BreakGroup(),)
+    assert trainer.gets(Save("j", 3, Version(1, 0))) == ()
+    trainer.gets(CameBack())
+    assert trainer.said == [halted(3, Version(1, 0))]
+    file = Checkpoint(Version(1, 0), "p", "c", 1)
+    trainer.gets(EntersTask(file))
+    assert (trainer.session.status.at_work, trainer.session.status.written) == (True, (file,))
+    assert trainer.gets(Save("j", 3, Version(1, 0))) == ()
+    trainer.gets(SaveEnded(saved(2)))
+    assert trainer.session.status.at_work
+    trainer.gets(CameBack())
+    assert trainer.gets(Save("j", 3, Version(1, 0))) == (Write(3, Version(1, 0)),)
+
+
+def test_what_was_written_is_told_before_the_task_is_asked_for_its_report():
+    trainer = saving()
+    file = Checkpoint(Version(1, 0), "p", "c", 1)
+    assert trainer.gets(EntersTask()) == ()
+    assert trainer.session.status.written == ()
+    assert trainer.gets(EntersTask(file)) == ()
+    status = trainer.session.status
+    assert (status.phase, status.written, status.at_work) == (TrainerPhase.SAVING, (file,), True)
+    trainer.gets(SaveEnded(saved(2)))
+    assert not trainer.session.status.at_work

@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import nn
 
-from regroup.core.jobs import Checkpoint, Version
+from regroup.core.jobs import OUTSIDE, Checkpoint, Version
 from regroup.core.messages.trainer_reports import CheckpointUnreadable, StepFailed
 from regroup.tasks import Task
 from regroup.wire.codec import encode
 from regroup.worker.beginning import DoesNotFit
 from regroup.worker.checkpoint import CheckpointDamaged, OtherFormat
 from regroup.worker.group import GroupBroken
-from regroup.worker.position import OUTSIDE, Position, last_position
+from regroup.worker.position import Position, last_position
 from regroup.worker.reduce import Interrupted
 from regroup.worker.replica import Replica
 from regroup.worker.storage import StorageFailed

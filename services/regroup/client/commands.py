@@ -72,10 +72,20 @@ def events(
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Watch the job until it has ended.")]
 
 
-def stop(context: typer.Context, job: JobArgument, wait: Wait = False, as_json: AsJson = False) -> None:
-    """Stop a job at its next step, with a checkpoint."""
+def stop(
+    context: typer.Context,
+    job: JobArgument,
+    now: Annotated[bool, typer.Option("--now", help="At once, with what is durable already.")] = False,
+    wait: Wait = False,
+    as_json: AsJson = False,
+) -> None:
+    """Stop a job at its next step, with a checkpoint.
+
+    With --now it ends at once: what its workers hold beyond its newest checkpoint is given up, also where it was asked
+    to stop before and its state cannot be saved.
+    """
     with terminal.connected(context) as client:
-        asked = client.stop(terminal.job_id(client, job))
+        asked = client.stop(terminal.job_id(client, job), now)
         _follow(client, asked, wait, as_json, JobPhase.STOPPED, JobPhase.COMPLETED, under_way="asked to stop")
 
 

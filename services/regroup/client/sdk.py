@@ -147,9 +147,12 @@ class Client:
     def job(self, id: str) -> JobView:
         return self._transport.get(_JOB, f"/v1/jobs/{_part(id)}")
 
-    def stop(self, id: str) -> JobView:
-        """Ask a job to end at its next step. Raises Conflict if it has ended."""
-        return self._transport.post(_JOB, f"/v1/jobs/{_part(id)}/stop")
+    def stop(self, id: str, now: bool = False) -> JobView:
+        """Ask a job to end at its next step. Raises Conflict if it has ended.
+
+        `now`: at once, with what is durable already; what its workers hold beyond that is given up.
+        """
+        return self._transport.post(_JOB, f"/v1/jobs/{_part(id)}/stop" + ("?now=true" if now else ""))
 
     def pause(self, id: str, hold: bool = False) -> JobView:
         """Ask a job to rest at its next step: its state is saved and its workers freed.

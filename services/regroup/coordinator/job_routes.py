@@ -122,8 +122,12 @@ async def job(context: InContext, job: JobId) -> JobView:
     summary="Stop a job at its next step, with a checkpoint",
     responses=documented(NO_SUCH_JOB, JOB_ENDED),
 )
-async def stop(context: InContext, job: JobId) -> JobView:
-    return await _asked(context, StopJob(job))
+async def stop(
+    context: InContext,
+    job: JobId,
+    now: Annotated[bool, Query(description="at once, with what is durable already; the rest is given up")] = False,
+) -> JobView:
+    return await _asked(context, StopJob(job, now))
 
 
 @router.post(

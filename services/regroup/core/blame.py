@@ -5,7 +5,7 @@ Refuses to know: how failures are noticed (`agent_reports`), and when members ar
 """
 
 from regroup.core.beginning import other_data
-from regroup.core.jobs import Job, JobPhase, StepFailure
+from regroup.core.jobs import IN_REPORT, IN_STATE, OUTSIDE, Job, JobPhase, StepFailure
 from regroup.core.messages.trainer_reports import WORKER, PrepareFailed, ReplicasDiffered
 from regroup.core.replicas import sound
 from regroup.core.schedule import may_be_lent
@@ -14,6 +14,7 @@ from regroup.core.turn import Turn
 from regroup.core.workers import TrainerStatus
 
 TRIES_OF_ONE = 4  # failures of one worker in one place, though another one was to try each time
+_PLACES = {OUTSIDE: "outside of a pass", IN_STATE: "in its state()", IN_REPORT: "in its report()"}
 
 
 def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
@@ -59,6 +60,7 @@ def prepare_failed(turn: Turn, job: Job, name: str, report: PrepareFailed) -> No
 
 def blame_task(turn: Turn, job: Job, failure: StepFailure, chance: bool = False) -> None:
     """The same step and shard failing on two workers, or again where there is no other worker, is the task's error.
+    So is its state(), or its report(), at whatever steps: that is the same code each time.
 
     `chance`: it was killed by SIGKILL, by whoever it was, as also the kernel does when memory is short. Only the third
     time in the same step and shard, and not all on one worker, is taken for the task's doing. Once a job trains, those
@@ -66,20 +68,28 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure, chance: bool = False)
     """
     if failure.generation and failure in job.failures:
         return  # told twice
-    same = [f for f in job.failures if (f.step, f.shard) == (failure.step, failure.shard)]
+    kept = failure.shard in (IN_STATE, IN_REPORT)  # at a save, of which something may be durable
+    same = [f for f in job.failures if f.shard == failure.shard and (kept or f.step == failure.step)]
     job = turn.change_job(job, failures=(*job.failures[-19:], failure))
     others = {f.worker for f in same} - {failure.worker}
     times = len(same) + 1 if failure.step < 0 else len({f.generation for f in (*same, failure)})
     alone = job.formation is None or len(job.formation.seats) == 1
     if (others and times >= 3) if chance else (others or (same and alone) or len(same) >= TRIES_OF_ONE):
-        place = f"shard {failure.shard}" if failure.shard >= 0 else "outside of a pass"
+        place = _PLACES.get(failure.shard, f"shard {failure.shard}")
         where = "while preparing" if failure.step < 0 else f"in step {failure.step}, {place}"
         workers = ", ".join(sorted({f.worker for f in (*same, failure)}))
         last = (failure.error.strip() or "without a word").splitlines()[-1]
-        turn.end(job, JobPhase.FAILED, f"the task failed {where} on {workers}: {last}", error=failure.error)
+        left = _left(job) if kept else ""
+        turn.end(job, JobPhase.FAILED, f"the task failed {where} on {workers}: {last}{left}", error=failure.error)
         for each in (*same, failure):
             if each.died and each.worker in turn.workers:
                 turn.forgive_error(each.worker)
+
+
+def _left(job: Job) -> str:
+    if job.latest is None:
+        return "; nothing of its training is durable"
+    return f"; what is durable is the state of step {job.saved.step}, in {job.latest.path}"
 
 
 def count_odd_replicas(turn: Turn, job: Job, report: ReplicasDiffered) -> None:

@@ -8,7 +8,7 @@ Refuses to know: how a boundary is reached and a state saved. To ask twice is to
 from dataclasses import replace
 
 from regroup.core.beginning import beginning, completed
-from regroup.core.cluster import Conflict, JobEnded
+from regroup.core.cluster import Conflict, JobEnded, reached
 from regroup.core.jobs import Job, JobPhase, JobSpec, Wanted
 from regroup.core.regroup import durable
 from regroup.core.turn import Turn
@@ -27,14 +27,27 @@ def submit(turn: Turn, id: str, spec: JobSpec, at: float) -> None:
     turn.note("submitted", reason, job=id, source=begins.job, step=job.origin.step)
 
 
-def stop(turn: Turn, job: Job) -> None:
+def stop(turn: Turn, job: Job, at_once: bool) -> None:
     """Raises JobEnded."""
     _expect_open(job)
     if job.formation is None and job.round is None:
         turn.end(job, JobPhase.STOPPED, f"stopped {durable(job)}", wanted=Wanted.STOP)
+    elif at_once:
+        _stop_now(turn, job)
     elif job.wanted is not Wanted.STOP:
         turn.change_job(job, wanted=Wanted.STOP, phase=_awake(job))
         turn.note("stopping", "its user asked to stop it", job=job.id)
+
+
+def _stop_now(turn: Turn, job: Job) -> None:
+    """Its user does not want to wait for what its workers hold, or for a save that does not end."""
+    before = reached(job, turn.watch(job.id))
+    reason = f"stopped at once, {durable(job) if job.latest is not None else 'without a checkpoint'}"
+    step = before if job.checkpoint is None else job.saved.step  # of what is lost, the steps are still worth knowing
+    if job.saved.step < before:
+        reason += f"; what its workers held of step {before} is given up, as its user asked"
+        turn.note("rolled_back", reason, job=job.id, generation=job.generation, base_step=job.saved.step)
+    turn.end(job, JobPhase.STOPPED, reason, wanted=Wanted.STOP, step=step)
 
 
 def pause(turn: Turn, job: Job, hold: bool) -> None:

@@ -56,8 +56,8 @@ def decide(cluster: Cluster, event: Event, now: float, policy: Policy) -> Decisi
         case SubmitJob(job=job, spec=spec, at=at):
             if job not in turn.jobs:  # said twice, it is one job
                 commands.submit(turn, job, spec, at)
-        case StopJob(job=job):
-            commands.stop(turn, turn.job(job))
+        case StopJob(job=job, now=at_once):
+            commands.stop(turn, turn.job(job), at_once)
         case PauseJob(job=job, hold=hold):
             commands.pause(turn, turn.job(job), hold)
         case ResumeJob(job=job):

@@ -251,9 +251,13 @@ class Beginning:
     fingerprint: Fingerprint | None  # of that job: the data is to be the same
 
 
+OUTSIDE = -1  # as the shard of a failure: in no pass
+IN_STATE, IN_REPORT = -2, -3  # likewise: in the task's `state()`, in its `report()`
+
+
 @dataclass(frozen=True, slots=True)
 class StepFailure:
-    """User code that raised, or a process that died, in the passes of one shard of one step."""
+    """User code that raised, or a process that died, in the passes of one shard of one step, or outside of them."""
 
     step: int
     shard: int

@@ -20,7 +20,7 @@ def observe(turn: Turn, name: str, status: TrainerStatus | None, broken: str = "
     """Take in where a worker's trainer stands, whether a heartbeat or a report of its own said so."""
     _take_status(turn, name, status, broken)
     if status is not None and status.job in turn.jobs:
-        take_written(turn, turn.jobs[status.job], name, status.written)
+        take_written(turn, turn.jobs[status.job], name, status)
 
 
 def _take_status(turn: Turn, name: str, status: TrainerStatus | None, broken: str) -> None:

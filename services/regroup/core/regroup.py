@@ -104,7 +104,7 @@ def conclude(
         left = "newer state" if job.checkpoint is not None else "state"
         reason = f"{verb} {where}" + (f": no {left} is left" if base.rolled_back else "")
         return NothingToSave(base.rolled_back, reason)
-    if rests or finished:
+    if rests or (finished and holders):  # else it is durable, and is read once more for the task's report alone
         return _save(job, base, holders, finished, tried)
     if job.wanted is Wanted.HOLD:
         kept = f"at step {base.version.step}, in the memory of {_named(holders)}" if holders else durable(job)

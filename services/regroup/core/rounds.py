@@ -18,9 +18,12 @@ from regroup.core.regroup import ASKED_TO, NothingToSave, Wait, durable
 from regroup.core.schedule import is_free, known_to_hold
 from regroup.core.settling import candidates, give_up, rest, settle, verdict_on, wait
 from regroup.core.severed import formed_together, rests
-from regroup.core.suspicion import doubt, heard_lately, is_stuck, suspect
+from regroup.core.suspicion import doubt, hang_words, heard_lately, is_stuck, suspect
 from regroup.core.turn import Turn
-from regroup.core.workers import TrainerPhase
+from regroup.core.workers import LoopPhase, TrainerPhase
+
+# The task's own code in a save. To write has a limit of its own: storage that hangs is nobody's hang.
+AT_SAVE = frozenset({LoopPhase.EVALUATION, LoopPhase.STATE, LoopPhase.REPORT})
 
 
 class Stage(Enum):
@@ -60,6 +63,8 @@ def advance(turn: Turn, job_id: str) -> None:
             _train(turn, job)
         case Stage.SAVING:
             _save(turn, job)
+    if stage(job) is not Stage.IDLE and stage(turn.jobs[job_id]) is Stage.IDLE:
+        _rest(turn, turn.jobs[job_id])
 
 
 def begin_round(turn: Turn, job: Job, reason: str, *, boundary: bool = False) -> None:
@@ -282,6 +287,12 @@ def _save(turn: Turn, job: Job) -> None:
     gone = turn.cluster.trainer(saver) is None
     if saver in watch.dead or (gone and turn.waited(watch.since) > turn.policy.halt_limit):
         begin_round(turn, job, f"{saver.worker} is gone and did not save: another member will")
+        return
+    hang, why = turn.cluster.hang(saver), ""
+    if hang is not None and hang.phase in AT_SAVE:
+        why = f"{saver.worker} {hang_words(hang)}, and was to save"
     elif turn.waited(watch.since) > job.spec.step_timeout:
+        why = f"{saver.worker} did not save in {job.spec.step_timeout:g} s"
+    if why:
         turn.change_watch(job.id, failed_savers=(*watch.failed_savers, saver))
-        begin_round(turn, job, f"{saver.worker} did not save in {job.spec.step_timeout:g} s")
+        begin_round(turn, job, why)

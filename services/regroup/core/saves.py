@@ -1,17 +1,17 @@
 """What is told of files: a state that is durable, one that could not be written, and files that are gone.
 
 Owns: whose word on a file counts, and what a job becomes when the state that it waited for is durable.
-Refuses to know: who is asked to save (`settling`), which checkpoints are kept (`keeping`), and which word against a
-file counts (`striking`).
+Refuses to know: who is asked to save (`settling`), which checkpoints are kept (`keeping`), which word against a
+file counts (`striking`), and when a failure is the task's (`blame`).
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from regroup.core import leaving
+from regroup.core.blame import blame_task
 from regroup.core.cluster import reached
 from regroup.core.history import survives
-from regroup.core.jobs import Checkpoint, Job, JobPhase, Member, Wanted
+from regroup.core.jobs import IN_STATE, Checkpoint, Job, JobPhase, Member, StepFailure, Wanted
 from regroup.core.keeping import taken_in
 from regroup.core.messages.agent_reports import Discarded
 from regroup.core.messages.trainer_reports import SaveFailed, StateSaved
@@ -46,6 +46,7 @@ def state_saved(turn: Turn, job: Job, member: Member, report: StateSaved) -> Non
 
 
 def save_failed(turn: Turn, job: Job, member: Member, report: SaveFailed) -> None:
+    """Another try follows, by another member where there is one. What the task raised is its own, the second time."""
     if job.saver != member or report.generation != job.generation or stage(job) is not Stage.SAVING:
         return
     tried = (*turn.watch(job.id).failed_savers, member)
@@ -53,26 +54,36 @@ def save_failed(turn: Turn, job: Job, member: Member, report: SaveFailed) -> Non
     turn.change_job(job, saver=None, reason=reason)
     turn.change_watch(job.id, failed_savers=tried, since=turn.now)
     turn.note("save_failed", reason, job=job.id, worker=member.worker)
+    if report.traceback:
+        trainer = turn.cluster.trainer(member)
+        step = trainer.version.step if trainer is not None and trainer.version is not None else job.step
+        failure = StepFailure(step, IN_STATE, member.worker, report.traceback, generation=report.generation)
+        blame_task(turn, turn.jobs[job.id], failure)
 
 
-def take_written(turn: Turn, job: Job, name: str, written: Sequence[Checkpoint]) -> None:
+def take_written(turn: Turn, job: Job, name: str, status: TrainerStatus) -> None:
     """What was written beside the training counts once all members committed it, and is told until then. What was
-    overtaken before, or its job ended, is to be deleted."""
-    for one in written:
-        _count(turn, turn.jobs[job.id], _written_by(turn, name, one))
+    written as it was ordered counts at once, whatever the task's report does to its process then. What was overtaken
+    before, or its job ended, is to be deleted."""
+    for one in status.written:
+        _count(turn, turn.jobs[job.id], status, _written_by(turn, name, one))
     job = turn.jobs[job.id]
     named = {one.path for one in (*job.kept, *job.doomed, *(each.checkpoint for each in job.struck))}
-    late = [_written_by(turn, name, one) for one in written if _is_over(job, one) and one.path not in named]
+    late = [_written_by(turn, name, one) for one in status.written if _is_over(job, one) and one.path not in named]
     if late:
         turn.change_job(job, doomed=(*job.doomed, *late))
 
 
-def _count(turn: Turn, job: Job, written: Checkpoint) -> None:
+def _count(turn: Turn, job: Job, status: TrainerStatus, written: Checkpoint) -> None:
     state, committed = written.version, reached(job, turn.watches.get(job.id))
+    saves = job.saver == Member(written.worker, status.incarnation)
+    ordered = saves and status.promised == job.generation and status.version == state
     # below one that was struck, its file may have been deleted, as one that nobody told of
     newest = max([job.saved, *(one.checkpoint.version for one in job.struck)])
-    if state > newest and not job.ended and survives(job.history, state, committed):
+    if state > newest and not job.ended and (ordered or survives(job.history, state, committed)):
         turn.change_job(job, **taken_in(job, written))
+        if ordered:
+            turn.change_watch(job.id, since=turn.now)  # the report has its own time
         reason = f"the state of step {state.step} is durable: {written.path}"
         turn.note("checkpoint", reason, job=job.id, worker=written.worker, step=state.step, generation=state.generation)
 

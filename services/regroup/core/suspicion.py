@@ -40,13 +40,18 @@ def hangs(turn: Turn, job: Job, member: Member, unheld: bool, missing: bool) -> 
     """Whether to give up a member that did not answer although nothing goes on without it.
 
     Its agent must be heard, so that it had its chance. Who may hold the only state gets much longer, from the last sign
-    of its trainer on: the `missing`, and those that said they hold one while no answer has any (`unheld`).
+    of its trainer on: the `missing`, and those that said they hold one while no answer has any (`unheld`). But not
+    who saved it, and hangs in the task's report.
     """
     if not had_its_chance(turn, member):
         return False
     sighting, watch = turn.sightings[member.worker], turn.watch(job.id)
+    trainer = turn.cluster.trainer(member)
+    held = trainer.version if trainer is not None else None
+    if member in watch.failed_savers and is_stuck(turn, member) and held is not None and held <= job.saved:
+        return True
     began = max(sighting.moved, watch.since if watch.disturbed is None else watch.disturbed)
-    spared = missing or (unheld and sighting.trainer is not None and sighting.trainer.version is not None)
+    spared = missing or (unheld and held is not None)
     return not spared or turn.waited(began) > turn.policy.detached_limit
 
 

@@ -148,6 +148,5 @@ class Turn:
         worker = self.workers[name]
         worker = self.workers[name] = replace(worker, errors=max(worker.errors - 1, 0))
         if worker.quarantined and worker.errors <= self.policy.error_limit:
-            reason = "no longer quarantined: its last errors were a task's"
-            self.workers[name] = replace(worker, quarantined=False, reason=reason)
-            self.note("cleared", f"{name} is {reason}", worker=name)
+            self.workers[name] = replace(worker, quarantined=False, reason="its last errors were a task's")
+            self.note("cleared", f"{name} is no longer quarantined: its last errors were a task's", worker=name)

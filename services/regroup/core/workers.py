@@ -38,8 +38,8 @@ class TrainerStatus:
     store: str = ""  # its rendezvous, host:port/prefix; the prefix is new with each Halt
     pid: int = 0  # for people
     fingerprint: Fingerprint | None = None  # None until it is prepared
-    at_work: bool = False  # its step loop has not come back from its last formation: so long no promise is told
-    written: tuple[Checkpoint, ...] = ()  # that it wrote beside its training, and was not answered yet, as they came
+    at_work: bool = False  # its step loop is in its last formation, or in the task's code: so long no promise is told
+    written: tuple[Checkpoint, ...] = ()  # that it wrote, and was not answered yet, as they came
 
 
 class LoopPhase(StrEnum):
@@ -56,7 +56,9 @@ class LoopPhase(StrEnum):
     OPTIMIZER = "optimizer"
     EVALUATION = "evaluation"
     COPY = "copy"  # of the state, for a checkpoint beside the training
-    SAVING = "saving"
+    SAVING = "saving"  # a state is on its way to where it is kept, which has a limit of its own
+    STATE = "state"  # the task tells its state, to be saved
+    REPORT = "report"  # the task tells what it reports of the final state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

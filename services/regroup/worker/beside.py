@@ -62,11 +62,11 @@ class Beside:
             return False
         return True
 
-    def take(self, version: Version, tree: Any) -> None:
+    def take(self, version: Version, tree: Callable[[], Any]) -> None:
         """Copy a state, and have the copy written. Whatever goes wrong is told, and stops no training."""
         with self._telling(version):
             began = time.perf_counter()
-            skeleton, tensors = pack(tree)
+            skeleton, tensors = pack(tree())
             copy = unpack(skeleton, self._copies(tensors))
             log(f"checkpoint of step {version.step}: copied in {time.perf_counter() - began:.4f} s")
             self._thread = threading.Thread(target=self._keep, args=(version, copy), name="checkpoint", daemon=True)

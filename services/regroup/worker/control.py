@@ -37,6 +37,7 @@ from regroup.worker.session import (
 
 STATUS, REPORT = b"s", b"r"  # the first byte of what goes to the agent: for its heartbeats, or to be passed on
 FLUSH_INTERVAL = 0.25  # seconds between reports of progress; the first step of a generation is reported at once
+TELLING = 1.0  # seconds at most that the step loop waits until all is told
 REPEATED_POINTS = 256  # measurements that the leader says again after a regroup, because its predecessor may have died
 
 
@@ -59,6 +60,7 @@ class Control:
         self._flushed = 0.0
         self._urgent = True
         self._unsaid = False
+        self._sending = False  # what was in the outbox
 
     def start(self) -> None:
         threading.Thread(target=self._read, name="orders", daemon=True).start()
@@ -131,6 +133,11 @@ class Control:
         with self._lock:
             self._take(event)
 
+    def heard(self) -> None:
+        """Return once all that was said so far is on its way, or cannot be sent: what follows may end this process."""
+        with self._lock:
+            self._lock.wait_for(lambda: not self._outbox and not self._sending, TELLING)
+
     def say(self, report: TrainerReport) -> None:
         """A fact that the session need not know."""
         with self._lock:
@@ -188,11 +195,15 @@ class Control:
                     self._post_progress()
                 messages = list(self._outbox)
                 self._outbox.clear()
+                self._sending = True
             try:
                 for message in messages:
                     self._pipe.send_bytes(message)
             except OSError:
                 return  # the reading thread sees the same end
+            with self._lock:
+                self._sending = False
+                self._lock.notify_all()
 
     # --- With the lock held
 

@@ -11,8 +11,7 @@ import os
 import struct
 from pathlib import Path
 
-LAYOUT = struct.Struct("qq")  # step, shard; step -1: it waits for others
-OUTSIDE = -1  # as the shard: the optimizer's step, an evaluation, the taking over of a state
+LAYOUT = struct.Struct("qq")  # step, shard, or what it does in no pass; step -1: it waits for others
 
 
 class Position:
@@ -29,7 +28,7 @@ class Position:
 
 
 def last_position(path: Path) -> tuple[int, int] | None:
-    """(step, shard) whose passes ran last, or OUTSIDE; None if it waited for others, or if there is no such file."""
+    """(step, shard) whose passes ran last, or what it did instead; None if it waited, or if there is no such file."""
     try:
         noted = path.read_bytes()
     except FileNotFoundError:

@@ -94,8 +94,16 @@ class WroteBeside:
 
 
 @dataclass(frozen=True, slots=True)
+class EntersTask:
+    """The step loop asks the task for its state, which is to be saved; or for what it reports of `saved`, which is."""
+
+    saved: Checkpoint | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CameBack:
-    """The step loop is out of its last formation, and waits for what to do next."""
+    """The step loop is out of its last formation, and waits for what to do next; or out of the task's `state()`, and
+    writes what that told."""
 
 
 LoopEvent = (
@@ -108,6 +116,7 @@ LoopEvent = (
     | StateDiscarded
     | SaveEnded
     | WroteBeside
+    | EntersTask
     | CameBack
 )
 
@@ -162,8 +171,8 @@ class Session:
     boundary: int | None = None  # the Halt held until a boundary
     applying: bool = False  # the state is being changed: by the optimizer step, or by the leader's that is swapped in
     owed: int | None = None  # a Halt that came while applying
-    at_work: bool = False  # the step loop has not come back from its last formation: it may be in the task's code
-    written: tuple[Checkpoint, ...] = ()  # beside the training, and told until the coordinator answered
+    at_work: bool = False  # the step loop is in its last formation, or in the task's code at a save
+    written: tuple[Checkpoint, ...] = ()  # and told until the coordinator answered
     saved: StateSaved | None = None  # what the last order to save led to
     heard: float = -inf  # when the last heartbeat was sent that was answered, on this machine's clock, seconds
 
@@ -245,11 +254,13 @@ def handle(session: Session, happening: Halt | Form | Save | RenewLease | LoopEv
         case SaveEnded(report=report):
             if session.phase is TrainerPhase.SAVING and session.promised == report.generation:
                 told = report if isinstance(report, StateSaved) else None
-                session = replace(_enter(session, TrainerPhase.HALTED), saved=told)
+                session = _enter(session, TrainerPhase.HALTED, saved=told, at_work=False)
             return session, (Say(report),)
         case WroteBeside(checkpoint=checkpoint):
-            others = (one for one in session.written if one.path != checkpoint.path)
-            return replace(session, written=(*others, checkpoint)), ()
+            return replace(session, written=_and(session.written, checkpoint)), ()
+        case EntersTask(saved=saved):
+            written = session.written if saved is None else _and(session.written, saved)
+            return replace(session, written=written, at_work=True), ()
         case CameBack():
             session = replace(session, at_work=False)
             return session, _answer(session) if session.phase is TrainerPhase.HALTED else ()
@@ -266,6 +277,11 @@ def begin_load(session: Session) -> Session:
     Until StateHeld no Halt is answered, because what would be answered is neither the old state nor surely the new.
     """
     return replace(session, applying=True)
+
+
+def _and(written: tuple[Checkpoint, ...], checkpoint: Checkpoint) -> tuple[Checkpoint, ...]:
+    others = (one for one in written if one.path != checkpoint.path)
+    return (*others, checkpoint)
 
 
 def _enter(session: Session, phase: TrainerPhase, **changes: object) -> Session:
@@ -314,11 +330,12 @@ def _form(session: Session, formation: Formation, steps: int) -> Handled:
 
 def _save(session: Session, order: Save) -> Handled:
     asked = session.phase is TrainerPhase.HALTED and session.promised == order.generation
-    if not asked or session.version != order.version:
+    if not asked or session.at_work or session.version != order.version:
         return session, ()
     if session.saved is not None and session.saved.generation == order.generation:
         return session, (Say(session.saved),)  # it was asked again before this was heard
-    return _enter(session, TrainerPhase.SAVING), (Write(order.generation, order.version, order.final),)
+    session = _enter(session, TrainerPhase.SAVING, at_work=True)
+    return session, (Write(order.generation, order.version, order.final),)
 
 
 def _hold(session: Session, generation: int) -> Handled:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from regroup.core.jobs import Formation, JobSpec, Member, StepPoint, Version
+from regroup.core.jobs import IN_STATE, Formation, JobSpec, Member, StepPoint, Version
 from regroup.core.messages.trainer_reports import PeersUnreached, ReplicasDiffered
 from regroup.core.replicas import sound
 from regroup.core.shards import owned
@@ -80,11 +80,11 @@ class Trainer:
         storage = Storage(birth.checkpoints, birth.scratch, patience=0.9 * spec.step_timeout)
         storage.tidy()
         self.state = State(job, spec, bench.replica, bench.evaluation, storage)
-        self.saving = Saving(job, birth.incarnation, control, bench, self.state)
+        self.trouble = Trouble(job, birth.incarnation, self.replica, self.position)
+        self.saving = Saving(job, birth.incarnation, control, bench, self.state, pulse, self.trouble)
         self.beside = Beside(
             spec.checkpoint_every, self.state.write, self.saving.wrote_beside, self.saving.failed_beside
         )
-        self.trouble = Trouble(job, birth.incarnation, self.replica, self.position)
 
     def run(self) -> None:
         """Do what the session was ordered to, one thing after another, for ever."""
@@ -133,7 +133,7 @@ class Trainer:
     def _copy_if_due(self, version: Version) -> None:
         if self.beside.due(version, self.control.may_write(version.generation)):
             with self.pulse.within(LoopPhase.COPY):
-                self.beside.take(version, self.state.tree())
+                self.beside.take(version, self._tree)
 
     def _connect(self, formation: Formation) -> Group:
         generation, members = formation.generation, formation.members
@@ -181,13 +181,20 @@ class Trainer:
                 with self.trouble.told(generation):
                     self.state.reset()
             if receivers:
+                with self.trouble.told(generation, IN_STATE):
+                    tree = self._tree()
                 with self.trouble.told(generation):
-                    give(group, self.state.tree(), receivers)
+                    give(group, tree, receivers)
         elif group.rank in receivers:
             self._swap_in(generation, take(group, formation.leader))
         self.control.happened(StateHeld(formation.generation))
         leads, own = group.rank == formation.leader, group.rank not in receivers and formation.checkpoint is None
         self.control.begin_telling(leads, self.replica.step, own)
+
+    def _tree(self) -> Any:
+        """Raises whatever the task's state() does."""
+        with self.trouble.outside(IN_STATE):
+            return self.state.tree()
 
     def _swap_in(self, generation: int, tree: Mapping[str, Any]) -> None:
         """No collective may follow before StateHeld: until then no Halt is answered."""
@@ -326,7 +333,6 @@ class Trainer:
 
     def _save(self, task: Write) -> None:
         self._finish_evaluation(task.generation)
-        self.pulse.enter(LoopPhase.SAVING)
         self.control.begin_telling(True, self.replica.step)
         self.saving.save(task)
 

@@ -8,13 +8,13 @@ Does not guarantee: that whoever died had entered its place: the loader's thread
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from regroup.core.jobs import Checkpoint
+from regroup.core.jobs import OUTSIDE, Checkpoint
 from regroup.core.messages.trainer_reports import CheckpointUnreadable, StepFailed
 from regroup.worker.beginning import DoesNotFit
 from regroup.worker.checkpoint import CheckpointDamaged
 from regroup.worker.group import GroupBroken
 from regroup.worker.log import log
-from regroup.worker.position import OUTSIDE, Position
+from regroup.worker.position import Position
 from regroup.worker.prepare import USERS
 from regroup.worker.reduce import Interrupted
 from regroup.worker.replica import Replica
@@ -45,9 +45,9 @@ class Trouble:
             raise self.raised(generation, shard, error, torn) from error
 
     @contextmanager
-    def outside(self) -> Iterator[None]:
-        """It dies inside by its own doing, though in no pass."""
-        self._position.enter(self._replica.step, OUTSIDE)
+    def outside(self, where: int = OUTSIDE) -> Iterator[None]:
+        """It dies inside by its own doing, though in no pass. `where`: as the shard of a failure says it."""
+        self._position.enter(self._replica.step, where)
         try:
             yield
         finally:

@@ -186,6 +186,13 @@ async def test_stopping_a_job_is_accepted_and_stopping_it_again_names_its_state(
     assert "stopped" in again.json()["detail"]
 
 
+async def test_a_job_may_be_stopped_at_once(api):
+    job = (await api.post("/v1/jobs", json=SPEC)).json()["id"]
+    assert (await api.post(f"/v1/jobs/{job}/stop?now=maybe")).status_code == 422
+    stopped = await api.post(f"/v1/jobs/{job}/stop?now=true")
+    assert (stopped.status_code, stopped.json()["phase"]) == (202, "stopped")
+
+
 async def test_a_job_is_paused_and_resumed(api):
     job = (await api.post("/v1/jobs", json=SPEC)).json()["id"]
     paused = await api.post(f"/v1/jobs/{job}/pause")

@@ -203,6 +203,35 @@ class LeavesWhenAskedToReport(Sound):
         raise SystemExit("nothing to say")
 
 
+class FailsItsSaves(Slow):
+    """Sound while it trains: at a save its `place`, state or report, is where it "raises", "dies" or "hangs"."""
+
+    def __init__(self, place: str, how: str) -> None:
+        super().__init__()
+        self.place, self.how, self.passes = place, how, 0
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, float]:
+        self.passes += 1
+        return super().loss(model, batch)
+
+    def state(self) -> dict[str, Any]:
+        self.fail("state")
+        return {}
+
+    def report(self, model: nn.Module) -> dict[str, Any]:
+        self.fail("report")
+        return {}
+
+    def fail(self, place: str) -> None:
+        if place != self.place or self.passes < 10:  # it also tells its state while it prepares, and to those that join
+            return
+        if self.how == "raises":
+            raise ValueError("cannot tell its state")
+        if self.how == "dies":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        time.sleep(10_000)
+
+
 class Raises(Sound):
     def at_bad_sample(self, loss: Tensor, count: int) -> tuple[Tensor, float]:
         raise KeyError("label 17")

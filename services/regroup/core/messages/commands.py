@@ -20,9 +20,10 @@ class SubmitJob:
 
 @dataclass(frozen=True, slots=True)
 class StopJob:
-    """End a job at its next step, with a checkpoint of its state if it has one."""
+    """End a job at its next step, with a checkpoint of its state if it has one; or `now`, with what is durable."""
 
     job: str
+    now: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,6 +134,7 @@ class SaveFailed:
     incarnation: str
     generation: int
     error: str
+    traceback: str = ""  # of the task, whose state() raised or is none that can be kept; "": the storage failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from math import inf
 from random import Random
 
 from regroup.core.jobs import JobSpec
-from regroup.lab.sim.lives.plan import GOING, LASTING, OF_ALL, Fault, Kind, Plan
+from regroup.lab.sim.lives.plan import GOING, IN_REPORT, IN_STATE, LASTING, OF_ALL, Fault, Kind, Plan
 from regroup.lab.sim.lives.themes import THEMES
 from regroup.lab.sim.lives.themes.theme import SAME, Some, Theme
 from regroup.lab.sim.model.limits import POLICY, SPEC
@@ -23,6 +23,7 @@ DETACHED = (2.0, POLICY.detached_limit, 9.0)  # seconds, as an operator may set 
 WEIGHED_TO = list(accumulate(theme.weight for theme in THEMES))  # the sum of the weights up to each theme
 SEVERING = 0.1  # of the lives have trainers that cannot reach each other
 LEAVING = 0.2  # of the lives have somebody who is to go
+AT_SAVES = 0.25  # have a task whose own code fails a save
 GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, lie evenly: even a few seeds in a row meet all themes
 
 
@@ -68,6 +69,8 @@ def draw(seed: int) -> Plan:
     strangers = Random(f"{seed} strangers")
     if strangers.random() < 0.08:
         faults += _some(strangers, Some((Kind.STRANGER,), (1, 2), crowds=(1,)), workers)
+    faults += _at_saves(Random(f"{seed} at saves"), workers)
+    faults += _ahead(Random(f"{seed} ahead"), workers)
     return Plan(
         seed=seed,
         workers=workers,
@@ -129,6 +132,29 @@ def _parted(random: Random, workers: int) -> list[Fault]:
     rests = Some((Kind.PAUSE,), (1, 2), borders=("written",), waits=1.0, since=1.0, until=4.0)
     away = Some((Kind.AWAY, Kind.MOVE), (1, 2), (3.0, 6.0, 12.0), crowds, ("paused",), waits=0.9, since=1.0, until=4.0)
     return [fault for some in (rests, away) for fault in _some(random, some, workers)]
+
+
+def _at_saves(random: Random, workers: int) -> list[Fault]:
+    """The task's own code, on one worker or on all; and a user who does not wait for a save."""
+    if random.random() >= AT_SAVES:
+        return []
+    crowds = (workers,) if random.random() < 0.5 else (1, 1, 2)
+    kinds = (random.choice((*IN_STATE, *IN_REPORT, *IN_REPORT)),)
+    wrong = Some(kinds, (1,), (3.0, 18.0, 18.0), crowds, ("saving",), waits=0.8, since=0.2, until=2.0)
+    rests = Some((Kind.STOP, Kind.PAUSE), (0, 0, 1), waits=0.0, since=2.0, until=6.0)
+    killed = Some((Kind.KILL_TRAINER,), (0, 0, 1), (), (workers,), ("reporting",), waits=1.0, since=0.2, until=2.0)
+    now = Some((Kind.STOP_NOW,), (0, 0, 0, 1), (), (1,), ("saving", "telling", "stepping"), 0.7, since=2.0, until=9.0)
+    return [fault for some in (wrong, rests, killed, now) for fault in _some(random, some, workers)]
+
+
+def _ahead(random: Random, workers: int) -> list[Fault]:
+    """Who is to go has applied a step that the others have not."""
+    if random.random() >= 0.04:
+        return []
+    at = random.uniform(1.0, 4.0)
+    struck = tuple(random.sample(range(workers), k=workers))
+    goes = Fault(random.choice(GOING), struck[:1], at=at, border="applying")
+    return [goes, Fault(Kind.BREAK, struck, at=at, border="applying")]
 
 
 def _some(random: Random, some: Some, workers: int, first: Fault | None = None) -> list[Fault]:

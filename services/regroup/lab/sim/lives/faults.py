@@ -245,6 +245,10 @@ class Faults:
                 life.ghosts.damaged.update(one.path for one in kept)
             case Kind.STOP if life.jobs:
                 life.ask(StopJob(dice.choice(sorted(life.jobs))))
+            case Kind.STOP_NOW if life.jobs:
+                cut = life.asks.choice(sorted(life.jobs))
+                life.ghosts.cut_short.add(cut)
+                life.ask(StopJob(cut, now=True))
             case Kind.PAUSE | Kind.HOLD if life.jobs:
                 job = dice.choice(sorted(life.jobs))
                 life.ask(PauseJob(job, kind is Kind.HOLD))

@@ -8,18 +8,23 @@ Refuses to know: whether a state is lost or doubled (`decision_rules` and its li
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from regroup.core.blame import TRIES_OF_ONE
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.hanging import GRACE
-from regroup.core.jobs import ORIGIN, Formation, Job, JobPhase, Member, Wanted
+from regroup.core.jobs import IN_REPORT, IN_STATE, ORIGIN, Formation, Job, JobPhase, Member, Wanted
 from regroup.core.messages.orders import Halt, TrainerOrder
 from regroup.core.workers import LEFT
 from regroup.lab.sim.lives.plan import Kind
 from regroup.lab.sim.model.trainer import Trainer
+from regroup.lab.sim.model.world import holders
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
 
+SLACK = 1.5  # seconds until a coordinator that hears of nothing else looks again, and more
+_AWAY = (Kind.STORE_AWAY, Kind.STORE_MUTE, Kind.STORE_CUT, Kind.STORE_CRASH, Kind.FREEZE, Kind.SILENCE)
+_UNHEARD = (*_AWAY, Kind.CUT, Kind.ISOLATE, Kind.LOSSY, Kind.JUMBLED, Kind.CRASH, Kind.CRASH_UNSAVED, Kind.CRASH_UNSENT)
 SURPLUS = 10.0  # seconds for which a job may keep a worker that it has no seat for
 
 
@@ -33,10 +38,14 @@ class Justice:
         self._raised: dict[tuple[str, int], tuple[int, int, str]] = {}  # in a generation: step, shard, worker
         self._failed_at: dict[str, float] = {}  # when a job's last save failed
         self._vain: dict[str, float] = {}  # since when a job waits for none but those that hang
+        self._wedged: dict[Member, float] = {}  # since when a trainer hangs in the task's code at a save
+        self._raised_in_state: dict[str, list[str]] = {}  # job -> workers of which it is known, each time
         self._surplus: dict[str, float] = {}  # since when a job keeps somebody that it has no seat for
         kinds = {fault.kind for fault in life.plan.faults}
         # Errors follow from what cannot be seen, or are told twice, which a connection never does.
         self._odd = bool(kinds & {Kind.FLIP, Kind.DOUBLING, Kind.JUMBLED})
+        self._away = bool(kinds & set(_AWAY))  # the coordinator, for long
+        self._unheard = bool(kinds & set(_UNHEARD))  # last words may not be, or after what followed them
         self._late = bool(kinds & {Kind.SLOW, Kind.LOSSY, Kind.DEAFEN, Kind.JUMBLED})  # orders, as nobody can know
 
     # --- what is remembered
@@ -53,6 +62,9 @@ class Justice:
         step, generation = len(trainer.history or ()), trainer.group.generation
         self._raised[trainer.job, generation] = (step, shard, trainer.member.worker)
 
+    def wedged(self, trainer: Trainer) -> None:
+        self._wedged[trainer.member] = self._life.now
+
     # --- what must hold
 
     def judge(self, before: Cluster, decision: Decision) -> None:
@@ -65,6 +77,8 @@ class Justice:
                 self._causes[note.worker] += self._life.agents[note.worker].trainer is None or self._late
             if note.kind == "save_failed" and note.job is not None:
                 self._failed_at[note.job] = self._life.decided_at
+                if note.reason.endswith("E: no") and note.worker is not None:
+                    self._raised_in_state.setdefault(note.job, []).append(note.worker)
         self._errors(before, after)
         for job in after.jobs.values():
             self._waits(after, job)
@@ -73,6 +87,32 @@ class Justice:
             if old is not None and old is not job:
                 self._changed(before, decision, old, job)
             self._keeps(after, job)
+            self._saves(after, job)
+
+    def _saves(self, after: Cluster, job: Job) -> None:
+        """What the task does to its saves comes to an end, on one worker and on all."""
+        if job.ended:
+            return
+        raised = self._raised_in_state.get(job.id, [])
+        often = len(set(raised)) > 1 or len(raised) > TRIES_OF_ONE
+        assert not often, f"state() raised on {raised}, and {job.id} goes on"
+        if self._away or self._late:
+            return
+        watch, now, policy = after.watches.get(job.id), self._life.decided_at, self._life.policy
+        for name, worker in after.workers.items():
+            seen = after.present(name)
+            trainer = self._life.agents[name].trainer
+            if worker.job != job.id or seen is None or trainer is None or trainer.member not in self._wedged:
+                continue
+            if watch is None or trainer.member in watch.evicted or now - seen.seen > policy.heartbeat_interval * 2:
+                continue
+            held = trainer.session.version
+            spared = held is not None and held > job.saved and len(holders(self._life, job.id)) < 2
+            limit = job.spec.step_timeout if job.saver is not None else policy.halt_limit
+            limit += policy.detached_limit if spared else 0.0
+            since = max(watch.since, seen.since + policy.halt_limit / 2, after.awake, after.started)
+            waited = now - since
+            assert waited < limit + SLACK, f"{trainer.member} hangs in the task's code at a save for {waited:.1f} s"
 
     def _evicted(self, before: Cluster, job: str, worker: str, why: str) -> None:
         life, agent = self._life, self._life.agents[worker]
@@ -157,8 +197,12 @@ class Justice:
             self._starts(after, job)
         if job.phase is JobPhase.FAILED and job.reason.startswith("the task failed") and job.failures:
             last = job.failures[-1]
+            kept = job.checkpoint is not None and job.checkpoint.version.step >= last.step
+            lost = last.shard == IN_REPORT and not (kept or self._unheard)
+            assert not lost, f"report() failed {job.id} at step {last.step}, and its state there is not durable"
             for failure in job.failures:
-                place = (failure.step, failure.shard) == (last.step, last.shard)
+                same = last.step == failure.step or last.shard in (IN_STATE, IN_REPORT)
+                place = same and last.shard == failure.shard
                 if failure.died and place and failure.worker in before.workers:
                     errors, were = after.workers[failure.worker].errors, before.workers[failure.worker].errors
                     assert errors <= were, f"{failure.worker} is blamed for what is the task's doing"
@@ -188,6 +232,9 @@ class Justice:
 
     def _saver(self, before: Cluster, after: Cluster, job: Job, saver: Member) -> None:
         watch, now = before.watches.get(job.id), after.watches.get(job.id)
+        hung = self._wedged.get(saver)
+        asked = hung is not None and now is not None and now.disturbed is not None and hung < now.disturbed
+        assert not asked, f"{saver} is to save, and hangs in the task's code at a save since before it was asked"
         if watch is None or now is None or not watch.failed_savers:
             return
         best = now.answers.get(saver)  # of now: the last answer may be what decided it

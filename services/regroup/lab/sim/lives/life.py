@@ -70,6 +70,7 @@ class Life(Paced):
         self.draining: set[str] = set()  # agents that left in good order, and are not back
         self.leaves = Random(f"{plan.seed} leaves")  # of its own, so that the other dice fall as they would without
         self.begins = Random(f"{plan.seed} begins")  # likewise
+        self.asks = Random(f"{plan.seed} asks")  # likewise
         self.answered: dict[str, float] = {}  # when an agent's heartbeat was last answered
         self.reasons: set[str] = set()
         self.healed = False
@@ -350,8 +351,8 @@ def _is_done(command: Command, kept: Saved) -> bool:
     if job is None or job.ended or isinstance(command, SubmitJob):
         return job is not None
     match command:
-        case StopJob():
-            return job.wanted is Wanted.STOP
+        case StopJob(now=now):
+            return job.wanted is Wanted.STOP and not now
         case PauseJob(hold=hold):
             return job.wanted is (Wanted.HOLD if hold else Wanted.PAUSE)
         case ResumeJob():

@@ -28,7 +28,9 @@ _PHASES: dict[Place, LoopPhase] = {
     "stepping": LoopPhase.COMPUTE,
     "contributed": LoopPhase.EXCHANGE,
     "applying": LoopPhase.OPTIMIZER,
+    "telling": LoopPhase.STATE,
     "writing": LoopPhase.SAVING,
+    "reporting": LoopPhase.REPORT,
 }
 _OTHERS = frozenset({LoopPhase.IDLE, LoopPhase.FORMING, LoopPhase.EXCHANGE})  # are waited for in it
 

@@ -12,7 +12,7 @@ from math import nan
 from random import Random
 from typing import Any
 
-from regroup.core.jobs import Fingerprint, Member, StepPoint, Version
+from regroup.core.jobs import IN_REPORT, IN_STATE, Fingerprint, Member, StepPoint, Version
 from regroup.core.messages.orders import TrainerOrder
 from regroup.core.messages.trainer_reports import WORKER, PeersUnreached, PrepareFailed, StepsCommitted
 from regroup.lab.sim.lives.faults import Faults
@@ -24,7 +24,7 @@ from regroup.lab.sim.lives.virtual import VirtualLoop
 from regroup.lab.sim.model import trainer_rules
 from regroup.lab.sim.model.agents import LinkedAgent, LinkedAgents
 from regroup.lab.sim.model.limits import NAMES
-from regroup.lab.sim.model.trainer import PRINT, Happening, Trainer
+from regroup.lab.sim.model.trainer import AT_SAVE, PRINT, Happening, Trainer
 
 FLUSH = 0.4  # seconds between reports of progress
 PROMPT = 0.02  # seconds until a step loop notices what it waited for
@@ -183,6 +183,8 @@ class Paced(LinkedAgents[LinkedAgent]):
             return [partial(self._give_up, trainer, field)]
         if at == "stepping" and self.faults.lasts(Kind.POISON) and POISONED in trainer.shards:
             return [partial(self.end_trainer, agent, cause="killed by SIGSEGV")]
+        if at in AT_SAVE and (wrong := self._wrong_at_save(agent, trainer)):
+            return [wrong]
         if at == "writing" and self.faults.lasts(Kind.UNWRITABLE, agent.name):
             return [partial(self.fail_to_write, trainer)]
         if at == "reading" and self.faults.lasts(Kind.UNREADABLE, agent.name):
@@ -213,6 +215,19 @@ class Paced(LinkedAgents[LinkedAgent]):
         leader = group.members[group.leader]
         trainer.outbox.append(PeersUnreached(**trainer.who, generation=group.generation, peers=(leader,)))
         self.leave(trainer, f"could not reach {leader.worker}")
+
+    def _wrong_at_save(self, agent: LinkedAgent, trainer: Trainer) -> Callable[[], None] | None:
+        """What the task does to a save in its state(), or in its report()."""
+        tells, lasts = trainer.loop.at == "telling", partial(self.faults.lasts, worker=agent.name)
+        if lasts(Kind.STATE_DIES if tells else Kind.REPORT_DIES):
+            return partial(self.end_trainer, agent, cause="killed by SIGSEGV")
+        if lasts(Kind.STATE_HANGS if tells else Kind.REPORT_HANGS):
+            return partial(self._wedge, trainer)
+        return partial(self.fail_to_tell, trainer) if tells and lasts(Kind.STATE_RAISES) else None
+
+    def _wedge(self, trainer: Trainer) -> None:
+        trainer.wedged = True
+        self.justice.wedged(trainer)
 
     def _unprepared(self, agent: LinkedAgent) -> str | None:
         """What a trainer names as the reason that it cannot prepare."""
@@ -254,6 +269,8 @@ class Paced(LinkedAgents[LinkedAgent]):
             trainer.outbox.append(StepsCommitted(**trainer.who, generation=generation, step=step, points=(point,)))
 
     def position(self, trainer: Trainer) -> tuple[int | None, int | None]:
+        if trainer.loop.at in AT_SAVE:
+            return len(trainer.state), IN_STATE if trainer.loop.at == "telling" else IN_REPORT
         if trainer.loop.at != "stepping" or not trainer.shards:
             return None, None
         step = len(trainer.state)

@@ -65,6 +65,12 @@ class Kind(StrEnum):
     DIVERGE = "loss is no number"
     STARVE = "data does not come"
     STRANGER = "agent of another release comes"
+    STATE_DIES = "task's state() segfaults at a save"
+    STATE_HANGS = "task's state() hangs at a save"
+    STATE_RAISES = "task's state() raises at a save"
+    REPORT_DIES = "task's report() segfaults"
+    REPORT_HANGS = "task's report() hangs"
+    STOP_NOW = "user stops the job at once"
 
     def __repr__(self) -> str:
         """As code, so that a plan can be printed and pasted."""
@@ -98,9 +104,16 @@ LASTING = frozenset(
         Kind.BAD_SPEC,
         Kind.POISON,
         Kind.STARVE,
+        Kind.STATE_DIES,
+        Kind.STATE_HANGS,
+        Kind.STATE_RAISES,
+        Kind.REPORT_DIES,
+        Kind.REPORT_HANGS,
     }
 )
-GOING = (Kind.HAND_OVER, Kind.DRAIN)  # drawn apart from all others
+GOING = (Kind.HAND_OVER, Kind.DRAIN)  # drawn apart from all others, as are the next two
+IN_STATE = (Kind.STATE_DIES, Kind.STATE_HANGS, Kind.STATE_RAISES)
+IN_REPORT = (Kind.REPORT_DIES, Kind.REPORT_HANGS)
 OF_ALL = frozenset(  # these strike the cluster, not workers
     {
         Kind.CRASH,
@@ -116,6 +129,7 @@ OF_ALL = frozenset(  # these strike the cluster, not workers
         Kind.SLOW,
         Kind.STORE_CRASH,
         Kind.STOP,
+        Kind.STOP_NOW,
         Kind.PAUSE,
         Kind.HOLD,
         Kind.BAD_SPEC,

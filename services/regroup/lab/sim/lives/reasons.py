@@ -29,7 +29,7 @@ WORD = re.compile(r"[^\W\d_]{3,}")
 
 # Reached by none of the simulator's worlds, and why. A life that reaches one all the same is told as a contradiction.
 EXPLAINED: Mapping[str, str] = {
-    "the task failed {} on {}: without a word": (
+    "the task failed {} on {}: without a word{}": (
         "every report of a failure has a traceback or a cause; this is for one that has neither"
     ),
     "{} knows generation {}, above the coordinator's": (

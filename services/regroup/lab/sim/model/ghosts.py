@@ -27,6 +27,7 @@ class Ghosts:
     asked: dict[str, set[str]] = field(default_factory=dict)  # file -> workers that could not read it
     blamed: dict[str, float] = field(default_factory=dict)  # when an error of a worker was last counted or forgiven
     unpreparable: set[str] = field(default_factory=set)  # jobs of which a trainer said that they are wrong
+    cut_short: set[str] = field(default_factory=set)  # jobs that a user wanted to end at once
 
     def untold(self, order: Discard) -> set[str]:
         """The files beside those that it names which an order lets go."""
@@ -51,6 +52,7 @@ class Ghosts:
             {file: set(each) for file, each in self.asked.items()},
             dict(self.blamed),
             set(self.unpreparable),
+            set(self.cut_short),
         )
 
 

@@ -79,9 +79,9 @@ def evicted(world: World, before: Cluster, decision: Decision, job: Job, member:
     if told_back(decision, job.id):
         return  # rule 7 has its own check
     mine = trainer.session.version
-    if mine is None:
-        return
     watch, formation = before.watches[job.id], job.formation
+    if mine is None or (mine <= job.saved and member in watch.failed_savers):
+        return  # what it was to save is durable
     seen = before.sightings.get(member.worker)
     began = max(watch.since if watch.disturbed is None else watch.disturbed, seen.moved if seen else before.started)
     if formation.base == ORIGIN and not watch.formed:

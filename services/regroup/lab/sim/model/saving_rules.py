@@ -53,13 +53,17 @@ def saved(ghosts: Ghosts, world: World, decision: Decision, old: Job, job: Job) 
         assert (job.id, each) in ghosts.written, "called saved before its state was durable"
         made = surviving(job.history, each, job.origin.step)
         assert ghosts.states[job.id, each] == made, "the checkpoint is not as history tells"
-    if old.saver is not None and job.saver is None:
+    status = decision.cluster.trainer(old.saver) if old.saver is not None else None
+    ordered = status is not None and status.version == version and (old.saver, version) in ghosts.writers
+    if old.saver is not None and (job.saver is None or ordered):
         saver = world.living(old.saver)
         asked = (old.saver, version) in ghosts.writers or (saver is not None and saver.session.version == version)
         assert asked or saver is None, "the checkpoint is not what the saver was asked for"
     else:
         assert version in beside, f"{version} counts, and nobody said so"
     for each in beside:
+        if ordered and each == version:  # told before the task is asked what it reports of it
+            continue
         _beside(ghosts, world, old, each, said=reached(job, decision.cluster.watches.get(job.id)))
 
 
@@ -117,7 +121,9 @@ def ended(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) -> 
         assert job.checkpoint is not old.checkpoint, "called completed, and nothing was saved"
         assert job.steps == job.checkpoint.version.step, "called completed before its last step"
         _each_sample_once(job)
-    if job.phase is JobPhase.STOPPED and job.checkpoint is old.checkpoint and old.formation is not None:
+    at_once = job.reason.startswith("stopped at once")
+    assert not at_once or job.id in ghosts.cut_short, f"{job.id} is stopped at once, and nobody asked for that"
+    if job.phase is JobPhase.STOPPED and job.checkpoint is old.checkpoint and old.formation is not None and not at_once:
         goes_back_no_further(world, before, job.id, job.saved)
         given_up = before.watches[job.id].evicted if job.id in before.watches else frozenset()
         for trainer in [one for one in holders(world, job.id) if one.member not in given_up]:

@@ -133,8 +133,12 @@ class StepLoops(ABC):
                 return self._begin_apply
             case "applying":
                 return self._applied
+            case "telling":
+                return self._told
             case "writing":
                 return self._written
+            case "reporting":
+                return self._reported
         return None
 
     def _way_on_connected(self, trainer: Trainer) -> Callable[[Trainer], None] | None:
@@ -197,7 +201,8 @@ class StepLoops(ABC):
         task, loop.task = loop.task, None
         loop.formation, loop.broken, loop.lost = None, False, False
         if isinstance(task, s.Write):
-            loop.at, loop.write = "writing", task
+            loop.at, loop.write = "telling", task
+            self.take(trainer, s.EntersTask())
             return
         assert task is not None
         loop.at, loop.formation, loop.steps = "connecting", task.formation, task.steps
@@ -397,12 +402,34 @@ class StepLoops(ABC):
             trainer.history = None
         self._come_back(trainer, s.LoopFailed(report, torn))
 
-    def _written(self, trainer: Trainer) -> None:
+    def _told(self, trainer: Trainer) -> None:
+        trainer.loop.at = "writing"
+        self.take(trainer, s.CameBack())
+
+    def fail_to_tell(self, trainer: Trainer) -> None:
+        """The task's state() raises."""
         task = trainer.loop.write
         assert task is not None
+        failed = SaveFailed(**trainer.who, generation=task.generation, error="E: no", traceback="T\nE: no")
+        self._end_writing(trainer, failed)
+
+    def _written(self, trainer: Trainer) -> None:
+        loop, task = trainer.loop, trainer.loop.write
+        assert task is not None
         trainer_rules.wrote(self.ghosts, trainer, task.version)
-        checkpoint = self.file(trainer, task.version)
-        self._end_writing(trainer, StateSaved(**trainer.who, generation=task.generation, checkpoint=checkpoint))
+        loop.file = self.file(trainer, task.version)
+        if not task.final:
+            self._reported(trainer)
+            return
+        loop.at = "reporting"
+        self.take(trainer, s.EntersTask(loop.file))
+        trainer_rules.reports(trainer, task.version)
+
+    def _reported(self, trainer: Trainer) -> None:
+        task, file = trainer.loop.write, trainer.loop.file
+        assert task is not None
+        assert file is not None
+        self._end_writing(trainer, StateSaved(**trainer.who, generation=task.generation, checkpoint=file))
 
     def fail_to_write(self, trainer: Trainer) -> None:
         task = trainer.loop.write

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
-from regroup.core.jobs import Fingerprint, Formation, JobSpec, Member, StepPoint, Version
+from regroup.core.jobs import Checkpoint, Fingerprint, Formation, JobSpec, Member, StepPoint, Version
 from regroup.core.messages.events import Report
 from regroup.core.messages.orders import TrainerOrder
 from regroup.core.shards import owned, positions
@@ -32,9 +32,12 @@ Place = Literal[
     "stepping",  # it computes a gradient
     "contributed",  # until the step is reduced
     "applying",  # the state is being changed
+    "telling",  # the task is asked for its state, which is to be saved
     "writing",
+    "reporting",  # the state is durable, and the task is asked for its report
 ]
 CHANGING = ("applying", "loaded")  # where a step loop stands while its state is being changed
+AT_SAVE = ("telling", "reporting")  # where it is in the task's code, and nobody trains
 Happening = TrainerOrder | s.LoopEvent
 
 
@@ -56,6 +59,7 @@ class Loop:
     steps: int = 0  # of the whole job
     task: s.Join | s.Write | None = None  # the newest, not yet begun
     write: s.Write | None = None
+    file: Checkpoint | None = None  # what it wrote, until its report is told
     broken: bool = False  # its group was broken from its own side
     lost: bool = False  # it noticed that a neighbour is gone
     agreed: int | None = None  # the boundary on which the step being applied agreed

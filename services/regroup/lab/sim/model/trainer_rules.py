@@ -141,6 +141,12 @@ def wrote(ghosts: Ghosts, trainer: Trainer, version: Version) -> None:
     ghosts.writers.add((trainer.member, version))
 
 
+def reports(trainer: Trainer, version: Version) -> None:
+    """The task is asked what it reports of its final state."""
+    told = [one.version for one in trainer.session.written]
+    assert version in told, f"the task is asked for its report of {version} before anybody could know of its file"
+
+
 def begins(ghosts: Ghosts, trainer: Trainer, every: int | None) -> None:
     """A checkpoint that is due where a generation begins is written, is being written, or another one still is."""
     group = trainer.group
@@ -154,6 +160,7 @@ def begins(ghosts: Ghosts, trainer: Trainer, every: int | None) -> None:
 def wrote_beside(ghosts: Ghosts, trainer: Trainer, version: Version) -> None:
     assert (trainer.job, version) in ghosts.states, f"{version} is written, and was never a state"
     ghosts.written.add((trainer.job, version))
+    ghosts.writers.add((trainer.member, version))
 
 
 def given_up(ghosts: Ghosts, trainer: Trainer, field: str) -> None:

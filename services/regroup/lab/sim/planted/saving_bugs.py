@@ -15,6 +15,7 @@ REGROUP = "regroup.core.regroup"
 SETTLING = "regroup.core.settling"
 TURN = "regroup.core.turn"
 COMMANDS = "regroup.core.commands"
+SUSPICION = "regroup.core.suspicion"
 
 BUGS = (
     # what overtook it makes a report history
@@ -162,4 +163,27 @@ BUGS = (
         "saver = min(holders)",
         among="UNWRITABLE",
     ),
+    # the task's own code at a save
+    Bug(
+        "what state() raises is nobody's error",
+        SAVES,
+        "    if report.traceback:\n",
+        "    if False:\n",
+        among="STATE_RAISES",
+    ),
+    Bug(
+        "who saved and hangs in its report is waited for as the only holder",
+        SUSPICION,
+        "held is not None and held <= job.saved:",
+        "False:",
+        among="REPORT_HANGS",
+    ),
+    Bug(
+        "a final state that nobody holds is to be saved",
+        REGROUP,
+        "if rests or (finished and holders):",
+        "if rests or finished:",
+        among="REPORT_DIES",
+    ),
+    Bug("to stop at once waits", COMMANDS, "    elif at_once:\n", "    elif False:\n", among="STOP_NOW"),
 )

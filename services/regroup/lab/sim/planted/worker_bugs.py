@@ -83,7 +83,29 @@ BUGS = (
         "return self.heard + max(9.0, self.formation.detached_limit) if",
     ),
     # files that were written beside the training
-    Bug("only the newest file is told of", SESSION, "written=(*others, checkpoint)", "written=(checkpoint,)"),
+    Bug("only the newest file is told of", SESSION, "return (*others, checkpoint)", "return (checkpoint,)"),
+    # the task's own code at a save
+    Bug(
+        "who hangs in its report answers a Halt",
+        SESSION,
+        "written=written, at_work=True",
+        "written=written",
+        among="REPORT_HANGS",
+    ),
+    Bug(
+        "who hangs in its state() answers a Halt",
+        SESSION,
+        "at_work=True), ()\n        case CameBack",
+        "at_work=saved is not None), ()\n        case CameBack",
+        among="STATE_HANGS",
+    ),
+    Bug(
+        "a state is not told to be durable before its report is asked for",
+        SESSION,
+        "written=written, at_work=True",
+        "at_work=True",
+        among="REPORT_DIES",
+    ),
     # who hangs
     Bug("who waits for others is accused", WATCHING, "if mark.phase in WAITS:", "if False:"),
 )

@@ -83,7 +83,7 @@ def settle(state: Small, agent: Near, at_once: bool) -> None:
             state.hear(agent)
         if state.may_leave(trainer):
             state.leave(trainer)
-        elif trainer.loop.at in ("preparing", "idle") and (moves := state.moves(trainer)):
+        elif trainer.loop.at in ("preparing", "idle", "telling") and (moves := state.moves(trainer)):
             moves[0]()
         else:
             return

@@ -7,7 +7,7 @@ Refuses to know: which themes there are (`failing`, `asking`), and how a plan is
 from dataclasses import dataclass
 from functools import partial
 
-from regroup.lab.sim.lives.plan import BEGUN, BORDERS, GOING, Kind
+from regroup.lab.sim.lives.plan import BEGUN, BORDERS, GOING, IN_REPORT, IN_STATE, Kind
 
 SAME, OTHERS = "the same", "the others"
 DEATHS = (Kind.KILL_TRAINER, Kind.KILL_AGENT, Kind.LEAVE, Kind.CRASH_TRAINER)
@@ -20,7 +20,7 @@ TASKS = (Kind.MISMATCH, Kind.UNPREPARED, Kind.BAD_SPEC, Kind.POISON, Kind.DIVERG
 UNPREPARED = (Kind.CRASH_TRAINER, Kind.DEADLOCK)
 FOREVER = (Kind.DEADLOCK, Kind.WEDGE, Kind.GONE)  # what no healing mends
 FILES = (Kind.DAMAGE, Kind.MISREAD, Kind.AWAY, Kind.MOVE)
-APART = (*FILES, *GOING, Kind.SEVER)  # are drawn apart from all others (`drawing`)
+APART = (*FILES, *GOING, *IN_STATE, *IN_REPORT, Kind.SEVER, Kind.STOP_NOW)  # drawn by themselves (`drawing`)
 USUAL = tuple(kind for kind in Kind if kind not in APART)
 ANYTHING = tuple(kind for kind in USUAL if kind not in (Kind.STOP, Kind.STARVE, *TASKS, *FOREVER))
 FORMING = ("halt", "form", "connecting", "connected", "loaded", "started", "regrouped", "rolled_back")

@@ -1,0 +1,241 @@
+"""What the task's own code does to a save: its state() raises, its report() dies or hangs; and who does not wait."""
+
+from dataclasses import replace
+
+from regroup.core.jobs import IN_REPORT, IN_STATE, Checkpoint, JobPhase, Version
+from regroup.core.messages.agent_reports import Heartbeat, TrainerExited
+from regroup.core.messages.commands import StopJob
+from regroup.core.messages.orders import Kill, Release, Save
+from regroup.core.messages.trainer_reports import SaveFailed
+from regroup.core.workers import Hang, LoopPhase, TrainerPhase
+
+FILE = Checkpoint(Version(1, 10), "/c/j", "sum", 1)
+
+
+def writes(scene, name, hang=None, version=(1, 10), **more):
+    """Its heartbeat says that it saves, or, with `written`, that it asks the task for its report."""
+    known = scene.cluster.sightings[name].trainer
+    facts = {"phase": TrainerPhase.SAVING, "promised": scene.job.generation, "version": Version(*version)}
+    trainer = replace(known, **facts, at_work=True, **more)
+    scene.sequence += 1
+    boot = scene.cluster.workers[name].boot
+    scene.says(name, Heartbeat(boot=boot, sequence=scene.sequence, trainer=trainer, hang=hang))
+
+
+def dies(scene, name, shard, step=10, cause="killed by SIGSEGV", incarnation="i1", asked=False):
+    told = {"job": "j", "incarnation": incarnation, "cause": cause, "asked": asked, "step": step, "shard": shard}
+    scene.says(name, TrainerExited(**told))
+
+
+def raises(scene, name):
+    told = {"error": "ValueError: no", "traceback": "Traceback ...\nValueError: no"}
+    scene.says(name, SaveFailed(job="j", incarnation="i1", generation=scene.job.generation, **told))
+
+
+def hangs(phase):
+    return Hang(phase=phase, lasts=60.5, limit=60.0)
+
+
+def answer_again(scene, *names):
+    scene.after(scene.policy.save_retry + 0.1, heard="".join(names))
+    for name in names:
+        scene.halt(name, (1, 10))
+
+
+# --- A report that kills its process
+
+
+def test_what_was_written_as_ordered_counts_before_the_report_is_over(scene):
+    scene.finished("a", "b")
+    writes(scene, "a", written=(FILE,))
+    assert scene.job.checkpoint == replace(FILE, worker="a", host="h")
+    assert (scene.job.phase, scene.job.saver.worker) == (JobPhase.RUNNING, "a")
+    assert [note.reason for note in scene.noted("checkpoint")] == ["the state of step 10 is durable: /c/j"]
+
+
+def test_a_report_that_kills_two_workers_fails_the_job_with_its_state_durable_and_blames_nobody(scene):
+    scene.finished("a", "b")
+    writes(scene, "a", written=(FILE,))
+    dies(scene, "a", IN_REPORT)
+    scene.halt("b", (1, 10))
+    assert scene.told("b", Save) == [Save("j", scene.job.generation, Version(1, 10))]
+    writes(scene, "b", written=(FILE,))
+    dies(scene, "b", IN_REPORT)
+    assert (scene.job.phase, scene.job.step, scene.job.restarts) == (JobPhase.FAILED, 10, 0)
+    assert scene.job.reason == (
+        "the task failed in step 10, in its report() on a, b: killed by SIGSEGV; "
+        "what is durable is the state of step 10, in /c/j"
+    )
+    assert scene.job.checkpoint.path == "/c/j"
+    assert [worker.errors for worker in scene.cluster.workers.values()] == [0, 0]
+
+
+def test_a_final_state_that_is_durable_and_held_by_nobody_is_read_for_its_report_and_not_trained_again(scene):
+    scene.finished("a")
+    writes(scene, "a", written=(FILE,))
+    dies(scene, "a", IN_REPORT)
+    scene.prepare("a", incarnation="i2")
+    scene.after(scene.policy.halt_limit)
+    scene.halt("a", None, incarnation="i2")
+    assert scene.job.formation.base == Version(1, 10)
+    assert scene.job.formation.checkpoint.path == "/c/j"
+    assert (scene.job.step, scene.job.restarts) == (10, 0)
+    n = scene.job.generation
+    scene.train("a", incarnation="i2")
+    scene.beat("a", TrainerPhase.FINISHED, "i2", promised=n, generation=n, version=Version(n, 10))
+    scene.halt("a", (n, 10), incarnation="i2")
+    assert scene.job.saver.incarnation == "i2"
+    dies(scene, "a", IN_REPORT, incarnation="i2")
+    assert scene.job.phase is JobPhase.FAILED
+    assert scene.cluster.workers["a"].errors == 0
+
+
+def test_a_job_that_stops_ends_with_what_is_durable_when_its_report_dies(scene):
+    scene.running("a", "b", step=4)
+    scene.does(StopJob("j"))
+    for name in "ab":
+        scene.halt(name, (1, 4))
+    writes(scene, "a", version=(1, 4), written=(replace(FILE, version=Version(1, 4)),))
+    dies(scene, "a", IN_REPORT, step=4)
+    scene.halt("b", (1, 4))
+    assert (scene.job.phase, scene.job.step) == (JobPhase.STOPPED, 4)
+    assert scene.job.reason == "stopped at step 4; its state is in /c/j"
+
+
+def test_another_file_than_the_one_that_was_ordered_does_not_count_at_once(scene):
+    scene.finished("a", "b")
+    writes(scene, "b", written=(replace(FILE, version=Version(1, 11)),))
+    assert scene.job.checkpoint is None
+
+
+# --- A state() that dies, or raises
+
+
+def test_a_state_that_kills_its_process_at_whatever_steps_is_the_tasks_error(scene):
+    scene.running("a", "b", step=3, min_workers=1)
+    dies(scene, "a", IN_STATE, step=3)
+    assert not scene.job.ended
+    dies(scene, "b", IN_STATE, step=5)
+    assert scene.job.reason == (
+        "the task failed in step 5, in its state() on a, b: killed by SIGSEGV; nothing of its training is durable"
+    )
+    assert [worker.errors for worker in scene.cluster.workers.values()] == [0, 0]
+
+
+def test_a_state_that_raises_on_two_workers_fails_the_job_with_its_traceback(scene):
+    scene.finished("a", "b")
+    raises(scene, "a")
+    assert scene.job.reason == "a could not save, another try follows: ValueError: no"
+    answer_again(scene, "a", "b")
+    raises(scene, "b")
+    assert scene.job.phase is JobPhase.FAILED
+    assert scene.job.reason.startswith("the task failed in step 10, in its state() on a, b: ValueError: no; ")
+    assert scene.job.error == "Traceback ...\nValueError: no"
+
+
+def test_a_state_that_raises_again_where_there_is_no_other_worker_fails_the_job(scene):
+    scene.finished("a")
+    raises(scene, "a")
+    answer_again(scene, "a")
+    raises(scene, "a")
+    assert scene.job.phase is JobPhase.FAILED
+
+
+def test_a_storage_that_fails_is_nobodys_error_however_often(scene):
+    scene.finished("a")
+    for _ in range(6):
+        failed = SaveFailed(job="j", incarnation="i1", generation=scene.job.generation, error="disk full")
+        scene.says("a", failed)
+        answer_again(scene, "a")
+    assert not scene.job.ended
+    assert scene.job.failures == ()
+
+
+# --- One that hangs
+
+
+def test_who_hangs_in_its_report_is_left_for_another_and_evicted(scene):
+    scene.finished("a", "b")
+    scene.passes(scene.policy.halt_limit, heard="ab")
+    writes(scene, "a", written=(FILE,), hang=hangs(LoopPhase.REPORT))
+    reason = "a hangs in phase report since 60.5 s (limit 60.0 s), and was to save"
+    assert (scene.job.reason, scene.job.saver) == (reason, None)
+    n = scene.job.generation
+    writes(scene, "a", hang=hangs(LoopPhase.REPORT), written=(FILE,))
+    scene.halt("b", (1, 10))
+    stuck = replace(scene.cluster.sightings["a"].trainer, phase=TrainerPhase.HALTED, promised=n)
+    scene.sequence += 1
+    hang = hangs(LoopPhase.REPORT)
+    scene.says("a", Heartbeat(boot="b1", sequence=scene.sequence, trainer=stuck, hang=hang))
+    scene.after(1.1, heard="ab")
+    assert [note.worker for note in scene.noted("evicted")] == ["a"]
+    assert scene.job.saver.worker == "b"
+    assert scene.told("a", Kill)
+
+
+def stuck_alone(scene, written):
+    """The only holder hangs in its save, and its promise is not told."""
+    scene.finished("a")
+    scene.passes(scene.job.spec.step_timeout, heard="a")
+    phase = LoopPhase.REPORT if written else LoopPhase.STATE
+    writes(scene, "a", written=written, hang=hangs(phase))
+    trainer = replace(scene.cluster.sightings["a"].trainer, phase=TrainerPhase.HALTED, promised=scene.job.generation)
+    scene.sequence += 1
+    scene.says("a", Heartbeat(boot="b1", sequence=scene.sequence, trainer=trainer, hang=hangs(phase)))
+    scene.after(scene.policy.halt_limit + 0.1, heard="a")
+    return [note.worker for note in scene.noted("evicted")]
+
+
+def test_who_alone_holds_a_state_that_is_durable_is_not_spared_when_it_hangs_in_its_report(scene):
+    assert stuck_alone(scene, written=(FILE,)) == ["a"]
+
+
+def test_who_alone_holds_a_state_is_spared_for_the_detached_limit_when_it_hangs_in_its_state(scene):
+    assert stuck_alone(scene, written=()) == []
+    scene.after(scene.policy.detached_limit, heard="a")
+    assert [note.worker for note in scene.noted("evicted")] == ["a"]
+
+
+def test_a_storage_that_takes_long_is_no_hang(scene):
+    scene.finished("a", "b")
+    writes(scene, "a", hang=Hang(phase=LoopPhase.SAVING, lasts=5.0, limit=4.0))
+    assert scene.job.saver.worker == "a"
+
+
+def test_a_report_has_its_own_time_once_the_state_is_durable(scene):
+    scene.finished("a", "b")
+    scene.passes(scene.job.spec.step_timeout - 1.0, heard="ab")
+    writes(scene, "a", written=(FILE,))
+    scene.after(2.0, heard="ab")
+    assert scene.job.saver.worker == "a"
+    scene.after(scene.job.spec.step_timeout, heard="ab")
+    assert scene.job.reason == f"a did not save in {scene.job.spec.step_timeout:g} s"
+
+
+# --- Who does not wait
+
+
+def test_to_stop_at_once_ends_with_what_is_durable_and_says_what_is_given_up(scene):
+    scene.running("a", "b", step=7)
+    settled = replace(scene.job, checkpoint=replace(FILE, version=Version(1, 4)))
+    scene.cluster = replace(scene.cluster, jobs={"j": settled})
+    scene.does(StopJob("j", now=True))
+    assert (scene.job.phase, scene.job.step) == (JobPhase.STOPPED, 4)
+    assert scene.job.reason == (
+        "stopped at once, at step 4; its state is in /c/j; what its workers held of step 7 is given up, "
+        "as its user asked"
+    )
+    assert [note.data["base_step"] for note in scene.noted("rolled_back")] == [4]
+    assert scene.told("a", Release) == [Release("j")]
+
+
+def test_to_stop_at_once_ends_a_stop_that_cannot_be_saved(scene):
+    scene.running("a", step=3)
+    scene.does(StopJob("j"))
+    scene.halt("a", (1, 3))
+    scene.says("a", SaveFailed(job="j", incarnation="i1", generation=scene.job.generation, error="disk full"))
+    scene.does(StopJob("j"))
+    assert not scene.job.ended
+    scene.does(StopJob("j", now=True))
+    assert (scene.job.phase, scene.job.step, scene.job.checkpoint) == (JobPhase.STOPPED, 3, None)
+    assert scene.job.reason.startswith("stopped at once, without a checkpoint; what its workers held of step 3 ")
