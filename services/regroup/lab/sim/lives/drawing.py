@@ -71,6 +71,7 @@ def draw(seed: int) -> Plan:
         faults += _some(strangers, Some((Kind.STRANGER,), (1, 2), crowds=(1,)), workers)
     faults += _at_saves(Random(f"{seed} at saves"), workers)
     faults += _ahead(Random(f"{seed} ahead"), workers)
+    faults += _left_behind(Random(f"{seed} left behind"), workers)
     return Plan(
         seed=seed,
         workers=workers,
@@ -155,6 +156,18 @@ def _ahead(random: Random, workers: int) -> list[Fault]:
     struck = tuple(random.sample(range(workers), k=workers))
     goes = Fault(random.choice(GOING), struck[:1], at=at, border="applying")
     return [goes, Fault(Kind.BREAK, struck, at=at, border="applying")]
+
+
+def _left_behind(random: Random, workers: int) -> list[Fault]:
+    """Some are cut short in a step; the others, who may have done it, die before those have their state."""
+    if workers < 2 or random.random() >= 0.06:
+        return []
+    at, order = random.uniform(1.0, 4.0), random.sample(range(workers), k=workers)
+    short = random.randint(1, workers - 1)
+    dies = random.choice((Kind.KILL_AGENT, Kind.KILL_TRAINER))
+    border = random.choice(("form", "form", "connecting"))
+    ahead = Fault(dies, tuple(order[short:]), at=at, border=border)
+    return [Fault(Kind.BREAK, tuple(order[:short]), at=at, border="applying"), ahead]
 
 
 def _some(random: Random, some: Some, workers: int, first: Fault | None = None) -> list[Fault]:
