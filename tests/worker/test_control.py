@@ -13,7 +13,8 @@ from regroup.core.workers import TrainerStatus
 from regroup.wire.codec import decode_report, decode_value, encode
 from regroup.wire.lease_clock import lease_clock
 from regroup.worker.control import REPORT, STATUS, Control
-from regroup.worker.session import CameBack, LoopFailed, Session, StateHeld, TaskPrepared, WroteBeside
+from regroup.worker.happenings import CameBack, LoopFailed, StateHeld, TaskPrepared, WroteBeside
+from regroup.worker.session import Session
 
 ME = Member("w0", "one")
 

@@ -17,7 +17,7 @@ from regroup.core.messages.trainer_reports import (
 )
 from regroup.core.phases import IllegalTransition
 from regroup.core.workers import TrainerPhase
-from regroup.worker.session import (
+from regroup.worker.happenings import (
     Action,
     BreakGroup,
     CameBack,
@@ -29,17 +29,14 @@ from regroup.worker.session import (
     LoopFailed,
     SaveEnded,
     Say,
-    Session,
     StateDiscarded,
     StateHeld,
     StepApplied,
     TaskPrepared,
     Write,
     WroteBeside,
-    begin_apply,
-    begin_load,
-    handle,
 )
+from regroup.worker.session import Session, begin_apply, begin_load, handle
 
 ME, OTHER = Member("a", "i1"), Member("b", "i1")
 PRINT = Fingerprint("code", "data", 100)

@@ -21,19 +21,8 @@ from regroup.core.messages.trainer_reports import GroupBroke, StepsCommitted, Tr
 from regroup.core.workers import TrainerPhase
 from regroup.wire.codec import decode_order, encode, encode_value
 from regroup.wire.lease_clock import lease_clock
-from regroup.worker.session import (
-    BreakGroup,
-    CameBack,
-    Join,
-    LoopEvent,
-    Say,
-    Session,
-    StepApplied,
-    Write,
-    begin_apply,
-    begin_load,
-    handle,
-)
+from regroup.worker.happenings import BreakGroup, CameBack, Join, LoopEvent, Say, StepApplied, Write
+from regroup.worker.session import Session, begin_apply, begin_load, handle
 
 STATUS, REPORT = b"s", b"r"  # the first byte of what goes to the agent: for its heartbeats, or to be passed on
 FLUSH_INTERVAL = 0.25  # seconds between reports of progress; the first step of a generation is reported at once

@@ -13,11 +13,11 @@ from regroup.core.jobs import IN_REPORT, IN_STATE, Checkpoint
 from regroup.core.messages.trainer_reports import CheckpointFailed, SaveFailed, StateSaved
 from regroup.core.workers import LoopPhase
 from regroup.worker.control import Control
+from regroup.worker.happenings import CameBack, EntersTask, SaveEnded, Write, WroteBeside
 from regroup.worker.log import log
 from regroup.worker.prepare import USERS, Bench
 from regroup.worker.pulse import Pulse
 from regroup.worker.result import result_of
-from regroup.worker.session import CameBack, EntersTask, SaveEnded, Write, WroteBeside
 from regroup.worker.state import State
 from regroup.worker.storage import StorageFailed
 from regroup.worker.trouble import Trouble

@@ -19,138 +19,33 @@ from regroup.core.messages.trainer_reports import (
     GroupBroke,
     Halted,
     Prepared,
-    SaveFailed,
     StateSaved,
     StepFailed,
     TrainerReport,
 )
 from regroup.core.phases import check_arrow
 from regroup.core.workers import TrainerPhase, TrainerStatus
-
-WAITING = 8  # checkpoints beside the training that were written in a generation, and not answered yet
-
-# --- Events of the step loop
-
-
-@dataclass(frozen=True, slots=True)
-class TaskPrepared:
-    fingerprint: Fingerprint
-
-
-@dataclass(frozen=True, slots=True)
-class StateHeld:
-    """Connected in `generation`, and the leader's state is held complete."""
-
-    generation: int
-
-
-@dataclass(frozen=True, slots=True)
-class StepApplied:
-    """The optimizer step is over. `agreed`: the boundary Halt that every member held when it contributed, or None."""
-
-    step: int
-    agreed: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LastStepDone:
-    """All steps of `generation`'s job are committed, and what is due at the last one is done."""
-
-    generation: int
-
-
-@dataclass(frozen=True, slots=True)
-class CollectiveBroke:
-    generation: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class LoopFailed:
-    """User code raised, or a checkpoint cannot be read. `torn`: the state was being changed, so it is lost."""
-
-    report: StepFailed | CheckpointUnreadable
-    torn: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class StateDiscarded:
-    """The replica's digest is not the sound one: it is nobody's state."""
-
-    generation: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class SaveEnded:
-    report: StateSaved | SaveFailed
-
-
-@dataclass(frozen=True, slots=True)
-class WroteBeside:
-    """A state that this trainer held is durable; the step loop went on meanwhile."""
-
-    checkpoint: Checkpoint
-
-
-@dataclass(frozen=True, slots=True)
-class EntersTask:
-    """The step loop asks the task for its state, which is to be saved; or for what it reports of `saved`, which is."""
-
-    saved: Checkpoint | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CameBack:
-    """The step loop is out of its last formation, and waits for what to do next; or out of the task's `state()`, and
-    writes what that told."""
-
-
-LoopEvent = (
-    TaskPrepared
-    | StateHeld
-    | StepApplied
-    | LastStepDone
-    | CollectiveBroke
-    | LoopFailed
-    | StateDiscarded
-    | SaveEnded
-    | WroteBeside
-    | EntersTask
-    | CameBack
+from regroup.worker.happenings import (
+    Action,
+    BreakGroup,
+    CameBack,
+    CollectiveBroke,
+    EntersTask,
+    Join,
+    LastStepDone,
+    LoopEvent,
+    LoopFailed,
+    SaveEnded,
+    Say,
+    StateDiscarded,
+    StateHeld,
+    StepApplied,
+    TaskPrepared,
+    Write,
+    WroteBeside,
 )
 
-# --- Actions
-
-
-@dataclass(frozen=True, slots=True)
-class Say:
-    report: TrainerReport
-
-
-@dataclass(frozen=True, slots=True)
-class BreakGroup:
-    """Unblock the step loop: whatever collective it is in must fail now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """For the step loop: connect in this formation."""
-
-    formation: Formation
-    steps: int
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """For the step loop: write the state, which is `version`, as ordered under the Halt of `generation`."""
-
-    generation: int
-    version: Version
-    final: bool = True  # the task's report of the result is due
-
-
-Action = Say | BreakGroup | Join | Write
+WAITING = 8  # checkpoints beside the training that were written in a generation, and not answered yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

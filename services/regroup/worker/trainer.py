@@ -24,15 +24,7 @@ from regroup.worker.data import DataFailed, Loader, StepData, Superseded, draw_s
 from regroup.worker.evaluation import combine
 from regroup.worker.forming import Forming
 from regroup.worker.group import Alone, Group, GroupBroken
-from regroup.worker.log import log
-from regroup.worker.nursery import Birth
-from regroup.worker.position import Position
-from regroup.worker.prepare import USERS, Bench
-from regroup.worker.pulse import Pulse
-from regroup.worker.records import Records
-from regroup.worker.reduce import Interrupted
-from regroup.worker.saving import Saving
-from regroup.worker.session import (
+from regroup.worker.happenings import (
     CollectiveBroke,
     Join,
     LastStepDone,
@@ -42,6 +34,14 @@ from regroup.worker.session import (
     TaskPrepared,
     Write,
 )
+from regroup.worker.log import log
+from regroup.worker.nursery import Birth
+from regroup.worker.position import Position
+from regroup.worker.prepare import USERS, Bench
+from regroup.worker.pulse import Pulse
+from regroup.worker.records import Records
+from regroup.worker.reduce import Interrupted
+from regroup.worker.saving import Saving
 from regroup.worker.state import State
 from regroup.worker.storage import Storage
 from regroup.worker.tail import Tail

@@ -1,30 +1,28 @@
-"""The trainers' side of a simulation: the real session, and around it a step loop reduced to its borders.
+"""The trainers' side of a simulation: a step loop reduced to its borders, around the real session.
 
-Owns: what a step loop could do next; `take` and the moves follow worker/control.py and worker/trainer.py event by
-event. The reduction's tail is the real one. What must hold is in `trainer_rules`, told of everything that happens. It
-does not model: bits of tensors, threads, user code. Nothing in it chooses.
+Owns: what a step loop could do next; the moves follow worker/trainer.py event by event. The reduction's tail is the
+real one. What must hold is in `trainer_rules`, told of everything that happens.
+Refuses to know: what is written (`writing`), and what a session's answers become (`sessions`). It does not model: bits
+of tensors, threads, user code. Nothing in it chooses.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
-from regroup.core.jobs import Checkpoint, Fingerprint, Formation, Job, Member, StepPoint, Version
+from regroup.core.jobs import Fingerprint, Formation, Member, StepPoint, Version
 from regroup.core.messages.trainer_reports import (
-    CheckpointFailed,
     CheckpointUnreadable,
     GroupBroke,
     ReplicasDiffered,
-    SaveFailed,
-    StateSaved,
     StepFailed,
-    StepsCommitted,
 )
 from regroup.core.replicas import sound
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model import trainer_rules
-from regroup.lab.sim.model.ghosts import Ghosts, file_name
-from regroup.lab.sim.model.trainer import CHANGING, PRINT, Contribution, Happening, History, Place, Trainer, consumed
+from regroup.lab.sim.model.trainer import CHANGING, PRINT, Contribution, History, Place, Trainer, consumed
+from regroup.lab.sim.model.writing import Writers
+from regroup.worker import happenings as h
 from regroup.worker import session as s
 from regroup.worker.tail import Tail
 
@@ -33,14 +31,13 @@ REPEATED = 8  # measurements that whoever tells next says again
 NEIGHBOUR_GONE = "a neighbour is gone"
 
 
-class StepLoops(ABC):
+class StepLoops(Writers, ABC):
     """All trainers of a simulated cluster, and what passes between them."""
 
-    jobs: Mapping[str, Job]  # durable
     measures = False  # whether leaders tell what they measured; it decides nothing
 
     def __init__(self) -> None:
-        self.ghosts = Ghosts()
+        super().__init__()
         self.contributions: dict[tuple[str, int, int], dict[int, Contribution]] = {}  # job, generation, step -> by rank
         self.gifts: dict[tuple[str, int], History] = {}  # what a leader gave in a generation
         self.arrived: dict[tuple[str, int], set[Member]] = {}  # who waits in a generation for the others
@@ -53,10 +50,6 @@ class StepLoops(ABC):
     def living(self, member: Member) -> Trainer | None:
         """The trainer of this incarnation, unless it is gone."""
 
-    def folder(self, worker: str) -> str:
-        """The machine whose folder its files are in; "": one that all share."""
-        return ""
-
     def fingerprint(self, trainer: Trainer) -> Fingerprint:
         """Of the code and the data that it found."""
         return PRINT
@@ -64,36 +57,6 @@ class StepLoops(ABC):
     def digest(self, trainer: Trainer) -> int:
         """Of its replica, as it is compared in each step; 0 is what it should be."""
         return 0
-
-    # --- a trainer's session, as worker/control.py keeps it
-
-    def take(self, trainer: Trainer, happening: Happening) -> None:
-        before = trainer.session
-        trainer.session, actions = s.handle(before, happening)
-        after = trainer.session
-        told = (before.phase, before.promised, before.at_work, before.written)
-        if (after.phase, after.promised, after.at_work, after.written) != told:
-            trainer.outbox.append(after.status)
-        trainer_rules.handled(self.ghosts, trainer, before, happening, self.jobs[trainer.job])
-        for action in actions:
-            match action:
-                case s.Say(report=report):
-                    self.post_progress(trainer)
-                    trainer.outbox.append(report)
-                case s.BreakGroup():
-                    trainer.loop.broken = True
-                case s.Join() | s.Write():
-                    trainer.loop.task = action
-
-    def post_progress(self, trainer: Trainer) -> None:
-        version = trainer.session.version
-        if version is None:
-            trainer.points, trainer.unsaid = (), False
-        if trainer.unsaid and version is not None:
-            generation, step, points = version.generation, version.step, trainer.points
-            trainer.points, trainer.unsaid = (), False
-            trainer.outbox.append(trainer.session.status)
-            trainer.outbox.append(StepsCommitted(**trainer.who, generation=generation, step=step, points=points))
 
     # --- its step loop, as worker/trainer.py goes
 
@@ -134,11 +97,11 @@ class StepLoops(ABC):
             case "applying":
                 return self._applied
             case "telling":
-                return self._told
+                return self.told
             case "writing":
-                return self._written
+                return self.written
             case "reporting":
-                return self._reported
+                return self.reported
         return None
 
     def _way_on_connected(self, trainer: Trainer) -> Callable[[Trainer], None] | None:
@@ -194,15 +157,15 @@ class StepLoops(ABC):
         return formation is not None and trainer.session.trains_in(formation.generation) and goes_on
 
     def _prepared(self, trainer: Trainer) -> None:
-        self._come_back(trainer, s.TaskPrepared(self.fingerprint(trainer)))
+        self.come_back(trainer, h.TaskPrepared(self.fingerprint(trainer)))
 
     def _begin(self, trainer: Trainer) -> None:
         loop = trainer.loop
         task, loop.task = loop.task, None
         loop.formation, loop.broken, loop.lost = None, False, False
-        if isinstance(task, s.Write):
+        if isinstance(task, h.Write):
             loop.at, loop.write = "telling", task
-            self.take(trainer, s.EntersTask())
+            self.take(trainer, h.EntersTask())
             return
         assert task is not None
         loop.at, loop.formation, loop.steps = "connecting", task.formation, task.steps
@@ -211,18 +174,12 @@ class StepLoops(ABC):
         else:
             loop.broken = True
 
-    def _come_back(self, trainer: Trainer, event: s.LoopEvent) -> None:
-        """The step loop tells this, and waits for its next task."""
-        trainer.loop.at = "idle"
-        self.take(trainer, event)
-        self.take(trainer, s.CameBack())
-
     def _connected(self, trainer: Trainer) -> None:
         trainer.loop.at = "connected"
 
     def leave(self, trainer: Trainer, reason: str = "the group broke") -> None:
         """The step loop sees its group broken, and waits for the next task."""
-        self._come_back(trainer, s.CollectiveBroke(trainer.group.generation, reason))
+        self.come_back(trainer, h.CollectiveBroke(trainer.group.generation, reason))
 
     def lose_neighbour(self, trainer: Trainer) -> None:
         """The group's own watch tells it at once; a reduction that is complete may still be applied."""
@@ -252,7 +209,7 @@ class StepLoops(ABC):
         generation, error = trainer.group.generation, "not those bytes" if damaged else "no answer"
         told = CheckpointUnreadable(**trainer.who, generation=generation, error=error, damaged=damaged, missing=missing)
         trainer_rules.read_in_vain(self.ghosts, trainer, trainer.group, damaged and not missing)
-        self._come_back(trainer, s.LoopFailed(told))
+        self.come_back(trainer, h.LoopFailed(told))
 
     def _give(self, trainer: Trainer) -> None:
         group = trainer.group
@@ -287,19 +244,19 @@ class StepLoops(ABC):
         if group.base.generation == 0 and group.checkpoint is None and trainer.rank == group.leader:
             trainer.history = ()
         trainer.loop.at = "stepping"
-        self.take(trainer, s.StateHeld(group.generation))
+        self.take(trainer, h.StateHeld(group.generation))
         trainer.unsaid = True
         own = trainer.rank not in group.receivers and group.checkpoint is None
         trainer.measured = tuple(point for point in trainer.measured if own and point.step < len(trainer.state))
         trainer.points = trainer.measured if trainer.rank == group.leader else ()
         if group.base_in_memory:
-            self._copy_if_due(trainer, group.base)
+            self.copy_if_due(trainer, group.base)
         trainer_rules.begins(self.ghosts, trainer, self.jobs[trainer.job].spec.checkpoint_every)
 
     def _contribute(self, trainer: Trainer) -> None:
         loop, session, group, step = trainer.loop, trainer.session, trainer.group, len(trainer.state)
         if step >= loop.steps:
-            self._come_back(trainer, s.LastStepDone(group.generation))
+            self.come_back(trainer, h.LastStepDone(group.generation))
             return
         flag = 0 if session.boundary is None else session.boundary - session.generation
         spec, digest = self.jobs[trainer.job].spec, self.digest(trainer)
@@ -338,9 +295,9 @@ class StepLoops(ABC):
             told, step = tuple(f"{digest:012x}" for digest in digests), len(trainer.state)
             trainer.outbox.append(ReplicasDiffered(**trainer.who, generation=generation, step=step, digests=told))
         if digests[rank] == sound(digests, leader):
-            self._come_back(trainer, s.CollectiveBroke(generation, "replicas differed"))
+            self.come_back(trainer, h.CollectiveBroke(generation, "replicas differed"))
             return
-        self._come_back(trainer, s.StateDiscarded(generation, "its digest is not the sound one"))
+        self.come_back(trainer, h.StateDiscarded(generation, "its digest is not the sound one"))
         if trainer.session.version is None:
             trainer.history = None
 
@@ -352,37 +309,9 @@ class StepLoops(ABC):
             trainer.points += (point,) if trainer.rank == group.leader else ()
         trainer.history = (*trainer.state, group.generation)
         trainer.loop.at, trainer.unsaid = "stepping", True
-        self.take(trainer, s.StepApplied(len(trainer.history), trainer.loop.agreed))
+        self.take(trainer, h.StepApplied(len(trainer.history), trainer.loop.agreed))
         trainer_rules.committed(self.ghosts, trainer, group)
-        self._copy_if_due(trainer, Version(group.generation, len(trainer.history)))
-
-    def _copy_if_due(self, trainer: Trainer, version: Version) -> None:
-        every = self.jobs[trainer.job].spec.checkpoint_every
-        due = every is not None and version.step % every == 0 and version.step < trainer.loop.steps
-        may = version != trainer.wrote and trainer.session.may_write(version.generation)
-        if due and may and trainer.rank == trainer.group.leader and trainer.beside is None:
-            trainer.beside = version
-
-    def file(self, trainer: Trainer, version: Version) -> Checkpoint:
-        path = file_name(trainer.job, version)
-        self.ghosts.deleted.discard(path)
-        self.ghosts.damaged.discard(path)
-        self.ghosts.places.setdefault(path, set()).add(self.folder(trainer.member.worker))
-        score = float(version.step * 7 % 5) if self.jobs[trainer.job].spec.keep_best else None
-        return Checkpoint(version, path, "c", 1, score=score)
-
-    def write_beside(self, trainer: Trainer) -> None:
-        """What it copied is durable, wherever its step loop is by now."""
-        version, trainer.beside = trainer.beside, None
-        assert version is not None
-        trainer.wrote = version
-        trainer_rules.wrote_beside(self.ghosts, trainer, version)
-        self.take(trainer, s.WroteBeside(self.file(trainer, version)))
-
-    def fail_beside(self, trainer: Trainer) -> None:
-        version, trainer.beside = trainer.beside, None
-        assert version is not None
-        trainer.outbox.append(CheckpointFailed(**trainer.who, step=version.step, error="OSError: disk full"))
+        self.copy_if_due(trainer, Version(group.generation, len(trainer.history)))
 
     def raise_in_loop(self, trainer: Trainer, shard: int) -> None:
         """User code raises: while computing, or while the state is being changed, which tears it.
@@ -400,41 +329,4 @@ class StepLoops(ABC):
         )
         if torn:
             trainer.history = None
-        self._come_back(trainer, s.LoopFailed(report, torn))
-
-    def _told(self, trainer: Trainer) -> None:
-        trainer.loop.at = "writing"
-        self.take(trainer, s.CameBack())
-
-    def fail_to_tell(self, trainer: Trainer) -> None:
-        """The task's state() raises."""
-        task = trainer.loop.write
-        assert task is not None
-        failed = SaveFailed(**trainer.who, generation=task.generation, error="E: no", traceback="T\nE: no")
-        self._end_writing(trainer, failed)
-
-    def _written(self, trainer: Trainer) -> None:
-        loop, task = trainer.loop, trainer.loop.write
-        assert task is not None
-        trainer_rules.wrote(self.ghosts, trainer, task.version)
-        loop.file = self.file(trainer, task.version)
-        if not task.final:
-            self._reported(trainer)
-            return
-        loop.at = "reporting"
-        self.take(trainer, s.EntersTask(loop.file))
-        trainer_rules.reports(trainer, task.version)
-
-    def _reported(self, trainer: Trainer) -> None:
-        task, file = trainer.loop.write, trainer.loop.file
-        assert task is not None
-        assert file is not None
-        self._end_writing(trainer, StateSaved(**trainer.who, generation=task.generation, checkpoint=file))
-
-    def fail_to_write(self, trainer: Trainer) -> None:
-        task = trainer.loop.write
-        assert task is not None
-        self._end_writing(trainer, SaveFailed(**trainer.who, generation=task.generation, error="OSError: disk full"))
-
-    def _end_writing(self, trainer: Trainer, report: StateSaved | SaveFailed) -> None:
-        self._come_back(trainer, s.SaveEnded(report))
+        self.come_back(trainer, h.LoopFailed(report, torn))

@@ -15,6 +15,7 @@ from regroup.core.messages.events import Report
 from regroup.core.messages.orders import TrainerOrder
 from regroup.core.shards import owned, positions
 from regroup.core.workers import TrainerStatus
+from regroup.worker import happenings as h
 from regroup.worker import session as s
 from regroup.worker.tail import Tail
 
@@ -38,7 +39,7 @@ Place = Literal[
 ]
 CHANGING = ("applying", "loaded")  # where a step loop stands while its state is being changed
 AT_SAVE = ("telling", "reporting")  # where it is in the task's code, and nobody trains
-Happening = TrainerOrder | s.LoopEvent
+Happening = TrainerOrder | h.LoopEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,8 @@ class Loop:
     at: Place = "preparing"
     formation: Formation | None = None  # the group's that it is in, or was in last
     steps: int = 0  # of the whole job
-    task: s.Join | s.Write | None = None  # the newest, not yet begun
-    write: s.Write | None = None
+    task: h.Join | h.Write | None = None  # the newest, not yet begun
+    write: h.Write | None = None
     file: Checkpoint | None = None  # what it wrote, until its report is told
     broken: bool = False  # its group was broken from its own side
     lost: bool = False  # it noticed that a neighbour is gone

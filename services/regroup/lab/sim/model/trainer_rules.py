@@ -12,6 +12,7 @@ from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model import beginning_rules
 from regroup.lab.sim.model.ghosts import Ghosts
 from regroup.lab.sim.model.trainer import CHANGING, Contribution, Happening, History, Trainer, consumed
+from regroup.worker import happenings as h
 from regroup.worker import session as s
 
 
@@ -20,13 +21,13 @@ def handled(ghosts: Ghosts, trainer: Trainer, before: s.Session, happening: Happ
     after = trainer.session
     assert after.promised >= before.promised, "a promise is taken back"
     assert after.generation >= before.generation, "a trainer goes back to an older generation"
-    if isinstance(happening, s.StateHeld | s.LastStepDone | s.CollectiveBroke | s.StateDiscarded):
+    if isinstance(happening, h.StateHeld | h.LastStepDone | h.CollectiveBroke | h.StateDiscarded):
         same = (after.phase, after.version) == (before.phase, before.version)
         assert same or happening.generation == before.generation, "what happened in another generation counts"
     if isinstance(happening, Halt) and not happening.boundary and before.phase is not TrainerPhase.PREPARING:
         kept = after.promised >= happening.generation or trainer.loop.at in CHANGING
         assert kept, f"a plain Halt of {happening.generation} is not answered"
-    if isinstance(happening, s.StepApplied) and happening.agreed is not None:
+    if isinstance(happening, h.StepApplied) and happening.agreed is not None:
         assert after.promised >= happening.agreed, "all agreed on the boundary, and yet it goes on"
         assert before.boundary == happening.agreed, "an agreement is on what this member held when it contributed"
     if after.promised > before.promised:
@@ -37,9 +38,9 @@ def handled(ghosts: Ghosts, trainer: Trainer, before: s.Session, happening: Happ
     if after.heard != before.heard:
         assert isinstance(happening, RenewLease), "an order never renews the lease"
         assert happening.generation == after.generation, "an answer that names another generation renewed the lease"
-    if isinstance(happening, s.StateDiscarded) and after.phase is not before.phase:
+    if isinstance(happening, h.StateDiscarded) and after.phase is not before.phase:
         assert after.version is None, "a state that is not the sound one is kept"
-    if isinstance(happening, s.LoopFailed) and happening.torn:
+    if isinstance(happening, h.LoopFailed) and happening.torn:
         assert after.version is None, "a state that is torn is kept"
     if after.generation > before.generation:
         assert isinstance(happening, Form), "only a Form takes a trainer into a generation"
@@ -53,7 +54,7 @@ def handled(ghosts: Ghosts, trainer: Trainer, before: s.Session, happening: Happ
 def _tells(ghosts: Ghosts, before: s.Session, after: s.Session, happening: Happening, job: Job) -> None:
     """A file is told of until its job names it: as one that is kept, was struck or is to be deleted."""
     told = {one.path for one in before.written}
-    if isinstance(happening, s.WroteBeside):
+    if isinstance(happening, h.WroteBeside):
         told.add(happening.checkpoint.path)
     named = {one.path for one in (*job.kept, *job.doomed, *(each.checkpoint for each in job.struck))}
     lost = told - {one.path for one in after.written} - named - ghosts.deleted

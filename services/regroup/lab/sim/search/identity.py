@@ -17,7 +17,8 @@ from regroup.lab.sim.model.ghosts import Ghosts
 from regroup.lab.sim.model.trainer import Trainer
 from regroup.lab.sim.search.near import Near
 from regroup.lab.sim.search.small import Small
-from regroup.worker.session import Join, Session, Write
+from regroup.worker.happenings import Join, Write
+from regroup.worker.session import Session
 
 KEPT = 400_000  # values whose identity is remembered
 
