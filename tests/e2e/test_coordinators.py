@@ -221,7 +221,7 @@ def test_an_agent_of_another_protocol_and_its_coordinator_say_the_same(
     old = f"import regroup.core.messages.protocol as p; p.PROTOCOL = {theirs}; from regroup.worker import serving"
     with coordinator("first") as (first, places):
         until(lambda: leads(first, places), "it leads")
-        cli = cli_for(places.root, REGROUP_WORKER="w0")
+        cli = cli_for(places.root, REGROUP_WORKER="of-another-release")
         command = [sys.executable, "-c", f"{old}; serving.main()"]
         agent = subprocess.run(command, env=cli.environ, capture_output=True, text=True, timeout=60)
         assert agent.returncode == 1
@@ -229,12 +229,13 @@ def test_an_agent_of_another_protocol_and_its_coordinator_say_the_same(
         reason = last.removeprefix("regroup-agent: turned away by the coordinator: ")
         release = f"(Regroup {version('regroup')})"
         assert reason == (
-            f"w0 speaks protocol {theirs} {release}, this coordinator protocol 1 {release}: update the {older}"
+            f"of-another-release speaks protocol {theirs} {release}, "
+            f"this coordinator protocol 1 {release}: update the {older}"
         )
         with client_of(places, Endpoint.decode(places.endpoint.read_text()).url.rpartition(":")[2]) as client:
-            assert not client.workers()
+            assert "of-another-release" not in [worker.name for worker in client.workers()]
         first.send_signal(signal.SIGTERM)
-        assert f"w0: {reason}" in first.stderr.read()
+        assert f"of-another-release: {reason}" in first.stderr.read()
 
 
 def test_an_orderly_end_gives_the_lease_back(coordinator: Any, until: Any) -> None:
