@@ -27,6 +27,11 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What computes for minutes begins first, and others wait for their clusters beside it."""
+    items.sort(key=lambda item: "simulation" not in item.path.parts)
+
+
 @pytest.fixture(scope="session")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server that lives as long as the test session."""
