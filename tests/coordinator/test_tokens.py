@@ -1,19 +1,9 @@
-"""The token and the endpoint, on a real file system."""
+"""How a token is compared, and the endpoint, on a real file system."""
 
 import stat
 
-import pytest
-
-from regroup.coordinator.tokens import api_token, matches, remove_endpoint, write_endpoint
+from regroup.coordinator.tokens import matches, remove_endpoint, write_endpoint
 from regroup.wire.places import Endpoint, Places
-from regroup.wire.token import BadToken
-
-
-def test_a_given_token_is_taken_and_nothing_is_written(tmp_path):
-    assert api_token(tmp_path / "token", " given ") == "given"
-    assert not list(tmp_path.iterdir())
-    with pytest.raises(BadToken, match="REGROUP_TOKEN"):
-        api_token(tmp_path / "token", "")
 
 
 def test_only_the_same_token_matches():

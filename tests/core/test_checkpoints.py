@@ -23,6 +23,17 @@ def writes(scene, name, generation, *steps, at):
     scene.beat(name, TrainerPhase.TRAINING, promised=n, generation=n, version=Version(n, at), written=written)
 
 
+def writes_beyond_what_survived(scene):
+    """The next generation begins at the state of step 4; then a tells of one that the last one wrote at step 5."""
+    scene.running("a", "b", min_workers=1)
+    scene.train("b", 4)
+    scene.train("a", 4)
+    scene.exits("b")
+    scene.halt("a", (1, 4))
+    scene.train("a")
+    writes(scene, "a", 1, 5, at=4)
+
+
 def test_a_checkpoint_counts_once_all_members_committed_its_step(scene):
     scene.running("a", "b", checkpoint_every=4)
     writes(scene, "a", 1, 4, at=5)
@@ -81,13 +92,7 @@ def test_a_file_that_was_overtaken_before_it_was_told_is_to_be_deleted(scene):
 
 
 def test_a_file_beyond_what_survived_is_told_until_a_newer_one_counts(scene):
-    scene.running("a", "b", min_workers=1)
-    scene.train("b", 4)
-    scene.train("a", 4)
-    scene.exits("b")
-    scene.halt("a", (1, 4))
-    scene.train("a")
-    writes(scene, "a", 1, 5, at=4)
+    writes_beyond_what_survived(scene)
     assert (settled(scene, "a"), scene.job.checkpoint, scene.job.doomed) == ((), None, ())
     n = scene.job.formation.generation
     both = (replace(file(1, 5), worker=""), replace(file(n, 8), worker=""))
@@ -107,13 +112,7 @@ def test_what_a_coordinator_took_in_and_lost_it_is_told_again(scene):
 
 
 def test_after_a_regroup_a_checkpoint_of_before_still_counts_but_not_beyond_the_base(scene):
-    scene.running("a", "b", min_workers=1)
-    scene.train("b", 4)
-    scene.train("a", 4)
-    scene.exits("b")
-    scene.halt("a", (1, 4))
-    scene.train("a")
-    writes(scene, "a", 1, 5, at=4)
+    writes_beyond_what_survived(scene)
     assert scene.job.checkpoint is None
     writes(scene, "a", 1, 4, at=4)
     assert scene.job.checkpoint == file(1, 4)

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from regroup.wire.token import BadToken, checked, load_or_make, metrics_token
+from regroup.wire.token import BadToken, api_token, checked, load_or_make, metrics_token
 
 
 def test_a_token_is_made_once_for_its_owner_alone(tmp_path):
@@ -37,3 +37,10 @@ def test_what_opens_metrics_is_a_word_of_its_own_for_each_token():
     assert len(words) == 3
     assert all(checked(word, "here") == word and len(word) == 43 for word in words)
     assert metrics_token("a") == metrics_token("a")
+
+
+def test_a_given_token_is_taken_and_nothing_is_written(tmp_path):
+    assert api_token(tmp_path / "token", " given ") == "given"
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(BadToken, match="REGROUP_TOKEN"):
+        api_token(tmp_path / "token", "")

@@ -15,7 +15,7 @@ from regroup.wire.join import token_of
 from regroup.wire.keys import KeysUnreadable
 from regroup.wire.places import Places, default_data_dir
 from regroup.wire.provision import provision
-from regroup.wire.token import BadToken, checked, load_or_make
+from regroup.wire.token import BadToken, api_token
 from regroup.wire.token import metrics_token as token_for_metrics
 
 
@@ -64,7 +64,7 @@ def metrics_token(data_dir: DataDir = None) -> None:
         if given is None and not path.exists():
             why = f"{path.parent} has no token: start the coordinator once, or name its data directory (--data-dir)"
             terminal.give_up(why, terminal.FAILED)
-        typer.echo(token_for_metrics(load_or_make(path) if given is None else checked(given, "REGROUP_TOKEN")))
+        typer.echo(token_for_metrics(api_token(path, given)))
     except (OSError, BadToken) as error:
         terminal.give_up(str(error), terminal.FAILED)
 

@@ -29,14 +29,14 @@ from regroup.coordinator.settings import Settings
 from regroup.coordinator.shell import Leadership, LeadershipLost, Shell
 from regroup.coordinator.standing_by import StandingBy, create_standby_app
 from regroup.coordinator.store import RedisStore
-from regroup.coordinator.tokens import api_token, remove_endpoint, write_endpoint
+from regroup.coordinator.tokens import remove_endpoint, write_endpoint
 from regroup.wire.codec import Undecodable
 from regroup.wire.environment import BadSettings, read
 from regroup.wire.folders import told
 from regroup.wire.keys import Keys, KeysUnreadable, server_keys, worker_keys
 from regroup.wire.link import AddressInUse, AddressUnusable, Hub
 from regroup.wire.places import Endpoint, Places, write_privately
-from regroup.wire.token import BadToken
+from regroup.wire.token import BadToken, api_token
 
 T = TypeVar("T")
 

@@ -1,19 +1,13 @@
-"""Which token the REST API goes by, and the endpoint file by which a client on this machine finds the coordinator.
+"""How a token is compared, and the endpoint file by which a client on this machine finds the coordinator.
 
 Owns: the comparison, and whose endpoint it is. Refuses to know: who asks (`guard`), where the files lie
-(`wire.places`), and how a token is made (`wire.token`).
+(`wire.places`), and which token the REST API goes by (`wire.token`).
 """
 
 import secrets
 from pathlib import Path
 
 from regroup.wire.places import Endpoint, write_privately
-from regroup.wire.token import checked, load_or_make
-
-
-def api_token(path: Path, given: str | None) -> str:
-    """The token given by the operator, else the one in `path`. Raises OSError, BadToken."""
-    return load_or_make(path) if given is None else checked(given, "REGROUP_TOKEN")
 
 
 def matches(given: str, token: str) -> bool:

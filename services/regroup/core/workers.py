@@ -41,6 +41,11 @@ class TrainerStatus:
     at_work: bool = False  # its step loop is in its last formation, or in the task's code: so long no promise is told
     written: tuple[Checkpoint, ...] = ()  # that it wrote, and was not answered yet, as they came
 
+    @property
+    def news(self) -> tuple[object, ...]:
+        """What is not left to the next heartbeat: before that, its process may end."""
+        return self.phase, self.at_work, self.written
+
 
 class LoopPhase(StrEnum):
     """Where a trainer's step loop sits, as its agent sees it. In some of these it waits for others."""

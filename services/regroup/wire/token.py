@@ -27,6 +27,11 @@ def load_or_make(path: Path) -> str:
     return checked(path.read_bytes().decode("ascii", "replace"), str(path))
 
 
+def api_token(path: Path, given: str | None) -> str:
+    """The token given by the operator, else the one in `path`. Raises OSError, BadToken."""
+    return load_or_make(path) if given is None else checked(given, "REGROUP_TOKEN")
+
+
 def checked(token: str, source: str) -> str:
     """`token` without surrounding blanks, if it can stand in a header. Raises BadToken."""
     token = token.strip()

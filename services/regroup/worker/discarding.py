@@ -54,7 +54,7 @@ class Sweeper:
 
     def discard(self, order: Discard) -> Discarded:
         """Delete these files. Those that it does not come to in time are not in the answer, and are ordered again."""
-        folder = f"{self._storage.place.rstrip('/')}/{order.job}"
+        folder = self._storage.home(order.job)
         ours = [path for path in order.paths if _is_checkpoint(path, folder)]
         found = self._storage.delete(ours) if ours else {}
         for path in set(order.paths).difference(ours):

@@ -162,7 +162,7 @@ class Guardian:
             kind, body = message[:1], message[1:]
             if kind == STATUS:
                 before, self.status = self.status, decode_value(TrainerStatus, body)
-                if before is None or _news(self.status) != _news(before):
+                if before is None or self.status.news != before.news:
                     self._watch.look()  # what it hung in may be over
                     self._changed()
             elif kind == REPORT:
@@ -203,11 +203,6 @@ class Guardian:
             )
         )
         self._changed()
-
-
-def _news(status: TrainerStatus) -> tuple[object, ...]:
-    """What is not left to the next heartbeat: before that, its process may end."""
-    return status.phase, status.at_work, status.written
 
 
 def _renewed(renewal: asyncio.Task[None]) -> None:

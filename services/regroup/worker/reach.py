@@ -12,9 +12,12 @@ import logging
 import socket
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from urllib.parse import urlsplit
 
 import psutil
+
+from regroup.worker.apart import apart
 
 AGAIN = 1.0  # seconds until a name that meant nothing is looked up again
 
@@ -37,7 +40,7 @@ async def reachable_at(given: str | None, link: str, where: Callable[[], str | N
     told = False
     while True:
         try:
-            return await asyncio.to_thread(address_towards, link)
+            return await apart(partial(address_towards, link))
         except OSError as error:
             if not told:
                 log.warning("no way leads to the coordinator at %s yet (%s); trying again", link, error.strerror)

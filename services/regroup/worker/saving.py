@@ -39,13 +39,17 @@ class Saving:
         self._control, self._bench, self._state = control, bench, state
         self._pulse, self._trouble = pulse, trouble
 
+    def tree(self) -> Any:
+        """The state, as the task tells it. Raises whatever its state() does."""
+        with self._trouble.outside(IN_STATE):
+            return self._state.tree()
+
     def save(self, task: Write) -> None:
         """As the coordinator ordered, while nobody trains."""
         try:
             self._pulse.enter(LoopPhase.STATE)
             self._control.happened(EntersTask())
-            with self._trouble.outside(IN_STATE):
-                tree = self._state.tree()
+            tree = self.tree()
             self._pulse.enter(LoopPhase.SAVING)
             self._control.happened(CameBack())
             checkpoint = self._state.write(task.version, tree)

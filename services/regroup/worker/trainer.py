@@ -133,7 +133,7 @@ class Trainer:
     def _copy_if_due(self, version: Version) -> None:
         if self.beside.due(version, self.control.may_write(version.generation)):
             with self.pulse.within(LoopPhase.COPY):
-                self.beside.take(version, self._tree)
+                self.beside.take(version, self.saving.tree)
 
     def _connect(self, formation: Formation) -> Group:
         generation, members = formation.generation, formation.members
@@ -182,7 +182,7 @@ class Trainer:
                     self.state.reset()
             if receivers:
                 with self.trouble.told(generation, IN_STATE):
-                    tree = self._tree()
+                    tree = self.saving.tree()
                 with self.trouble.told(generation):
                     give(group, tree, receivers)
         elif group.rank in receivers:
@@ -190,11 +190,6 @@ class Trainer:
         self.control.happened(StateHeld(formation.generation))
         leads, own = group.rank == formation.leader, group.rank not in receivers and formation.checkpoint is None
         self.control.begin_telling(leads, self.replica.step, own)
-
-    def _tree(self) -> Any:
-        """Raises whatever the task's state() does."""
-        with self.trouble.outside(IN_STATE):
-            return self.state.tree()
 
     def _swap_in(self, generation: int, tree: Mapping[str, Any]) -> None:
         """No collective may follow before StateHeld: until then no Halt is answered."""

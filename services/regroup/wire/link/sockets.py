@@ -49,7 +49,7 @@ def fit_family(socket: zmq.asyncio.Socket, address: str) -> None:
     A name that has no IPv4 address is looked up there.
     """
     host = address.removeprefix("tcp://").rpartition(":")[0]
-    socket.ipv6 = host.startswith("[") or (_means(host, AF_INET6) and not _means(host, AF_INET))
+    socket.ipv6 = host.startswith("[") or (not _means(host, AF_INET) and _means(host, AF_INET6))
 
 
 def _means(host: str, family: int) -> bool:

@@ -39,13 +39,16 @@ class Storage:
         """Remove what a killed process of the same scratch folder left there."""
         shutil.rmtree(self._scratch, ignore_errors=True)
 
+    def home(self, job: str) -> str:
+        """The folder of a job's files."""
+        return f"{self.place.rstrip('/')}/{job}"
+
     def put(self, job: str, name: Callable[[str], str], fill: Callable[[Path], None]) -> Stored:
         """Keep a file for good, under a name made from its checksum. `fill` writes it to the path that it is given.
 
         Raises StorageFailed, and what `fill` raises beside OSError.
         """
-        if is_url(self.place):
-            home = f"{self.place.rstrip('/')}/{job}"
+        if is_url(home := self.home(job)):
             return self._patience.give(home, home, "written", lambda late: self._upload(home, name, fill, late))
         path = Path(self.place, job)
         return self._patience.give(str(path), str(path), "written", lambda late: folder.keep(path, name, fill, late))
@@ -89,7 +92,7 @@ class Storage:
     def names(self, job: str) -> dict[str, float]:
         """The files that are there, and how many seconds ago each was written to; 0 where nobody knows. None lie where
         no folder is. Raises StorageFailed."""
-        home = f"{self.place.rstrip('/')}/{job}"
+        home = self.home(job)
         names = url.names if is_url(home) else folder.names
         return self._patience.give(home, home, "read", lambda _: names(home))
 

@@ -142,7 +142,7 @@ class Agents(StepLoops, Generic[AnAgent]):
         message = agent.trainer.outbox.popleft()
         if isinstance(message, TrainerStatus):
             before, agent.status = agent.status, message
-            if before is None or _news(message) != _news(before):
+            if before is None or message.news != before.news:
                 self.heartbeat(agent)
         else:
             self.report(agent, message)
@@ -224,10 +224,6 @@ class LinkedAgents(Agents[ALinkedAgent]):
         sent = agent.sent.pop(order.sequence, None)
         if sent is not None and (order.generation or order.settled):
             self.tell(agent, RenewLease(order.generation, sent, order.settled))
-
-
-def _news(status: TrainerStatus) -> tuple[object, ...]:
-    return status.phase, status.at_work, status.written
 
 
 def said_by(agent: Agent, sequence: int, trainer: TrainerStatus | None) -> Heartbeat:
