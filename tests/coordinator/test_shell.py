@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from regroup.coordinator.memory_store import MemoryStore
-from regroup.coordinator.persistence import Saved, StoreUnavailable
+from regroup.coordinator.persistence import Saved, StoreUnavailable, Unconfirmed
 from regroup.coordinator.shell import Leadership, LeadershipLost, Shell
 from regroup.core.cluster import JobEnded, NoSuchJob, Policy
 from regroup.core.jobs import JobPhase, JobSpec
@@ -121,6 +121,29 @@ async def test_no_lease_is_renewed_while_the_store_does_not_confirm_the_leadersh
     heard = await running.hear(Heard)
     assert isinstance(heard, Heard)
     assert heard.sequence == 2
+
+
+async def test_a_store_that_goes_away_and_comes_back_is_told_once_each(
+    running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "regroup.coordinator")
+    tried = []
+
+    async def silent(*given: object) -> None:
+        tried.append(given)
+        raise StoreUnavailable("it does not answer")
+
+    with monkeypatch.context() as away:
+        away.setattr(running.store, "save", silent)
+        away.setattr(running.store, "renew", silent)
+        with pytest.raises(Unconfirmed):
+            await running.shell.command(SubmitJob("j", SPEC, at=1.0))
+        await until(lambda: len(tried) > 3)
+    await until(lambda: "j" in running.shell.cluster.jobs)
+    assert [record.message for record in caplog.records if "store" in record.message] == [
+        "nothing is decided until the store answers, and training goes on: it does not answer",
+        "the store answers again",
+    ]
 
 
 async def test_a_coordinator_whose_machine_slept_renews_no_lease_before_the_store_confirms_it(

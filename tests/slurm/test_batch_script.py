@@ -98,6 +98,7 @@ def allocation(tmp_path):
         with suppress(ProcessLookupError):
             os.killpg(allocation.process.pid, signal.SIGKILL)
         allocation.process.wait()
+        print(allocation.log.read_text())  # where a test fails, pytest shows it
 
 
 @pytest.mark.cluster

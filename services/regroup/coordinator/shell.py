@@ -209,7 +209,7 @@ class Shell:
             while True:
                 try:
                     await self.store.save(self._leadership.fence, jobs, workers, gone, decision.notes, now, void)
-                    self._trouble = None
+                    self._answered()
                     break
                 except Fenced as fenced:
                     raise LeadershipLost(OVERTAKEN) from fenced
@@ -219,7 +219,6 @@ class Shell:
                         raise
                     if done is not None and not done.done():
                         done.set_exception(Unconfirmed(f"it may have been taken: {trouble}"))
-                    log.warning("cannot persist a decision, trying on: %s", trouble)
                     await asyncio.sleep(STORE_RETRY)
         self.cluster = replace(after, jobs={**after.jobs, **{job.id: job for job in jobs}}) if jobs else after
         for note in decision.notes:
@@ -241,18 +240,26 @@ class Shell:
             try:
                 if not await self.store.renew(mine.holder, mine.fence, mine.lease):
                     raise LeadershipLost("another coordinator took over the lead of this cluster; this one stops")
-                self._confirmed, self._trouble = asked, None
+                self._confirmed = asked
+                self._answered()
             except StoreUnavailable as trouble:
                 self._meet(trouble)
             await asyncio.sleep(mine.lease / 4)
 
     def _meet(self, trouble: StoreUnavailable) -> None:
         """The store is away: commands that nothing was done about are refused now, and not carried out later."""
+        if self._trouble is None:
+            log.warning("nothing is decided until the store answers, and training goes on: %s", trouble)
         self._trouble = str(trouble)
         for done in self._waiting:
             if not done.done():
                 done.set_exception(StoreUnavailable(self._trouble))
         self._waiting.clear()
+
+    def _answered(self) -> None:
+        if self._trouble is not None:
+            log.info("the store answers again")
+        self._trouble = None
 
     async def _write_points(self) -> None:
         while True:
