@@ -266,5 +266,6 @@ def test_a_paused_job_is_no_end_and_is_resumed_on_the_way_to_it():
     assert guide.led == 1
 
 
+@pytest.mark.timeout(300)
 def test_a_search_without_a_bug_finds_nothing():
     assert search(Bounds(workers=1, generations=3, crashes=1)).sound

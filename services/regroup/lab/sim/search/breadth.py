@@ -22,7 +22,7 @@ from regroup.lab.sim.search.moves import Kind, moves
 from regroup.lab.sim.search.small import Small
 from regroup.lab.sim.search.tidying import followed, tidy
 
-ROUND = 2_000  # states between two looks at the clock and the memory
+ROUND = 500  # states between two looks at the clock and the memory
 OPEN, END, CUT = 0, 1, 2  # to be expanded; every job ended; beyond the bounds
 Tell = Callable[[int, int, int], None]
 
