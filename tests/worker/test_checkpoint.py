@@ -90,6 +90,18 @@ def test_one_flipped_bit_is_damage(kept: Any, place: int) -> None:
         read(kept.storage, "job", checkpoint)
 
 
+def test_what_becomes_of_the_file_later_touches_no_state_that_was_read(tmp_path: Any) -> None:
+    storage = Storage(str(tmp_path), tmp_path / "scratch")
+    checkpoint = write(storage, "job", VERSION, tree(), META)
+    state, _ = read(storage, "job", checkpoint)
+    with open(checkpoint.path, "r+b") as file:
+        file.write(b"\0" * checkpoint.bytes)
+        file.flush()
+        assert bits(state) == bits(tree())
+        file.truncate(0)
+    assert bits(state) == bits(tree())
+
+
 def test_a_truncated_empty_or_absent_checkpoint_is_damage(kept: Any) -> None:
     checkpoint = write(kept.storage, "job", VERSION, tree(), META)
     half = kept.content(checkpoint.path)[: checkpoint.bytes // 2]

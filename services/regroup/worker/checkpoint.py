@@ -107,7 +107,8 @@ def _parse(verified: IO[bytes], job: str, checkpoint: Checkpoint) -> tuple[Any, 
                 told = "it holds job {}, generation {}, step {}".format(*found)
                 raise CheckpointDamaged(f"{path} is no checkpoint of step {version.step} of {job}, {told}: {ADVICE}")
             skeleton = head["skeleton"].encode()
-            tensors = [of_slot(slot, as_bytes(file.get_tensor(slot.name))) for slot in layout(skeleton)]
+            # copied: what is mapped changes with the file, and ends the process where that is cut short
+            tensors = [of_slot(slot, as_bytes(file.get_tensor(slot.name)).clone()) for slot in layout(skeleton)]
             return unpack(skeleton, tensors), head["meta"]
     except FOREIGN as error:
         raise CheckpointDamaged(f"{path} is no checkpoint of Regroup ({error!r}): {ADVICE}") from error
