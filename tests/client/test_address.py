@@ -1,5 +1,7 @@
 """Where the coordinator and its token are looked for."""
 
+import re
+
 import pytest
 
 from regroup.client.address import Address, find
@@ -24,6 +26,15 @@ def test_an_argument_beats_the_environment_and_that_beats_the_files(environ):
     environ |= {"REGROUP_URL": "http://127.0.0.1:2", "REGROUP_TOKEN": "env"}
     assert find(environ) == Address(("http://127.0.0.1:2",), "env")
     assert find(environ, url="http://localhost:3/", token="mine") == Address(("http://localhost:3",), "mine")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://127.0.0.1:33223x", "http://127.0.0.1:99999", "http://127.0.0.1:0", "http://local host:1", "http://[::1"],
+)
+def test_a_mistyped_host_or_port_is_told_before_anything_is_asked(environ, url):
+    with pytest.raises(BadAddress, match=f"{re.escape(url)} is no URL of a coordinator; it looks like"):
+        find(environ, url=url)
 
 
 def test_this_machines_token_is_sent_to_no_other_machine(environ):

@@ -45,6 +45,12 @@ def test_in_a_narrow_terminal_ids_and_steps_are_whole_and_the_beginning_of_the_r
     assert row.rstrip().endswith("…")
 
 
+def test_where_no_job_has_a_name_a_narrow_terminal_tells_their_tasks(client):
+    head, row = written(show.jobs_table([client.submit(task="digits", steps=5)], now=0.0)).splitlines()
+    assert head.split() == ["job", "task", "phase", "step", "workers", "reason"]
+    assert row.split()[1] == "digits"
+
+
 def written(shown, width=80):
     """What a command shows in a terminal."""
     out = PlainConsole(width=width, record=True, file=io.StringIO(), force_terminal=True)

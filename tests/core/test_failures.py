@@ -135,7 +135,8 @@ def test_a_worker_with_another_dataset_is_refused(scene):
     scene.running("a", min_workers=1, max_workers=2)
     scene.register("b")
     scene.prepare("b", fingerprint=Fingerprint("code", "other", 99))
-    assert scene.job.refused == {"b": "its dataset and samples differ from the other workers'"}
+    seeded = "whatever draws it must be seeded, and read the same files"
+    assert scene.job.refused == {"b": f"its dataset and samples differ from the other workers': {seeded}"}
     assert scene.cluster.workers["b"].job is None
     assert scene.job.phase is JobPhase.RUNNING
     scene.beat("b")

@@ -26,7 +26,8 @@ def test_the_third_job_waits_for_its_turn_and_starts_on_the_worker_that_is_freed
     assert workers_of(first) | workers_of(second) == {"w0", "w1"}
 
     waiting = served.client.job(third.id)
-    assert (waiting.phase, waiting.reason, waiting.workers) == ("queued", "waiting for its turn", ())
+    why = f"waiting for its turn behind {first.id}, {second.id}"
+    assert (waiting.phase, waiting.reason, waiting.workers) == ("queued", why, ())
 
     served.client.stop(second.id)
     third, fourth = served.ended(third), served.ended(fourth)

@@ -60,7 +60,7 @@ def test_what_users_do_wrong_is_told(kind):
     story = Story(kept=True)
     Life(replace(plan, skews=(1.0, 2.0, 3.0), drifts=(0.0, 0.0, 0.0)), story).run()
     told = {
-        Kind.MISMATCH: "its code differ from the other workers'",
+        Kind.MISMATCH: "its code differs from the other workers'",
         Kind.UNPREPARED: "may not take part: worker: it will not do",
         Kind.BAD_SPEC: "failed: options.lr: it will not do",
         Kind.POISON: "failed: the task failed in step",

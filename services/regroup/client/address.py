@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx
+
 from regroup.client.errors import BadAddress, NotRunning
 from regroup.wire.places import Endpoint, Places, default_data_dir
 from regroup.wire.token import BadToken, checked
@@ -46,12 +48,20 @@ def find(
 
 def _checked(url: str) -> str:
     url = url.strip()
-    parts = urlsplit(url)
-    if "@" in parts.netloc:  # not repeated: it would be in every log of what was asked
+    if "@" in url:  # not repeated: it would be in every log of what was asked
         raise BadAddress("the coordinator's URL must hold no user and password: give its token with --token-file")
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
+    if not _is_usable(url):
         raise BadAddress(f"{url or 'nothing'} is no URL of a coordinator; it looks like http://127.0.0.1:8787")
     return url.rstrip("/")
+
+
+def _is_usable(url: str) -> bool:
+    try:
+        parts, port = urlsplit(url), httpx.URL(url).port
+    except (ValueError, httpx.InvalidURL):
+        return False
+    bare = not (parts.path.strip("/") or parts.query or any(map(str.isspace, url)))
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and bare and (port is None or 0 < port < 1 << 16)
 
 
 def _running(places: Places) -> str:

@@ -56,7 +56,8 @@ class _Jobs:
             "reason": lambda job: _ending(one_line(job.reason)),
         }
         if options.max_width < WIDE:
-            columns = {name: told for name, told in columns.items() if name not in ("task", "steps/s", "age")}
+            telling = "task" if any(job.name for job in self.jobs) else "name"
+            columns = {name: told for name, told in columns.items() if name not in (telling, "steps/s", "age")}
         table = plain_table()
         for name in columns:
             table.add_column(name, no_wrap=name not in ("name", "reason"), overflow="fold")
@@ -200,7 +201,8 @@ def cluster_sheet(cluster: ClusterView, url: str) -> RenderableType:
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim")
     facts.add_column(overflow="fold")
-    fit = f"{cluster.healthy} healthy, {cluster.idle} of them idle, {cluster.failed} failed"
+    left = f", {cluster.gone} left in good order" if cluster.gone else ""
+    fit = f"{cluster.healthy} healthy, {cluster.idle} of them idle, {cluster.failed} failed{left}"
     phases = ", ".join(f"{count} {phase}" for phase, count in cluster.jobs.items() if count)
     rows = [
         ("leader", cluster.leader or "the store does not say"),

@@ -5,7 +5,7 @@ Refuses to know: how the job is asked for (the SDK's `wait`).
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TimeElapsedColumn
@@ -43,9 +43,12 @@ def _draw(client: Client, id: str, out: Console, paused: bool) -> JobView:
     with bar(out) as progress:
         line = progress.add_task(id, total=None, job=None)
         last: list[tuple[JobPhase, str]] = []
+        refused = Refused()
 
         def draw(job: JobView) -> None:
             progress.update(line, completed=job.step, total=job.steps, job=job)
+            for told in refused.news(job):
+                progress.console.print(told)
             if last[-1:] != [(job.phase, job.reason)]:
                 last.append((job.phase, job.reason))
                 progress.console.print(_line(job, Text(show.reason_text(job), "dim")))
@@ -70,14 +73,30 @@ def exit_code(job: JobView, *wanted: JobPhase) -> int:
 
 
 @dataclass(slots=True)
+class Refused:
+    """A worker that may not take part is worth a line, once: the job trains on without it, and slower."""
+
+    known: frozenset[str] = frozenset()
+
+    def news(self, job: JobView) -> list[Text]:
+        told = [_line(job, Text(one_line(f"without {name}: {why}"), "yellow")) for name, why in job.refused.items()]
+        new = [line for name, line in zip(job.refused, told, strict=True) if name not in self.known]
+        self.known |= job.refused.keys()
+        return new
+
+
+@dataclass(slots=True)
 class Lines:
     """A line with the facts at every tenth of the way, and one with the reason whenever it or the phase changes."""
 
     out: Console
     tenth: int = 0
     why: tuple[JobPhase, str] | None = None
+    refused: Refused = field(default_factory=Refused)
 
     def show(self, job: JobView) -> None:
+        for told in self.refused.news(job):
+            self.out.print(told)
         tenth, why = int((job.progress or 0) * 10), (job.phase, job.reason)
         if tenth != self.tenth:
             self.tenth = tenth

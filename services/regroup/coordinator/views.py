@@ -166,6 +166,7 @@ def cluster_view(
         workers=len(workers),
         healthy=sum(worker.healthy for worker in workers),
         failed=sum(worker.quarantined or not (worker.healthy or worker.doing == GONE) for worker in workers),
+        gone=sum(worker.doing == GONE and not worker.quarantined for worker in workers),
         quarantined=sum(worker.quarantined for worker in workers),
         idle=sum(worker.job is None for worker in fit),
         jobs={phase: phases[phase] for phase in JobPhase},

@@ -34,7 +34,9 @@ def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
         return True
     ours = job.fingerprint
     parts = [part for part in ("code", "dataset", "samples") if getattr(theirs, part) != getattr(ours, part)]
-    turn.refuse(job, name, f"its {' and '.join(parts)} differ from the other workers'")
+    differ = "differ" if len(parts) > 1 else "differs"
+    drawn = "" if "code" in parts else ": whatever draws it must be seeded, and read the same files"
+    turn.refuse(job, name, f"its {' and '.join(parts)} {differ} from the other workers'{drawn}")
     return False
 
 

@@ -70,7 +70,8 @@ class JobSpec:
         builtin = self.task.isidentifier()
         module, _, cls = self.task.partition(":")
         dotted = all(part.isidentifier() for part in module.split(".")) and cls.isidentifier()
-        expect(builtin or dotted, "task", "must be a built-in task's name, or module:Class on the workers' path")
+        advice = "must be a built-in task's name, or module:Class on the workers' path, such as lines:Line of lines.py"
+        expect(builtin or dotted, "task", advice)
         expect(len(self.name) <= 200, "name", "must have at most 200 characters")
         given = (self.steps is not None) + (self.epochs is not None)
         expect(given == 1, "steps", "give exactly one of steps and epochs")

@@ -13,6 +13,8 @@ from enum import Enum, auto
 from regroup.core.cluster import Cluster, Watch
 from regroup.core.jobs import Job, JobPhase, Member, Version, Wanted
 
+SHOWN = 3  # jobs that a queued one is told to be behind
+
 
 def is_free(cluster: Cluster, name: str) -> bool:
     """Whether nobody has it, and a heartbeat said that it has no trainer, which could hold another job's state."""
@@ -48,7 +50,11 @@ def why_queued(cluster: Cluster, job: Job, expected: Set[str]) -> str:
         drained = sorted(name for name, worker in cluster.workers.items() if worker.drained)
         admit = f"admit {', '.join(drained)}, " if drained else ""
         return f"it needs {needed}, and {usable} can be had: {admit}add workers, or submit it with fewer"
-    return "waiting for its turn"
+    having = {cluster.workers[name].job for name in _usable(cluster, job, expected)}
+    before = [id for id in cluster.jobs if id in having]
+    more = f" and {len(before) - SHOWN} more" if len(before) > SHOWN else ""
+    behind = f" behind {', '.join(before[:SHOWN])}{more}" if before else ""
+    return f"waiting for its turn{behind}"
 
 
 def _usable(cluster: Cluster, job: Job, expected: Set[str]) -> list[str]:

@@ -112,7 +112,7 @@ def _tell_of_jobs(cluster: LocalCluster, tell: Callable[[str], None]) -> None:
         for job in [job for job in client.jobs() if not job.ended]:
             begins = job.beginning.step if job.beginning is not None else 0
             saved = job.checkpoint.version.step if job.checkpoint is not None else begins
-            tell(f"job {job.id} is {job.phase}; from step {saved} on it goes on at the next start")
+            tell(f"job {job.id} goes on from step {saved} at the next start")
 
 
 def _regroup() -> str:

@@ -167,6 +167,7 @@ class ClusterView:
     workers: int
     healthy: int
     failed: Annotated[int, Field(description="quarantined, or unhealthy and did not leave in good order")]
+    gone: Annotated[int, Field(description="left in good order, and not quarantined")]
     quarantined: int
     idle: Annotated[int, Field(description="healthy, not quarantined, drained or leaving, and lent to no job")]
     jobs: Annotated[Mapping[JobPhase, int], Field(description="how many jobs are in each phase")]

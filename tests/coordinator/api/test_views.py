@@ -144,7 +144,7 @@ def test_who_left_in_good_order_has_not_failed():
     left = replace(cluster.workers["b"], boot=LEFT)
     cluster = replace(cluster, workers=cluster.workers | {"b": left})
     summary = views.cluster_view(cluster, Policy(), 100.0, trouble=None, version="0")
-    assert (summary.workers, summary.healthy, summary.failed) == (3, 2, 0)
+    assert (summary.workers, summary.healthy, summary.failed, summary.gone) == (3, 2, 0, 1)
     cluster = replace(cluster, workers=cluster.workers | {"b": replace(left, quarantined=True)})
     assert views.cluster_view(cluster, Policy(), 100.0, trouble=None, version="0").failed == 1
 
