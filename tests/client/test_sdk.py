@@ -335,6 +335,15 @@ def test_a_coordinator_that_is_away_is_told_once_and_its_return_too(served):
     assert told == [True, False]
 
 
+def test_whoever_waited_for_a_coordinator_that_went_away_is_not_told_that_the_job_is_still_there(served):
+    with Client() as client:
+        job = client.submit(task="digits", steps=5)
+        with pytest.raises(
+            WaitedTooLong, match=r"was queued when the coordinator last answered, and nobody has answered"
+        ):
+            client.wait(job.id, timeout=0.3, on_change=lambda _: served.stop(), interval=0.1)
+
+
 def test_a_timeline_that_was_never_reached_is_not_waited_for(places, served):
     with Client() as client:
         served.stop()

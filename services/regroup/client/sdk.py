@@ -64,6 +64,13 @@ class _Patience:
     def tried(self) -> bool:
         return self._since is not None
 
+    def told_of(self, phase: JobPhase) -> str:
+        """How sure it is that a job is in this phase, of which was heard last."""
+        if self._since is None:
+            return f"is still {phase}"
+        silence = time.monotonic() - self._since
+        return f"was {phase} when the coordinator last answered, and nobody has answered for {silence:.0f} s,"
+
     def answered(self) -> None:
         if self._since is not None:
             self._since = None
@@ -197,7 +204,7 @@ class Client:
             if job.ended or (paused and job.phase is JobPhase.PAUSED):
                 return job
             if deadline is not None and time.monotonic() >= deadline:
-                raise WaitedTooLong(f"job {job.id} is still {job.phase} after {timeout:g} s; it goes on")
+                raise WaitedTooLong(f"job {job.id} {patience.told_of(job.phase)} after {timeout:g} s; it goes on")
             time.sleep(interval if deadline is None else min(interval, max(0.0, deadline - time.monotonic())))
 
     def points(self, id: str, after: int = -1) -> Iterator[PointView]:
