@@ -1,6 +1,8 @@
 """The life of a trainer process around its training: what it says when it cannot prepare, and where its output goes."""
 
 import multiprocessing.connection
+import sys
+import threading
 from asyncio import CancelledError
 from typing import Any
 
@@ -8,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from regroup.core.messages.trainer_reports import Prepared, PrepareFailed
+from regroup.core.messages.trainer_reports import Formed, Prepared, PrepareFailed
 from regroup.core.workers import TrainerPhase
 from regroup.tasks import OptionError, SizedDataset, Task
 
@@ -55,6 +57,20 @@ class Speechless(Sound):
                 raise RuntimeError
 
         raise Mute
+
+
+class Threaded(Sound):
+    """One of its threads waits for ever, and is no daemon; in its first step it breaks what the step loop stands on."""
+
+    def __init__(self) -> None:
+        self.passes = 0
+        threading.Thread(target=threading.Event().wait).start()
+
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        self.passes += 1
+        if self.passes == 2:  # the first is the one that nothing comes of
+            vars(sys.modules["regroup.worker.trainer"])["Tail"] = None
+        return super().loss(model, batch)
 
 
 @pytest.mark.parametrize(
@@ -108,3 +124,28 @@ def test_a_spare_that_nobody_needs_ends_with_its_agent(driven: Any) -> None:
     driven.trainer.pipe.close()
     assert multiprocessing.connection.wait([driven.trainer.process.sentinel], timeout=30)
     assert driven.trainer.bury() == "exit status 0"
+
+
+def gone(driven: Any) -> str:
+    """How it ended, by itself and soon."""
+    assert multiprocessing.connection.wait([driven.trainer.process.sentinel], timeout=20)
+    return str(driven.trainer.bury())
+
+
+def test_a_step_loop_that_dies_takes_its_process_along_and_says_why_in_its_log(driven: Any) -> None:
+    """Python would wait for the task's thread, with all sockets open, while its session answers."""
+    driven.prepare("Threaded")
+    driven.hears(Prepared)
+    driven.train(1)
+    driven.hears(Formed)
+    assert gone(driven) == "exit status 1"
+    assert "AttributeError: 'NoneType' object has no attribute 'of'" in driven.log
+
+
+def test_a_thread_that_reads_no_more_orders_takes_its_process_along(driven: Any) -> None:
+    driven.prepare("Threaded")
+    driven.hears(Prepared)
+    driven.trainer.pipe.send_bytes(b"nonsense")
+    assert gone(driven) == "exit status 1"
+    assert "thread orders died" in driven.log
+    assert "Undecodable: not JSON" in driven.log

@@ -10,7 +10,6 @@ that come due are left out: while the coordinator is away nobody deletes a file,
 those that come due soon after one could not be written: a full disk shall not fill the timeline, too.
 """
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from regroup.worker.log import log
 from regroup.worker.prepare import USERS
 from regroup.worker.session import WAITING
 from regroup.worker.tree import pack, unpack
+from regroup.worker.vital import Vital
 from regroup.worker.words import trace
 
 PAUSE = 10.0  # seconds after a failure
@@ -39,7 +39,7 @@ class Beside:
         failed: Callable[[int, BaseException], None],
     ) -> None:
         self._every, self._write, self._wrote, self._failed = every, write, wrote, failed
-        self._thread: threading.Thread | None = None
+        self._thread: Vital | None = None
         self._memory: list[Tensor] = []
         self._newest: Version | None = None  # that was written
         self._again = 0.0  # when one may be written after a failure, by the monotonic clock
@@ -69,7 +69,7 @@ class Beside:
             skeleton, tensors = pack(tree())
             copy = unpack(skeleton, self._copies(tensors))
             log(f"checkpoint of step {version.step}: copied in {time.perf_counter() - began:.4f} s")
-            self._thread = threading.Thread(target=self._keep, args=(version, copy), name="checkpoint", daemon=True)
+            self._thread = Vital(target=self._keep, args=(version, copy), name="checkpoint", daemon=True)
             self._thread.start()
 
     def _copies(self, tensors: list[Tensor]) -> list[Tensor]:

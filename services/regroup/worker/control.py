@@ -23,6 +23,7 @@ from regroup.wire.codec import decode_order, encode, encode_value
 from regroup.wire.lease_clock import lease_clock
 from regroup.worker.happenings import BreakGroup, CameBack, Join, LoopEvent, Say, StepApplied, Write
 from regroup.worker.session import Session, begin_apply, begin_load, handle
+from regroup.worker.vital import Vital
 
 STATUS, REPORT = b"s", b"r"  # the first byte of what goes to the agent: for its heartbeats, or to be passed on
 FLUSH_INTERVAL = 0.25  # seconds between reports of progress; the first step of a generation is reported at once
@@ -52,8 +53,8 @@ class Control:
         self._sending = False  # what was in the outbox
 
     def start(self) -> None:
-        threading.Thread(target=self._read, name="orders", daemon=True).start()
-        threading.Thread(target=self._write, name="reports", daemon=True).start()
+        Vital(target=self._read, name="orders", daemon=True).start()
+        Vital(target=self._write, name="reports", daemon=True).start()
         with self._lock:
             self._push_status()
 
@@ -188,7 +189,7 @@ class Control:
             try:
                 for message in messages:
                     self._pipe.send_bytes(message)
-            except OSError:
+            except (BrokenPipeError, ConnectionResetError):
                 return  # the reading thread sees the same end
             with self._lock:
                 self._sending = False

@@ -23,6 +23,7 @@ import torch
 from regroup.core.shards import batch_of, positions
 from regroup.tasks.contract import SizedDataset
 from regroup.worker.order import Order
+from regroup.worker.vital import Vital
 from regroup.worker.words import said
 
 DRAWS_NAME = "blake2b-v1"  # of `draw_seed`: whatever changes a seed needs a new one, for checkpoints quote it
@@ -118,7 +119,7 @@ class Loader:
         self._next_take = 0
         self._ready: deque[StepData | BaseException] = deque()
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name="loader", daemon=True)
+        self._thread = Vital(target=self._run, name="loader", daemon=True)
         self._thread.start()
 
     def own(self, shards: Sequence[int], first_step: int, last_step: int, micro_batch: int | None) -> None:

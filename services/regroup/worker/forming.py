@@ -14,6 +14,7 @@ from contextlib import closing
 from regroup.worker.gloo import connect, first_line, listeners_of
 from regroup.worker.group import Alone, Group, GroupBroken
 from regroup.worker.rendezvous import Meeting
+from regroup.worker.vital import Vital
 
 SOUNDING = 1.0  # seconds in which a peer's machine must answer
 
@@ -56,9 +57,7 @@ class Forming:
         if size == 1:
             self._settle(Alone())
             return
-        build = threading.Thread(
-            target=self._build, args=(store, rank, size, host, patience), name=f"forming-{rank}", daemon=True
-        )
+        build = Vital(target=self._build, args=(store, rank, size, host, patience), name=f"forming-{rank}", daemon=True)
         build.start()
 
     def group(self) -> Group:

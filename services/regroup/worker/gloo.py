@@ -24,6 +24,7 @@ from torch.distributed.distributed_c10d import AllreduceOptions, ProcessGroup, P
 from regroup.worker.group import GroupBroken, Pending
 from regroup.worker.rendezvous import Meeting
 from regroup.worker.sockets import connections, listeners, shut
+from regroup.worker.vital import Vital
 
 SLICE = 0.1  # seconds between two looks of who waits whether its group broke
 FORGOTTEN = 0.25  # seconds after which a broken group is waited for no longer; what is not forgotten ends in 3 ms
@@ -47,7 +48,7 @@ class Gloo:
         self._broken_at = inf
         self._flying: set[_Flight] = set()
         self._stop_watching = -1
-        self._watcher: threading.Thread | None = None
+        self._watcher: Vital | None = None
 
     def all_reduce(self, tensor: Tensor) -> Pending:
         options = AllreduceOptions()
@@ -64,7 +65,7 @@ class Gloo:
         if self._watcher is not None:
             raise RuntimeError("this group is watched already")
         self._stop_watching = os.eventfd(0, os.EFD_CLOEXEC)
-        self._watcher = threading.Thread(target=self._look, args=(on_broken,), name=f"watch-{self.rank}", daemon=True)
+        self._watcher = Vital(target=self._look, args=(on_broken,), name=f"watch-{self.rank}", daemon=True)
         self._watcher.start()
 
     def break_(self, reason: str = "broken on purpose") -> None:
@@ -91,7 +92,7 @@ class Gloo:
         if self._engine is not None:
             last, self._engine = [self._engine], None
             # It ends its threads by their next tick, 10 ms later at most: nobody has to wait for that.
-            threading.Thread(target=last.clear, name=f"free-{self.rank}").start()
+            threading.Thread(target=last.clear, name=f"free-{self.rank}", daemon=True).start()
 
     def _start(self, begin: Callable[[ProcessGroup], "_Reduction | _Message"]) -> "_Flight":
         if self._broken is not None or self._engine is None:
@@ -155,7 +156,7 @@ class _Message:
         self._work, self._patience = work, patience
         self._ended = threading.Event()
         self._failure: str | None = None  # in words: the error's traceback would hold this message, a cycle
-        threading.Thread(target=self._wait, name="message", daemon=True).start()
+        Vital(target=self._wait, name="message", daemon=True).start()
 
     def ended_within(self, seconds: float) -> bool:
         """Wait so long at most. Raises RuntimeError if it failed."""

@@ -2,7 +2,8 @@
 
 Owns: what a process has once: the device's lock, the log, the rendezvous, the line to the agent.
 Refuses to know: steps and generations (`trainer`), and how it was forked (`nursery`).
-Does not guarantee: an orderly end. Its agent kills it, or it dies with its agent; what counts is written by then.
+Does not guarantee: an orderly end. Its agent kills it, or it dies with its agent, or of an error that nobody foresaw;
+what counts is written by then.
 """
 
 import faulthandler
@@ -28,6 +29,7 @@ from regroup.worker.records import Records
 from regroup.worker.rendezvous import Rendezvous
 from regroup.worker.session import Session
 from regroup.worker.trainer import Trainer
+from regroup.worker.vital import depend, vital
 from regroup.worker.words import TRACE, clipped, trace
 
 REPEAT = 3.0  # seconds between two reports that it cannot prepare: one may be read by a coordinator that then dies
@@ -48,6 +50,12 @@ def main(pipe: Connection, birth: Birth) -> None:
     member = Member(birth.worker, birth.incarnation)
     session = Session(job=order.job, member=member, address=rendezvous.address, pid=os.getpid())
     control = Control(pipe, session)
+    depend(control.heard)
+    with vital():
+        _serve(control, order, birth)
+
+
+def _serve(control: Control, order: Prepare, birth: Birth) -> NoReturn:
     control.start()
     try:
         log_to(birth.logs / order.job / f"{birth.worker}-{birth.incarnation}.log")

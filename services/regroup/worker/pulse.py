@@ -9,7 +9,6 @@ Does not guarantee: that a reader sees every mark. It sees the newest, or none w
 import mmap
 import os
 import struct
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regroup.core.workers import LoopPhase
+from regroup.worker.vital import Vital
 
 PASSES = 64  # of each phase, whose durations are known
 ENOUGH = 3  # passes of a phase, below which nothing is known of it
@@ -85,7 +85,7 @@ class Pulse:
 
     def start(self) -> None:
         """Begin to tick."""
-        threading.Thread(target=self._tick, name="pulse", daemon=True).start()
+        Vital(target=self._tick, name="pulse", daemon=True).start()
 
     def enter(self, phase: LoopPhase, whole: bool = True) -> float:
         """The step loop goes on to this. `whole`: what it leaves was done to its end, so that its duration counts.

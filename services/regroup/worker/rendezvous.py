@@ -12,13 +12,14 @@ a slow name server delays a regroup by seconds; its waiting cannot be cancelled;
 import selectors
 import socket
 import struct
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 
 from torch.distributed.distributed_c10d import Store
+
+from regroup.worker.vital import Vital
 
 FRAME = struct.Struct(">HI")  # lengths of key and value; they follow. A connection's first frame: no key, its prefix.
 LARGEST = 1 << 16  # bytes of a value; addresses have about a hundred
@@ -35,7 +36,7 @@ class Rendezvous:
         self.address = f"{host}:{self._listener.getsockname()[1]}"
         self._boards: dict[bytes, _Board] = {}
         self._stopped, self._stop = socket.socketpair()
-        self._thread = threading.Thread(target=self._serve, name="rendezvous", daemon=True)
+        self._thread = Vital(target=self._serve, name="rendezvous", daemon=True)
         self._thread.start()
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ Does not guarantee: anything after its process dies; what it applied is in its r
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -86,7 +86,7 @@ class Trainer:
             spec.checkpoint_every, self.state.write, self.saving.wrote_beside, self.saving.failed_beside
         )
 
-    def run(self) -> None:
+    def run(self) -> NoReturn:
         """Do what the session was ordered to, one thing after another, for ever."""
         self.control.happened(TaskPrepared(self.bench.fingerprint))
         while True:
