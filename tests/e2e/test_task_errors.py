@@ -151,6 +151,16 @@ def test_a_fault_in_the_update_fails_the_job(served: Any) -> None:
     served.all_serve()
 
 
+def test_a_fault_in_what_a_module_tells_of_its_state_fails_the_job_and_blames_nobody(served: Any) -> None:
+    """It is asked for it outside of the task's own functions: where replicas are compared."""
+    job = served.ended(served.submit("faulty:TellsNoMore", min_workers=2, max_workers=2, steps=200))
+    assert (job.phase, job.step) == ("failed", 100)
+    assert job.reason.startswith("the task failed in step 100, outside of a pass on w")
+    assert 'raise RuntimeError("my extra state is broken")' in job.error
+    assert [worker.errors for worker in served.client.workers()] == [0, 0]
+    served.all_serve()
+
+
 @pytest.mark.parametrize("task", ["faulty:ReportsATensor", "faulty:ReportsAList", "faulty:LeavesWhenAskedToReport"])
 def test_a_report_that_cannot_be_told_costs_the_report_and_not_the_run(task: str, served: Any) -> None:
     job = served.ended(served.submit(task, max_workers=2))

@@ -135,6 +135,18 @@ def test_more_metrics_than_can_be_told_with_each_step_are_refused(names: list[st
         evaluation.metric_names(nn.Linear(1, 1))
 
 
+@pytest.mark.parametrize("name", [b"loss", 3, "\ud800"], ids=repr)
+def test_a_metric_whose_name_cannot_be_told_is_refused(name: Any) -> None:
+    """Where it was to be told, nobody could tell anything any more."""
+
+    class Odd(Listed):
+        def evaluate(self, model: nn.Module, batch: Any) -> Any:
+            return {name: (0.0, 1.0)}
+
+    with pytest.raises((TypeError, UnicodeEncodeError)):
+        Evaluation(Odd(), list(range(4)), 2, 4).metric_names(nn.Linear(1, 1))
+
+
 def test_metrics_that_change_their_names_are_refused() -> None:
     class Fickle(Listed):
         def evaluate(self, model: nn.Module, batch: Any) -> dict[str, tuple[float, float]]:

@@ -70,6 +70,66 @@ class CannotMeasure(Sound):
         return super().evaluate(model, batch)
 
 
+class TellsNoMore(Sound):
+    """Its module keeps more in its state than tensors, and cannot once the first step's data is there."""
+
+    class Line(nn.Linear):
+        broken = False
+
+        def get_extra_state(self) -> None:
+            if self.broken:
+                raise RuntimeError("my extra state is broken")
+
+        def set_extra_state(self, state: Any) -> None:
+            pass
+
+    def model(self) -> nn.Module:
+        return self.Line(2, 1)
+
+    def collate(self, samples: list[Any]) -> Any:
+        TellsNoMore.Line.broken = self.passes >= 0
+        return super().collate(samples)
+
+
+class GivesSparse(Sound):
+    """A gradient that no pass computes, in the second step."""
+
+    def model(self) -> nn.Module:
+        line = nn.Linear(2, 1)
+        line.register_parameter("more", nn.Parameter(torch.zeros(2)))
+        return line
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, float]:
+        given = super().loss(model, batch)
+        if self.passes == 4:
+            model.get_parameter("more").grad = torch.zeros(2).to_sparse()
+        return given
+
+
+class GivesAVector(Sound):
+    """Its loss has one element, and is no scalar any more."""
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, float]:
+        loss, weight = super().loss(model, batch)
+        return loss.reshape(1) if self.passes == 4 else loss, weight
+
+
+class LosesABuffer(Sound):
+    """One that training moves."""
+
+    def model(self) -> nn.Module:
+        line = nn.Linear(2, 1)
+        line.register_buffer("seen", torch.zeros(1))
+        return line
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, float]:
+        model.get_buffer("seen").add_(1)
+        given = super().loss(model, batch)
+        if self.passes == 4:
+            del model.seen
+        return given
+
+
 class FillsTheDisk(Sound):
     """In the second pass of its second step, when what it read is written down already."""
 
@@ -177,6 +237,30 @@ def test_a_trainer_that_left_a_pass_in_trouble_is_in_no_pass(driven: Any) -> Non
     while driven.position is not None:
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("task", "place", "error", "left"),
+    [
+        ("TellsNoMore", (0, -1), "RuntimeError: my extra state is broken", Version(1, 0)),
+        ("GivesSparse", (1, -1), "TypeError: the gradient of more is sparse: only dense ones", Version(1, 1)),
+        ("GivesAVector", (1, 1), "RuntimeError: output with shape [] doesn't match", Version(1, 1)),
+        ("LosesABuffer", (1, 1), "AttributeError: Linear has no attribute `seen`", None),
+    ],
+)
+def test_what_a_task_breaks_around_its_passes_is_told_and_leaves_its_trainer_alive(
+    driven: Any, task: str, place: tuple[int, int], error: str, left: Version | None
+) -> None:
+    """In the code of a module, or in ours that takes in what the task did. What cannot be put back is no state."""
+    driven.prepare(task)
+    driven.hears(Prepared)
+    driven.train(1)
+    failed = driven.hears(StepFailed)
+    assert (failed.step, failed.shard) == place
+    assert failed.error.startswith(error)
+    assert "Traceback" in failed.traceback
+    assert driven.halt(2).version == left
+    assert driven.trainer.process.is_alive()
 
 
 def test_a_save_that_follows_a_failed_evaluation_is_not_in_the_tasks_code(driven: Any) -> None:

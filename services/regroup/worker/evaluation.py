@@ -112,6 +112,7 @@ class Evaluation:
 
 def _sound(names: tuple[str, ...]) -> tuple[str, ...]:
     """They stand in each point that is told."""
+    " ".join(names).encode()  # or they could never be told: raises TypeError or UnicodeEncodeError, which can
     if len(names) > MOST or any(len(name) > LONGEST for name in names):
         raise ValueError(f"evaluate() gave {len(names)} metrics: at most {MOST}, with names of {LONGEST} characters")
     return names

@@ -87,11 +87,14 @@ class MovingBuffers:
 
     @torch.no_grad()
     def restore(self) -> None:
-        """Leave a step that will not be committed: back to the committed values. Does nothing between steps."""
+        """Leave a step that will not be committed: back to the committed values. Does nothing between steps.
+
+        Raises what torch does if a buffer is gone, or has another shape.
+        """
         if self._under_way:
+            self._under_way = False  # first: who cannot be put back is told once, and takes another's state in
             for committed, buffer in zip(self._committed, self._live(), strict=True):
                 buffer.copy_(committed)
-            self._under_way = False
 
     def _live(self) -> list[Tensor]:
         return [self._model.get_buffer(name) for name in self._names]  # by name: a module may replace its buffer

@@ -129,6 +129,15 @@ class Trainer:
             self.control.happened(LoopFailed(raised.report, raised.torn))
         finally:
             self.position.leave()
+            self._forget_step(generation)
+
+    def _forget_step(self, generation: int) -> None:
+        """What a step that was left has moved goes back. Where a task made that impossible, the state is torn."""
+        try:
+            with self.trouble.told(generation, torn=True):
+                self.bench.moving.restore()
+        except Raised as raised:
+            self.control.happened(LoopFailed(raised.report, raised.torn))
 
     def _copy_if_due(self, version: Version) -> None:
         if self.beside.due(version, self.control.may_write(version.generation)):
@@ -210,13 +219,14 @@ class Trainer:
         with self.trouble.told(generation):
             self.records.read(generation, step, ((read.epoch, read.shard, read.indices) for read in data.reads))
         self.pulse.enter(LoopPhase.COMPUTE)
-        digest = self.replica.digest() if compare else 0
+        digest = self._digest(generation) if compare else 0
         weight, loss = self._gradients(generation, data)
         self.pulse.enter(LoopPhase.EXCHANGE, whole=False)  # what the last pass left over is none
         own = Tail.of(
             group.rank, self.spec.max_workers, weight=weight, loss=loss, flag=self.control.flag(), digest=digest
         )
-        summed = self.exchange.finish(torch.tensor(own.slots(), dtype=torch.float64))
+        with self.trouble.told(generation):  # a gradient may be of a kind or a shape that is not covered
+            summed = self.exchange.finish(torch.tensor(own.slots(), dtype=torch.float64))
         total = Tail.read(summed.tolist(), self.spec.max_workers)
         if compare and total.differing(group.size):
             self._differ(formation, group, total)
@@ -236,11 +246,17 @@ class Trainer:
             agreed = generation + agreed if self.replica.step < steps else None
         self.control.applied(self.replica.step, self._point(data, mean, total.weight, started), agreed)
 
+    def _digest(self, generation: int) -> int:
+        """Of the replica. A module may tell more of its state than tensors, by code of its own."""
+        with self.trouble.told(generation), self.trouble.outside():
+            return self.replica.digest()
+
     def _gradients(self, generation: int, data: StepData) -> tuple[float, float]:
         """Forward and backward of every pass. Returns the weight, and the loss divided by the nominal weight."""
         weight, loss, seconds = 0.0, torch.zeros((), dtype=torch.float64), 0.0
-        self.exchange.begin()
-        self.bench.moving.start()
+        with self.trouble.told(generation):
+            self.exchange.begin()
+            self.bench.moving.start()
         for number, one in enumerate(data.passes):
             last = number + 1 == len(data.passes)
             self.position.enter(data.step, one.shard)
@@ -255,11 +271,12 @@ class Trainer:
                 if last:
                     self.exchange.expect_last_pass()
                 scaled.backward()  # type: ignore[no-untyped-call]
-            weight += pass_weight
-            loss += scaled.detach()
+                weight += float(pass_weight)
+                loss += scaled.detach()
             seconds += self.pulse.enter(LoopPhase.COMPUTE)  # each pass by itself: how many there are may change
             if last or data.passes[number + 1].shard != one.shard:
-                self.bench.moving.end_shard(sum(p.samples for p in data.passes if p.shard == one.shard))
+                with self.trouble.told(generation, one.shard):  # a buffer may have gone, or changed its shape
+                    self.bench.moving.end_shard(sum(p.samples for p in data.passes if p.shard == one.shard))
         self.position.leave()
         self.pulse.stepped(seconds, sum(one.samples for one in data.passes))
         return weight, float(loss)

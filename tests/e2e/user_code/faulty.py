@@ -345,6 +345,35 @@ class OptimizerRaises(Sound):
         return Torn(model.parameters(), lr=0.01)
 
 
+class TellsNoMore(Sound):
+    """A module that keeps more in its state than tensors, and cannot from the fourth step on."""
+
+    class Line(nn.Linear):
+        steps = 0
+
+        def get_extra_state(self) -> None:
+            if self.steps > 3:
+                raise RuntimeError("my extra state is broken")
+
+        def set_extra_state(self, state: Any) -> None:
+            pass
+
+    def __init__(self) -> None:
+        super().__init__()
+        threading.Thread(target=threading.Event().wait).start()  # and a thread that never ends
+
+    def model(self) -> nn.Module:
+        return self.Line(4, 1)
+
+    def optimizer(self, model: nn.Module) -> Optimizer:
+        class Counting(SGD):
+            def step(self, closure: Any = None) -> None:
+                super().step()
+                TellsNoMore.Line.steps += 1
+
+        return Counting(model.parameters(), lr=0.01)
+
+
 class HangsWhenTold(Sound):
     """At a place, on the first worker that finds its name in the folder; that file's last change is when it began."""
 
