@@ -20,6 +20,7 @@ from regroup.lab.sim.search.moves import Kind, moves
 from regroup.lab.sim.search.runs import Telling, searches
 from regroup.lab.sim.search.small import Small
 from regroup.lab.sim.search.tidying import followed, settle, tidy
+from regroup.worker import session
 
 TINY = Bounds(workers=1, generations=2)
 NONE = 2**80  # of the states beyond the bounds that are led
@@ -240,6 +241,19 @@ def test_only_some_states_beyond_the_bounds_are_led_where_that_is_asked_for():
     found = search(Bounds(workers=1, generations=2, deaths=1, sampled=5))
     assert found.sound
     assert found.cut / 10 < found.led < found.cut / 3
+
+
+def test_whoever_forgets_that_a_formation_waits_for_its_step_loop_is_found(monkeypatch):
+    """Somebody pauses the job and resumes it while its state is being written."""
+    enter = session._enter
+
+    def forgetful(one, phase, **changes):
+        return enter(one, phase, **{**changes, "waited_for": False})
+
+    monkeypatch.setattr(session, "_enter", forgetful)
+    found = search(Bounds(workers=1, generations=3, pauses=1))
+    assert "its step loop is in a formation, and is said to be back" in found.error
+    assert "the user resumes the job" in found.path
 
 
 def test_a_job_that_can_go_on_but_does_not_within_the_bounds_is_found(monkeypatch):

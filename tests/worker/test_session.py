@@ -36,14 +36,15 @@ from regroup.worker.happenings import (
     Write,
     WroteBeside,
 )
-from regroup.worker.session import Session, begin_apply, begin_load, handle
+from regroup.worker.session import Session, begin_apply, begin_load, handle, take_task
 
 ME, OTHER = Member("a", "i1"), Member("b", "i1")
 PRINT = Fingerprint("code", "data", 100)
 
 
 class Trainer:
-    """A session and what it did last. Its step loop comes back at once when it has nothing more to do."""
+    """A session and what it did last. Its step loop takes at once what it is given, unless it hangs, and comes back at
+    once when it has nothing more to do."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -52,11 +53,16 @@ class Trainer:
 
     def gets(self, happening: Halt | Form | Save | RenewLease | LoopEvent) -> tuple[Action, ...]:
         self.session, self.did = handle(self.session, happening)
+        if not self.hangs:
+            self.takes()
         over = self.session.phase in (TrainerPhase.HALTED, TrainerPhase.FINISHED, TrainerPhase.BROKEN)
         if over and self.session.at_work and not self.session.applying and not self.hangs:
             self.session, more = handle(self.session, CameBack())
             self.did += more
         return self.did
+
+    def takes(self) -> None:
+        self.session = take_task(self.session)
 
     def begins_to_apply(self) -> None:
         assert self.session.may_apply(now=5.0)
@@ -658,6 +664,42 @@ def test_a_saver_in_the_tasks_code_answers_once_it_is_out_of_it():
     assert trainer.session.status.at_work
     trainer.gets(CameBack())
     assert trainer.gets(Save("j", 3, Version(1, 0))) == (Write(3, Version(1, 0)),)
+
+
+def test_whoever_comes_back_to_a_formation_that_waits_is_at_work_all_the_time():
+    """It was formed with while it wrote for long. Else a Halt would be answered from within that formation."""
+    trainer = training(1)
+    trainer.gets(Halt("j", 2))
+    trainer.gets(Save("j", 2, Version(1, 0)))
+    trainer.takes()
+    trainer.hangs = True
+    trainer.gets(EntersTask())
+    trainer.gets(CameBack())
+    trainer.gets(Halt("j", 3))
+    assert trainer.said == [halted(3, Version(1, 0))]
+    trainer.gets(form(3, base=Version(1, 0)))
+    trainer.gets(SaveEnded(saved(2)))
+    assert trainer.gets(CameBack()) == ()
+    trainer.takes()
+    trainer.gets(StateHeld(3))
+    assert trainer.session.status.at_work
+    assert trainer.gets(Halt("j", 4)) == (BreakGroup(),)
+    assert trainer.gets(form(4, base=Version(3, 0))) == ()
+    trainer.gets(CameBack())
+    assert trainer.said == [halted(4, Version(3, 0))]
+
+
+def test_a_halt_that_overtakes_what_waits_is_answered_when_that_was_taken_and_left():
+    trainer = training(1)
+    trainer.gets(Halt("j", 2))
+    trainer.hangs = True
+    trainer.gets(form(2, base=Version(1, 0)))
+    trainer.gets(Halt("j", 3))
+    assert trainer.gets(CameBack()) == ()
+    trainer.takes()
+    trainer.gets(CollectiveBroke(2, "broken on purpose"))
+    trainer.gets(CameBack())
+    assert trainer.said == [halted(3, Version(1, 0))]
 
 
 def test_what_was_written_is_told_before_the_task_is_asked_for_its_report():

@@ -22,7 +22,7 @@ from regroup.core.workers import TrainerPhase
 from regroup.wire.codec import decode_order, encode, encode_value
 from regroup.wire.lease_clock import lease_clock
 from regroup.worker.happenings import BreakGroup, CameBack, Join, LoopEvent, Say, StepApplied, Write
-from regroup.worker.session import Session, begin_apply, begin_load, handle
+from regroup.worker.session import Session, begin_apply, begin_load, handle, take_task
 from regroup.worker.vital import Vital
 
 STATUS, REPORT = b"s", b"r"  # the first byte of what goes to the agent: for its heartbeats, or to be passed on
@@ -68,6 +68,7 @@ class Control:
                 self._lock.wait()
             task = self._tasks.pop()
             self._tasks.clear()
+            self._session = take_task(self._session)
             return task
 
     def trains_in(self, generation: int) -> bool:

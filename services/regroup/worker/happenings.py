@@ -87,7 +87,7 @@ class EntersTask:
 
 @dataclass(frozen=True, slots=True)
 class CameBack:
-    """The step loop is out of its last formation, and waits for what to do next; or out of the task's `state()`, and
+    """The step loop is out of its last formation, and looks for what to do next; or out of the task's `state()`, and
     writes what that told."""
 
 

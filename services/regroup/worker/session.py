@@ -67,6 +67,7 @@ class Session:
     applying: bool = False  # the state is being changed: by the optimizer step, or by the leader's that is swapped in
     owed: int | None = None  # a Halt that came while applying
     at_work: bool = False  # the step loop is in its last formation, or in the task's code at a save
+    waited_for: bool = False  # the step loop was given something to do, and has not taken it yet
     written: tuple[Checkpoint, ...] = ()  # and told until the coordinator answered
     saved: StateSaved | None = None  # what the last order to save led to
     heard: float = -inf  # when the last heartbeat was sent that was answered, on this machine's clock, seconds
@@ -157,6 +158,8 @@ def handle(session: Session, happening: Halt | Form | Save | RenewLease | LoopEv
             written = session.written if saved is None else _and(session.written, saved)
             return replace(session, written=written, at_work=True), ()
         case CameBack():
+            if session.waited_for:
+                return session, ()  # it is at work again in the same breath
             session = replace(session, at_work=False)
             return session, _answer(session) if session.phase is TrainerPhase.HALTED else ()
 
@@ -172,6 +175,11 @@ def begin_load(session: Session) -> Session:
     Until StateHeld no Halt is answered, because what would be answered is neither the old state nor surely the new.
     """
     return replace(session, applying=True)
+
+
+def take_task(session: Session) -> Session:
+    """The step loop takes what it was given last; it forgets what it was given before."""
+    return replace(session, waited_for=False)
 
 
 def _and(written: tuple[Checkpoint, ...], checkpoint: Checkpoint) -> tuple[Checkpoint, ...]:
@@ -220,7 +228,8 @@ def _form(session: Session, formation: Formation, steps: int) -> Handled:
     if not halted or session.at_work or session.member not in formation.members:
         return session, ()
     begun = {"generation": formation.generation, "formation": formation, "steps": steps, "boundary": None}
-    return _enter(session, TrainerPhase.FORMING, at_work=True, **begun), (Join(formation, steps),)
+    session = _enter(session, TrainerPhase.FORMING, at_work=True, waited_for=True, **begun)
+    return session, (Join(formation, steps),)
 
 
 def _save(session: Session, order: Save) -> Handled:
@@ -229,7 +238,7 @@ def _save(session: Session, order: Save) -> Handled:
         return session, ()
     if session.saved is not None and session.saved.generation == order.generation:
         return session, (Say(session.saved),)  # it was asked again before this was heard
-    session = _enter(session, TrainerPhase.SAVING, at_work=True)
+    session = _enter(session, TrainerPhase.SAVING, at_work=True, waited_for=True)
     return session, (Write(order.generation, order.version, order.final),)
 
 

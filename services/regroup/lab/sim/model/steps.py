@@ -163,6 +163,7 @@ class StepLoops(Writers, ABC):
         loop = trainer.loop
         task, loop.task = loop.task, None
         loop.formation, loop.broken, loop.lost = None, False, False
+        trainer.session = s.take_task(trainer.session)
         if isinstance(task, h.Write):
             loop.at, loop.write = "telling", task
             self.take(trainer, h.EntersTask())

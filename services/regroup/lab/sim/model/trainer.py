@@ -38,6 +38,7 @@ Place = Literal[
     "reporting",  # the state is durable, and the task is asked for its report
 ]
 CHANGING = ("applying", "loaded")  # where a step loop stands while its state is being changed
+ELSEWHERE = ("preparing", "given up", "idle", "writing")  # where it is in no formation, and not in the task's code
 AT_SAVE = ("telling", "reporting")  # where it is in the task's code, and nobody trains
 Happening = TrainerOrder | h.LoopEvent
 

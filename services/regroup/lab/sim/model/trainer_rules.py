@@ -11,7 +11,7 @@ from regroup.core.messages.trainer_reports import WORKER
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model import beginning_rules
 from regroup.lab.sim.model.ghosts import Ghosts
-from regroup.lab.sim.model.trainer import CHANGING, Contribution, Happening, History, Trainer, consumed
+from regroup.lab.sim.model.trainer import CHANGING, ELSEWHERE, Contribution, Happening, History, Trainer, consumed
 from regroup.worker import happenings as h
 from regroup.worker import session as s
 
@@ -30,6 +30,8 @@ def handled(ghosts: Ghosts, trainer: Trainer, before: s.Session, happening: Happ
     if isinstance(happening, h.StepApplied) and happening.agreed is not None:
         assert after.promised >= happening.agreed, "all agreed on the boundary, and yet it goes on"
         assert before.boundary == happening.agreed, "an agreement is on what this member held when it contributed"
+    if not after.at_work:
+        assert trainer.loop.at in ELSEWHERE, "its step loop is in a formation, and is said to be back"
     if after.promised > before.promised:
         assert trainer.loop.at not in CHANGING, "a Halt is answered in the middle of a change"
         assert after.boundary is None or after.boundary > after.promised, "a boundary that is over is kept"

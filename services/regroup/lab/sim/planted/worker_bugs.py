@@ -29,8 +29,9 @@ BUGS = (
     Bug(
         "a state takes its generation before it is held",
         SESSION,
-        "TrainerPhase.FORMING, at_work=True, **begun",
-        "TrainerPhase.FORMING, at_work=True, version=Version(formation.generation, formation.base.step), **begun",
+        "TrainerPhase.FORMING, at_work=True, waited_for=True, **begun",
+        "waited_for=True, **begun",
+        "waited_for=True, version=Version(formation.generation, formation.base.step), **begun",
     ),
     # rule 5: staged, and torn states are none
     Bug(
@@ -46,8 +47,8 @@ BUGS = (
     Bug(
         "an order renews the lease",
         SESSION,
-        "TrainerPhase.FORMING, at_work=True, **begun",
-        "TrainerPhase.FORMING, at_work=True, heard=1e18, **begun",
+        "waited_for=True, **begun",
+        "waited_for=True, heard=1e18, **begun",
     ),
     Bug(
         "any answer renews the lease",

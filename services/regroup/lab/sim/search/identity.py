@@ -92,7 +92,16 @@ def _formation(one: Formation) -> Hashable:
 def _session(one: Session) -> Hashable:
     stands = (one.member, one.phase, one.promised, one.generation, one.version)
     written = tuple(each.version for each in one.written)
-    rest = (one.boundary, one.applying, one.owed, one.at_work, one.heard, one.fingerprint is None, written)
+    rest = (
+        one.boundary,
+        one.applying,
+        one.owed,
+        one.at_work,
+        one.waited_for,
+        one.heard,
+        one.fingerprint is None,
+        written,
+    )
     return (*stands, _formation(one.formation), *rest)
 
 
