@@ -122,7 +122,7 @@ class Driven:
         self.version = answer.version
         return answer
 
-    def train(self, generation: int, checkpoint: Checkpoint | None = None) -> None:
+    def train(self, generation: int, checkpoint: Checkpoint | None = None, leased: bool = True) -> None:
         """A Halt, and then alone from whatever it answered, or from a checkpoint."""
         assert self.spec is not None
         assert self.spec.steps is not None
@@ -133,7 +133,8 @@ class Driven:
         given = {"checkpoint": checkpoint, "detached_limit": 60.0}
         formation = Formation(generation, (seat,), 0, base, owners, answer.store, **given)
         self.tell(Form("j", formation, self.spec.steps))
-        self.tell(RenewLease(generation, lease_clock()))
+        if leased:
+            self.tell(RenewLease(generation, lease_clock()))
 
     def finish(self, task: str, **fields: Any) -> None:
         """All steps of a job, in generation 1."""

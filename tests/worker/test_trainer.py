@@ -15,11 +15,14 @@ from torch.optim import SGD, Optimizer
 from torch.utils.data import TensorDataset
 
 from regroup.core.jobs import Version
+from regroup.core.messages.orders import RenewLease
 from regroup.core.messages.trainer_reports import CheckpointUnreadable, Prepared, StateSaved, StepFailed
-from regroup.core.workers import TrainerPhase
+from regroup.core.workers import LoopPhase, TrainerPhase
 from regroup.tasks import SizedDataset, Task
+from regroup.wire.lease_clock import lease_clock
 from regroup.worker.data import Loader, Superseded
 from regroup.worker.forming import Forming
+from regroup.worker.pulse import last_mark
 from regroup.worker.trainer import _Breaker
 
 FULL = 64  # bytes that a file may have: less than any records have, more than a position
@@ -281,3 +284,20 @@ def test_who_is_told_to_halt_between_two_steps_finds_no_more_data_and_no_error_o
     with pytest.raises(Superseded):
         loader.take(1)
     loader.close()
+
+
+def test_a_lease_that_is_missing_is_where_it_sits_and_in_its_log(driven: Any) -> None:
+    """It accuses nobody, and is not to be taken for a wait for the others."""
+    driven.prepare("Sound")
+    driven.hears(Prepared)
+    driven.train(1, leased=False)
+    deadline = time.monotonic() + 30
+    while "nothing is committed: no heartbeat of this agent was answered yet" not in driven.log:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    mark = last_mark(driven.birth.pulse)
+    assert mark is not None
+    assert mark.phase is LoopPhase.LEASE
+    driven.tell(RenewLease(1, lease_clock()))
+    driven.until(TrainerPhase.FINISHED)
+    assert "steps are committed again" in driven.log

@@ -80,7 +80,9 @@ def test_a_phase_of_which_nothing_is_known_has_the_step_timeout(phase: LoopPhase
     assert one.hang is not None
 
 
-@pytest.mark.parametrize("phase", [LoopPhase.EXCHANGE, LoopPhase.IDLE, LoopPhase.FORMING, LoopPhase.PREPARING])
+@pytest.mark.parametrize(
+    "phase", [LoopPhase.EXCHANGE, LoopPhase.LEASE, LoopPhase.IDLE, LoopPhase.FORMING, LoopPhase.PREPARING]
+)
 def test_who_waits_for_others_or_prepares_never_hangs(phase: LoopPhase) -> None:
     one = Watched(phase)
     one.sits(100.0)

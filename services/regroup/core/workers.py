@@ -54,6 +54,7 @@ class LoopPhase(StrEnum):
     IDLE = "idle"  # until there is something to do
     FORMING = "forming"  # until all members are there
     EXCHANGE = "exchange"  # until the others gave their part
+    LEASE = "lease"  # until it may commit: for moments, unless no heartbeat of its agent was answered for too long
     LOADING = "loading"  # a checkpoint is read, or a state takes the place of this one's
     FIRST_BATCH = "first batch"  # of a generation: nothing of it was fetched ahead
     DATA = "data"

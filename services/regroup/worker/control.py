@@ -22,12 +22,14 @@ from regroup.core.workers import TrainerPhase
 from regroup.wire.codec import decode_order, encode, encode_value
 from regroup.wire.lease_clock import lease_clock
 from regroup.worker.happenings import BreakGroup, CameBack, Join, LoopEvent, Say, StepApplied, Write
+from regroup.worker.log import log
 from regroup.worker.session import Session, begin_apply, begin_load, handle, take_task
 from regroup.worker.vital import Vital
 
 STATUS, REPORT = b"s", b"r"  # the first byte of what goes to the agent: for its heartbeats, or to be passed on
 FLUSH_INTERVAL = 0.25  # seconds between reports of progress; the first step of a generation is reported at once
 TELLING = 1.0  # seconds at most that the step loop waits until all is told
+UNLEASED = 1.0  # seconds for which a lease is missing, until the log says so: the first answer may be on its way
 REPEATED_POINTS = 256  # measurements that the leader says again after a regroup, because its predecessor may have died
 
 
@@ -91,13 +93,12 @@ class Control:
 
     def begin_apply(self, generation: int) -> bool:
         """Whether the optimizer step may begin now. Waits while only the lease is missing."""
-        with self._lock:
-            while self._session.trains_in(generation):
-                if self._session.may_apply(lease_clock()):
-                    self._session = begin_apply(self._session)
-                    return True
-                self._lock.wait()
-            return False
+        may = self._begin_apply(generation, UNLEASED)
+        if may is None:
+            log(f"nothing is committed: {self._session.lease_words(lease_clock())}")
+            may = self._begin_apply(generation)
+            log("a heartbeat was answered: steps are committed again" if may else "and nothing will be: it is to halt")
+        return bool(may)
 
     def begin_load(self, generation: int) -> bool:
         """Whether the leader's state, which is here complete, may replace this one's now."""
@@ -163,6 +164,20 @@ class Control:
             who = {"job": self._session.job, "incarnation": self._session.member.incarnation}
             self._post(REPORT + encode(GroupBroke(**who, generation=generation, reason=reason)))
             self._lock.notify_all()
+
+    def _begin_apply(self, generation: int, patience: float | None = None) -> bool | None:
+        """None: the lease was missing for so long, in seconds."""
+
+        def settled() -> bool:
+            return not self._session.trains_in(generation) or self._session.may_apply(lease_clock())
+
+        with self._lock:
+            if not self._lock.wait_for(settled, patience):
+                return None
+            if not self._session.trains_in(generation):
+                return False
+            self._session = begin_apply(self._session)
+            return True
 
     # --- Threads
 

@@ -23,7 +23,7 @@ PASSES = 64  # of each phase, whose durations are known
 ENOUGH = 3  # passes of a phase, below which nothing is known of it
 TICK = 0.1  # seconds between two beats of the pulse
 PHASES = tuple(LoopPhase)
-WAITS = frozenset({LoopPhase.IDLE, LoopPhase.FORMING, LoopPhase.EXCHANGE})  # for others, or for orders
+WAITS = frozenset({LoopPhase.IDLE, LoopPhase.FORMING, LoopPhase.EXCHANGE, LoopPhase.LEASE})  # for others, or orders
 
 _MARK = struct.Struct("<qqddq")  # number, phase, when entered, longest pass, number again: unequal while it is written
 _COUNT = struct.Struct("<q")

@@ -77,6 +77,12 @@ class Session:
         """Commit before this, on the same clock. It lasts as its own formation says, which others count by."""
         return self.heard + self.formation.detached_limit if self.formation is not None else -inf
 
+    def lease_words(self, now: float) -> str:
+        """Why the lease does not run."""
+        if self.heard == -inf:
+            return "no heartbeat of this agent was answered yet"
+        return f"no heartbeat that this agent sent in the last {now - self.heard:.0f} s was answered"
+
     @property
     def store(self) -> str:
         """The rendezvous of the next generation; its prefix is used by no other, so stale peers cannot meet."""

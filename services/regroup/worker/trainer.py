@@ -232,6 +232,7 @@ class Trainer:
             self._differ(formation, group, total)
             return
         # from here on nothing in place has been done with the gradient, and the session may still say no
+        self.pulse.enter(LoopPhase.LEASE)
         if not self.control.begin_apply(generation):
             return
         self.pulse.enter(LoopPhase.OPTIMIZER)
