@@ -101,10 +101,11 @@ async def test_a_heartbeat_is_answered_and_writes_nothing(running: Running, monk
     assert saves == []
 
 
-async def test_no_lease_is_renewed_while_the_store_does_not_confirm_the_leadership(
-    running: Running, monkeypatch: pytest.MonkeyPatch
+async def test_no_lease_is_renewed_while_the_store_does_not_confirm_the_leadership_and_that_is_told_once(
+    running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Rule 7: another coordinator may lead by now, and count the workers' silence."""
+    caplog.set_level("INFO", "regroup.coordinator")
     confirms = running.store.renew
 
     async def silent(*given: object) -> bool:
@@ -113,14 +114,19 @@ async def test_no_lease_is_renewed_while_the_store_does_not_confirm_the_leadersh
     monkeypatch.setattr(running.store, "renew", silent)
     await until(lambda: running.shell.ready is not None)
     running.shell._confirmed -= LEASE
-    running.line.send(Heartbeat(boot="b1", sequence=1))
-    await until(lambda: running.shell.cluster.sightings["w0"].sequence == 1)
+    for sequence in (1, 2):
+        running.line.send(Heartbeat(boot="b1", sequence=sequence))
+        await until(lambda: running.shell.cluster.sightings["w0"].sequence == sequence)  # noqa: B023  # awaited here
     monkeypatch.setattr(running.store, "renew", confirms)
     await until(lambda: running.shell.ready is None)
-    running.line.send(Heartbeat(boot="b1", sequence=2))
+    running.line.send(Heartbeat(boot="b1", sequence=3))
     heard = await running.hear(Heard)
     assert isinstance(heard, Heard)
-    assert heard.sequence == 2
+    assert heard.sequence == 3
+    assert [record.message for record in caplog.records if "answered" in record.message] == [
+        f"no heartbeat is answered: the store did not confirm this coordinator's leadership within {LEASE:g} s",
+        "heartbeats are answered again: the store confirmed this coordinator's leadership",
+    ]
 
 
 async def test_a_store_that_goes_away_and_comes_back_is_told_once_each(

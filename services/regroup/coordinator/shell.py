@@ -73,6 +73,7 @@ class Shell:
         self._events: asyncio.Queue[tuple[Event, float, asyncio.Future[None] | None]] = asyncio.Queue()
         self._heard = self.cluster.started  # when the last event came
         self._confirmed = -inf  # when the store was last asked about our leadership, and said yes
+        self._withheld = False  # answers to heartbeats, and that was said
         self._trouble: str | None = None
         self._waiting: set[asyncio.Future[None]] = set()  # of commands that nothing was done about
         self._written: asyncio.Future[None] | None = None
@@ -228,10 +229,22 @@ class Shell:
             self._written = None
 
     def _send(self, decision: Decision) -> None:
-        leading = self._clock() - self._confirmed < self._leadership.lease
         for order, told in groupby(decision.orders, key=itemgetter(1)):  # what goes to many is encoded once
-            if leading or not isinstance(order, Heard):  # an answer renews a lease: only a confirmed leader gives it
+            if not isinstance(order, Heard) or self._answers():
                 self._hub.send_many([worker for worker, _ in told], order)
+
+    def _answers(self) -> bool:
+        """Whether heartbeats are answered. An answer renews a lease: only a confirmed leader gives it."""
+        leading = self._clock() - self._confirmed < self._leadership.lease
+        if leading and self._withheld:
+            log.info("heartbeats are answered again: the store confirmed this coordinator's leadership")
+        elif not leading and not self._withheld:
+            lease = self._leadership.lease
+            log.warning(
+                "no heartbeat is answered: the store did not confirm this coordinator's leadership within %g s", lease
+            )
+        self._withheld = not leading
+        return leading
 
     async def _keep_leading(self) -> None:
         mine = self._leadership
