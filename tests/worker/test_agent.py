@@ -283,6 +283,20 @@ async def test_an_agent_that_can_start_no_trainer_says_so_and_ends_when_it_needs
     assert "Traceback" not in log
 
 
+async def test_an_agent_that_cannot_tell_its_trainers_end_ends_and_says_why(tmp_path: Path) -> None:
+    """Else it lived on, and told for ever of a trainer that is dead."""
+    places, job = make_places(tmp_path), "says-its-last-words"
+    broken = f"import regroup.worker.nursery as nursery; nursery.Trainer.bury = lambda trainer: 1 / 0; {PLAYED}"
+    async with coordinator(places) as one:
+        with agent(places, "-c", broken, PYTHONPATH=str(Path(__file__).parent)) as process:
+            await one.hears(AgentRegistered)
+            assert one.hub.send("w0", Prepare(job, JobSpec(task="digits", steps=1)))
+            assert await asyncio.to_thread(process.wait, LIMIT) == 1
+    log = (tmp_path / "agent.log").read_text()
+    assert "regroup.agent: ends by an error of its own" in log
+    assert "ZeroDivisionError: division by zero" in log
+
+
 async def test_an_agent_that_is_turned_away_ends_with_the_reason(tmp_path: Path) -> None:
     places = make_places(tmp_path)
     async with coordinator(places) as one:

@@ -35,6 +35,9 @@ def play(pipe: Connection, birth: Birth) -> None:
     pipe.send_bytes(STATUS + encode_value(status))
     if order.job == "waits":
         pipe.recv_bytes()
+    if order.job == "says-nonsense-and-ends":
+        pipe.send_bytes(STATUS + b"nonsense")
+        pipe.send_bytes(REPORT + b"nonsense")
     for words in LAST_WORDS:
         report = PrepareFailed(job=order.job, incarnation=birth.incarnation, field="task", message=words, traceback="")
         pipe.send_bytes(REPORT + encode(report))
@@ -81,10 +84,12 @@ async def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     await one.guardian.close()
 
 
-async def test_all_that_a_trainer_said_is_passed_on_before_its_end(guarded: Guarded) -> None:
-    """Also if the agent notices the end first: here its loop stands still until then."""
+@pytest.mark.parametrize("job", ["says-much-and-ends", "says-nonsense-and-ends"])
+async def test_all_that_a_trainer_said_is_passed_on_before_its_end(guarded: Guarded, job: str) -> None:
+    """Also if the agent notices the end first: here its loop stands still until then. What it cannot read is left out,
+    and keeps it from nothing."""
     guardian = guarded.guardian
-    await guardian._start(prepare("says-much-and-ends"), FLOOR)
+    await guardian._start(prepare(job), FLOOR)
     assert guardian._trainer is not None
     guardian._trainer.process.join(LIMIT)
     guardian._ended(guardian._trainer)

@@ -89,7 +89,11 @@ class Agent:
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
-        """Serve until it leaves. Raises TurnedAway, and BirthFailed: who can start no trainer must not look healthy."""
+        """Serve until it leaves. Raises TurnedAway, and BirthFailed: who can start no trainer must not look healthy.
+
+        Raises also whatever nobody foresaw: an agent of which a part is dead would be waited for.
+        """
+        asyncio.get_running_loop().set_exception_handler(self._failed)
         self._guardian.warm()
         orders = asyncio.create_task(self._follow_orders())
         beats = asyncio.create_task(self._beat())
@@ -104,6 +108,14 @@ class Agent:
         await self._line.close(flush=1.0)
         for end in done:
             end.result()
+
+    def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What a callback of the loop raises nobody awaits: such as that its trainer's end could not be told."""
+        error = context.get("exception")
+        if "handle" in context and isinstance(error, Exception) and not self._end.done():
+            self._end.set_exception(error)
+        else:
+            loop.default_exception_handler(context)
 
     def leave(self) -> None:
         """Asked once, it hands over what its trainer has, and ends; asked twice, it ends at once."""

@@ -20,7 +20,7 @@ from regroup.core.messages.agent_reports import MAX_STACKS, StacksTaken, Trainer
 from regroup.core.messages.events import Report
 from regroup.core.messages.orders import Order, Prepare
 from regroup.core.workers import Hang, TrainerPhase, TrainerStatus
-from regroup.wire.codec import decode_report, decode_value, encode
+from regroup.wire.codec import Undecodable, decode_report, decode_value, encode
 from regroup.worker.apart import apart
 from regroup.worker.control import REPORT, STATUS
 from regroup.worker.inbox import Inbox
@@ -159,14 +159,19 @@ class Guardian:
 
     def _hear(self) -> None:
         for message in self._inbox.take() if self._inbox is not None else ():
-            kind, body = message[:1], message[1:]
-            if kind == STATUS:
-                before, self.status = self.status, decode_value(TrainerStatus, body)
-                if before is None or self.status.news != before.news:
-                    self._watch.look()  # what it hung in may be over
-                    self._changed()
-            elif kind == REPORT:
-                self._report(decode_report(body))
+            try:
+                self._take_in(message[:1], message[1:])
+            except Undecodable as error:  # it is told again, or replaced; what follows is heard all the same
+                log.warning("what the trainer said cannot be read: %s", error)
+
+    def _take_in(self, kind: bytes, body: bytes) -> None:
+        if kind == STATUS:
+            before, self.status = self.status, decode_value(TrainerStatus, body)
+            if before is None or self.status.news != before.news:
+                self._watch.look()  # what it hung in may be over
+                self._changed()
+        elif kind == REPORT:
+            self._report(decode_report(body))
 
     def _hangs(self, hang: Hang | None) -> None:
         """It began to hang, or came back."""

@@ -108,6 +108,9 @@ def main() -> None:
         words = told(error) if isinstance(error, OSError) else error
         print(f"regroup-agent: {words}", file=sys.stderr)
         code = 1
+    except Exception:  # nobody foresaw it: whoever starts agents again begins with a whole one
+        log.exception("ends by an error of its own")
+        code = 1
     # Else multiprocessing would wait, without limit, for a trainer that was killed and is stuck in the kernel.
     logging.shutdown()
     sys.stderr.flush()
