@@ -12,7 +12,7 @@ BUGS = (
     Bug(
         "an unconfirmed leader renews leases",
         SHELL,
-        "if leading or not isinstance(order, Heard):",
+        "if not isinstance(order, Heard) or self._answers():",
         "if True:",
     ),
     # persist first, fenced
@@ -49,8 +49,8 @@ BUGS = (
     Bug(
         "leading is counted from the answer",
         SHELL,
-        "self._confirmed, self._trouble = asked, None",
-        "self._confirmed, self._trouble = self._clock(), None",
+        "self._confirmed = asked",
+        "self._confirmed = self._clock()",
         among="FREEZE",
     ),
     Bug(

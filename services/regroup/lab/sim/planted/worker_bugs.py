@@ -29,7 +29,6 @@ BUGS = (
     Bug(
         "a state takes its generation before it is held",
         SESSION,
-        "TrainerPhase.FORMING, at_work=True, waited_for=True, **begun",
         "waited_for=True, **begun",
         "waited_for=True, version=Version(formation.generation, formation.base.step), **begun",
     ),
