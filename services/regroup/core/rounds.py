@@ -23,7 +23,7 @@ from regroup.core.turn import Turn
 from regroup.core.workers import LoopPhase, TrainerPhase
 
 # The task's own code in a save. To write has a limit of its own: storage that hangs is nobody's hang.
-AT_SAVE = frozenset({LoopPhase.EVALUATION, LoopPhase.STATE, LoopPhase.REPORT})
+AT_SAVE = frozenset({LoopPhase.LONE_EVALUATION, LoopPhase.STATE, LoopPhase.REPORT})
 
 
 class Stage(Enum):

@@ -55,12 +55,13 @@ class LoopPhase(StrEnum):
     FORMING = "forming"  # until all members are there
     EXCHANGE = "exchange"  # until the others gave their part
     LEASE = "lease"  # until it may commit: for moments, unless no heartbeat of its agent was answered for too long
-    LOADING = "loading"  # a checkpoint is read, or a state takes the place of this one's
+    LOADING = "loading"  # a state is given, or takes the place of this one's, or a checkpoint is read; or nothing
     FIRST_BATCH = "first batch"  # of a generation: nothing of it was fetched ahead
     DATA = "data"
     COMPUTE = "compute"  # one pass, forward and backward
     OPTIMIZER = "optimizer"
-    EVALUATION = "evaluation"
+    EVALUATION = "evaluation"  # of its own part of one chunk
+    LONE_EVALUATION = "lone evaluation"  # of a whole chunk, by whoever saves: the others are gone, or wait
     COPY = "copy"  # of the state, for a checkpoint beside the training
     SAVING = "saving"  # a state is on its way to where it is kept, which has a limit of its own
     STATE = "state"  # the task tells its state, to be saved

@@ -7,6 +7,7 @@ Does not guarantee: metrics that are no weighted mean over samples (such as AUC)
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor, nn
@@ -49,14 +50,18 @@ class Evaluation:
         owned_shards: Sequence[int],
         micro_batch: int | None,
         interrupted: Callable[[], bool],
+        measuring: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        """Measure together what is unfinished on some rank of the group. Raises GroupBroken, Interrupted, and whatever
-        the task raises; the chunks that were finished before stay so."""
+        """Measure together what is unfinished on some rank of the group, its own part of each chunk within `measuring`.
+
+        Raises GroupBroken, Interrupted, and whatever the task raises; the chunks that were finished before stay so.
+        """
         del self.finished[_least(group, len(self.finished)) :]
         while not self.complete:
             if interrupted():
                 raise Interrupted("interrupted in an evaluation")
-            packed = self.pack(self.measure(model, len(self.finished), owned_shards, micro_batch))
+            with measuring():
+                packed = self.pack(self.measure(model, len(self.finished), owned_shards, micro_batch))
             group.all_reduce(packed).wait()
             self.record(len(self.finished), self.unpack(packed))
 

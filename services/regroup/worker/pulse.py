@@ -24,6 +24,7 @@ ENOUGH = 3  # passes of a phase, below which nothing is known of it
 TICK = 0.1  # seconds between two beats of the pulse
 PHASES = tuple(LoopPhase)
 WAITS = frozenset({LoopPhase.IDLE, LoopPhase.FORMING, LoopPhase.EXCHANGE, LoopPhase.LEASE})  # for others, or orders
+UNLIKE = frozenset({LoopPhase.LOADING})  # no pass tells of the next: where most move nothing, one moves a whole state
 
 _MARK = struct.Struct("<qqddq")  # number, phase, when entered, longest pass, number again: unequal while it is written
 _COUNT = struct.Struct("<q")
@@ -133,7 +134,8 @@ class Pulse:
 
     def _write(self) -> None:
         passes, number = self._passes[self._phase], self._number
-        longest = passes.longest if len(passes.known) >= ENOUGH else -1.0
+        known = len(passes.known) >= ENOUGH and self._phase not in UNLIKE
+        longest = passes.longest if known else -1.0
         _MARK.pack_into(self._memory, 0, number, self._index[self._phase], self._entered, longest, number)
 
     def _tick(self) -> None:

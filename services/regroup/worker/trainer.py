@@ -8,7 +8,9 @@ Does not guarantee: anything after its process dies; what it applied is in its r
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 import torch
@@ -329,23 +331,30 @@ class Trainer:
         """A read-only pass at this committed step. A regroup repeats only its unfinished chunk."""
         shards = owned(formation.owners, group.rank)
         generation = formation.generation
-        self._measure(generation, group, shards, lambda: self.control.interrupted(generation))
+        interrupted = partial(self.control.interrupted, generation)
+        self._measure(generation, group, shards, interrupted, LoopPhase.EVALUATION)
 
-    def _measure(self, generation: int, group: Group, shards: Sequence[int], interrupted: Callable[[], bool]) -> None:
+    def _measure(
+        self, generation: int, group: Group, shards: Sequence[int], interrupted: Callable[[], bool], phase: LoopPhase
+    ) -> None:
         evaluation, every, step = self.bench.evaluation, self.spec.evaluate_every, self.replica.step
         if evaluation is None or every is None or step == 0 or (step % every and step != self.steps):
             return
         if self.state.evaluated != step:
             evaluation.finished.clear()
             self.state.evaluated = step
-        with self.trouble.told(generation), self.trouble.outside(), self.pulse.within(LoopPhase.EVALUATION):
-            evaluation.finish(self.replica.model, group, shards, self.micro_batch, interrupted)
+        measuring = partial(self.pulse.within, phase)  # each chunk by itself: how many are left says nothing
+        with self.trouble.told(generation), self.trouble.outside(), self.pulse.within(LoopPhase.EXCHANGE):
+            evaluation.finish(self.replica.model, group, shards, self.micro_batch, interrupted, measuring)
         self.control.measured(step - 1, combine(evaluation.finished))
 
     # ----- the end
 
     def _save(self, task: Write) -> None:
-        self._finish_evaluation(task.generation)
+        try:
+            self._finish_evaluation(task.generation)
+        except Interrupted:
+            return  # whoever is told to save next, ends it: what would be written here has no score
         self.control.begin_telling(True, self.replica.step)
         self.saving.save(task)
 
@@ -353,10 +362,9 @@ class Trainer:
         """At the last step a regroup forms only to save, so that whoever saves also ends what the others began."""
         if self.replica.step < self.steps:
             return
-        try:
-            self._measure(generation, Alone(), range(self.spec.shard_count), lambda: not self.control.saves(generation))
-        except (Interrupted, Raised):  # to lose the metrics is better than to lose the state
-            return
+        with suppress(Raised):  # to lose the metrics is better than to lose the state
+            shards, given_up = range(self.spec.shard_count), lambda: not self.control.saves(generation)
+            self._measure(generation, Alone(), shards, given_up, LoopPhase.LONE_EVALUATION)
 
     # ----- small things
 
