@@ -6,7 +6,7 @@ from regroup.core.jobs import IN_REPORT, IN_STATE, Checkpoint, JobPhase, Version
 from regroup.core.messages.agent_reports import Heartbeat, TrainerExited
 from regroup.core.messages.commands import StopJob
 from regroup.core.messages.orders import Kill, Release, Save
-from regroup.core.messages.trainer_reports import SaveFailed
+from regroup.core.messages.trainer_reports import SaveFailed, StepsCommitted
 from regroup.core.workers import Hang, LoopPhase, TrainerPhase
 
 FILE = Checkpoint(Version(1, 10), "/c/j", "sum", 1)
@@ -171,6 +171,24 @@ def test_who_hangs_in_its_report_is_left_for_another_and_evicted(scene):
     assert [note.worker for note in scene.noted("evicted")] == ["a"]
     assert scene.job.saver.worker == "b"
     assert scene.told("a", Kill)
+
+
+def test_who_hangs_in_the_evaluation_that_it_ends_alone_is_left_for_another(scene):
+    scene.finished("a", "b")
+    writes(scene, "a", hang=hangs(LoopPhase.LONE_EVALUATION))
+    reason = "a hangs in phase lone evaluation since 60.5 s (limit 60.0 s), and was to save"
+    assert (scene.job.reason, scene.job.saver) == (reason, None)
+
+
+def test_who_tells_that_its_evaluation_goes_on_is_waited_for_from_then_on(scene):
+    scene.finished("a", "b")
+    for _ in range(3):
+        scene.after(scene.job.spec.step_timeout - 1.0, heard="ab")
+        scene.says("a", StepsCommitted(job="j", incarnation="i1", generation=1, step=10, points=()))
+    scene.after(scene.job.spec.step_timeout, heard="ab")
+    assert scene.job.saver.worker == "a"
+    scene.after(1.0, heard="ab")
+    assert scene.job.reason == f"a did not save in {scene.job.spec.step_timeout:g} s"
 
 
 def stuck_alone(scene, written):

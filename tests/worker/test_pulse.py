@@ -76,6 +76,16 @@ def test_a_pass_that_was_broken_off_teaches_nothing(file: Path, clock: list[floa
     assert last_mark(file).longest == 0.5  # type: ignore[union-attr]
 
 
+def test_of_loading_nothing_is_learned_for_most_move_nothing_and_one_moves_a_whole_state(
+    file: Path, clock: list[float]
+) -> None:
+    pulse = Pulse(file)
+    for _ in range(ENOUGH + 1):
+        pulse.enter(LoopPhase.LOADING)
+        clock[0] += 0.001
+    assert last_mark(file).longest is None  # type: ignore[union-attr]
+
+
 def test_who_waits_within_a_phase_is_back_in_it_afterwards(file: Path) -> None:
     pulse = Pulse(file)
     pulse.enter(LoopPhase.EVALUATION)

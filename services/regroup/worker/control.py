@@ -121,6 +121,12 @@ class Control:
             point = known or StepPoint(step, None, 0.0, 0, 0.0, 0.0)
             self._note_point(replace(point, metrics=metrics))
 
+    def goes_on(self) -> None:
+        """It is on its way to a save, and no step tells so."""
+        with self._lock:
+            self._unsaid = True
+            self._lock.notify_all()
+
     def happened(self, event: LoopEvent) -> None:
         with self._lock:
             self._take(event)

@@ -362,8 +362,13 @@ class Trainer:
         """At the last step a regroup forms only to save, so that whoever saves also ends what the others began."""
         if self.replica.step < self.steps:
             return
+
+        def given_up() -> bool:
+            self.control.goes_on()
+            return not self.control.saves(generation)
+
         with suppress(Raised):  # to lose the metrics is better than to lose the state
-            shards, given_up = range(self.spec.shard_count), lambda: not self.control.saves(generation)
+            shards = range(self.spec.shard_count)
             self._measure(generation, Alone(), shards, given_up, LoopPhase.LONE_EVALUATION)
 
     # ----- small things
