@@ -117,6 +117,22 @@ def test_an_agent_that_was_stopped_accuses_nobody(served: Any, until: Any, tmp_p
     assert served.ended(job).phase == "stopped"
 
 
+def test_who_is_left_to_end_the_last_evaluation_alone_is_not_accused_and_tells_its_metrics(
+    served: Any, tmp_path: Path
+) -> None:
+    """Each chunk takes it longer than the limit that was learned together; all that are left take three times that."""
+    began = time.time()
+    options = {"folder": str(tmp_path), "seconds": 0.7 * FLOOR}
+    fields = {"shards": 2, "steps": 4, "evaluate_every": 2, "min_workers": 2, "max_workers": 2}
+    job = served.ended(served.submit("faulty:LeftInItsEvaluation", options=options, **fields))
+    assert (tmp_path / "left").exists()
+    assert job.phase == "completed", job.reason
+    kinds = {one.kind for one in served.client.events(job.id) if one.at >= began}
+    assert not kinds & {"hang", "evicted"}
+    last = [point for point in served.client.points(job.id) if point.step == 3][-1]
+    assert job.checkpoint.score == last.metrics["loss"]
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_dataset_that_is_slower_than_the_step_timeout_fails_its_job_and_says_so(served: Any, workers: int) -> None:
     job = served.submit("faulty:SlowData", options={"seconds": 1.5}, shards=2, max_workers=workers, step_timeout=1.0)

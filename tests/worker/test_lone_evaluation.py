@@ -1,4 +1,4 @@
-"""A trainer that saves, and ends alone the evaluation that all began: where it sits, and what becomes of the metrics."""
+"""A trainer that saves, and ends alone the evaluation that all began: where it sits, and what the metrics become."""
 
 import os
 import select

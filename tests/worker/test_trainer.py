@@ -22,7 +22,7 @@ from regroup.tasks import SizedDataset, Task
 from regroup.wire.lease_clock import lease_clock
 from regroup.worker.data import Loader, Superseded
 from regroup.worker.forming import Forming
-from regroup.worker.pulse import last_mark
+from regroup.worker.pulse import ENOUGH, last_mark
 from regroup.worker.trainer import _Breaker
 
 FULL = 64  # bytes that a file may have: less than any records have, more than a position
@@ -200,6 +200,25 @@ def test_a_leader_that_cannot_read_its_checkpoint_says_so_and_holds_no_state(
     assert str(file) in told.error
     assert str(file) in heir.log
     assert heir.halt(4).version is None
+
+
+def test_who_reads_a_checkpoint_after_regroups_that_moved_nothing_has_the_step_timeout_for_it(driven: Any) -> None:
+    driven.finish("Sound", steps=4)
+    driven.save(2)
+    checkpoint = driven.hears(StateSaved).checkpoint
+    for generation in range(3, 4 + ENOUGH):
+        driven.spec = replace(driven.spec, steps=driven.spec.steps + 1)
+        driven.train(generation)
+        driven.until(TrainerPhase.TRAINING)
+        driven.until(TrainerPhase.FINISHED)
+    Path(checkpoint.path).unlink()
+    os.mkfifo(checkpoint.path)  # to open a pipe that nobody writes to takes for ever
+    driven.train(4 + ENOUGH, checkpoint)
+    deadline = time.monotonic() + 30
+    while (mark := last_mark(driven.birth.pulse)).phase is not LoopPhase.LOADING:
+        assert time.monotonic() < deadline, f"it is at {mark}"
+        time.sleep(0.01)
+    assert mark.longest is None
 
 
 def test_a_disk_that_is_full_before_a_step_is_told_and_costs_no_state(driven: Any) -> None:
