@@ -11,7 +11,7 @@ from regroup.core.jobs import Member
 from regroup.core.workers import Hang, LoopPhase
 from regroup.lab.sim.lives.plan import Kind
 from regroup.lab.sim.model.trainer import Place, Trainer
-from regroup.worker.pulse import ENOUGH, Mark
+from regroup.worker.pulse import ENOUGH, UNLIKE, Mark
 from regroup.worker.watching import LOOK, Watching
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Looks:
         starves = life.faults.lasts(Kind.STARVE, member.worker)
         phase = _PHASES[trainer.loop.at]
         phase = LoopPhase.DATA if starves and phase is LoopPhase.COMPUTE else phase
-        longest = 1.5 * life.plan.pace if number > ENOUGH else None
+        longest = 1.5 * life.plan.pace if number > ENOUGH and phase not in UNLIKE else None
         return Mark(number, phase, entered, longest, beat=self._seen.get(member, 0), fetch=int(starves))
 
     def _is_true(self, trainer: Trainer, hang: Hang) -> None:
