@@ -72,6 +72,7 @@ def draw(seed: int) -> Plan:
     faults += _at_saves(Random(f"{seed} at saves"), workers)
     faults += _ahead(Random(f"{seed} ahead"), workers)
     faults += _left_behind(Random(f"{seed} left behind"), workers)
+    evaluating = Random(f"{seed} evaluating")
     return Plan(
         seed=seed,
         workers=workers,
@@ -87,6 +88,7 @@ def draw(seed: int) -> Plan:
         drifts=tuple(random.uniform(-0.01, 0.01) for _ in range(workers + 1)),
         pace=pace,
         learned=learned,
+        chunk=evaluating.choice((0.0, 0.0, 0.0, 0.3, 1.0)),
         begins=begins,
         folders=folders,
         detached=tuple(random.choice(DETACHED) for _ in range(3)) if random.random() < 0.15 else (),

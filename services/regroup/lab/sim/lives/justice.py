@@ -86,8 +86,18 @@ class Justice:
             old = before.jobs.get(id)
             if old is not None and old is not job:
                 self._changed(before, decision, old, job)
+                self._measures(old, job)
             self._keeps(after, job)
             self._saves(after, job)
+
+    def _measures(self, before: Job, job: Job) -> None:
+        """Who ends the last evaluation is not given up for the time that all of it takes."""
+        if before.saver is None or " did not save in " not in job.reason or self._away or self._unheard or self._late:
+            return
+        trainer = self._life.agents[before.saver.worker].trainer
+        stalls = any(fault.kind in (Kind.STALL, Kind.FREEZE) for fault in self._life.plan.faults)
+        if trainer is not None and trainer.member == before.saver and not trainer.stuck and not stalls:
+            assert trainer.loop.at != "evaluating", f"{before.saver} goes on with its evaluation, and is given up"
 
     def _saves(self, after: Cluster, job: Job) -> None:
         """What the task does to its saves comes to an end, on one worker and on all."""

@@ -28,6 +28,7 @@ _PHASES: dict[Place, LoopPhase] = {
     "stepping": LoopPhase.COMPUTE,
     "contributed": LoopPhase.EXCHANGE,
     "applying": LoopPhase.OPTIMIZER,
+    "evaluating": LoopPhase.LONE_EVALUATION,
     "telling": LoopPhase.STATE,
     "writing": LoopPhase.SAVING,
     "reporting": LoopPhase.REPORT,
@@ -73,7 +74,8 @@ class Looks:
         starves = life.faults.lasts(Kind.STARVE, member.worker)
         phase = _PHASES[trainer.loop.at]
         phase = LoopPhase.DATA if starves and phase is LoopPhase.COMPUTE else phase
-        longest = 1.5 * life.plan.pace if number > ENOUGH and phase not in UNLIKE else None
+        known = number > ENOUGH and phase not in (*UNLIKE, LoopPhase.LONE_EVALUATION)
+        longest = 1.5 * life.plan.pace if known else None
         return Mark(number, phase, entered, longest, beat=self._seen.get(member, 0), fetch=int(starves))
 
     def _is_true(self, trainer: Trainer, hang: Hang) -> None:

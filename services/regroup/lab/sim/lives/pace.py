@@ -12,7 +12,7 @@ from math import nan
 from random import Random
 from typing import Any
 
-from regroup.core.jobs import IN_REPORT, IN_STATE, Fingerprint, Member, StepPoint, Version
+from regroup.core.jobs import IN_REPORT, IN_STATE, OUTSIDE, Fingerprint, Member, StepPoint, Version
 from regroup.core.messages.orders import TrainerOrder
 from regroup.core.messages.trainer_reports import WORKER, PeersUnreached, PrepareFailed, StepsCommitted
 from regroup.lab.sim.lives.faults import Faults
@@ -33,6 +33,7 @@ IDLE = 1.0  # seconds until it looks again for something to do, whatever it was 
 REPEAT = 3.0  # seconds between two reports of a trainer that cannot prepare
 ODD_PRINT = Fingerprint("other code", "data", PRINT.samples)
 WRITING = 1.0  # seconds at most to write a state beside the training
+CHUNKS = 6  # of an evaluation
 POISONED = 0  # the shard that segfaults
 
 
@@ -48,6 +49,7 @@ class Paced(LinkedAgents[LinkedAgent]):
         self.dice = Random(~plan.seed)
         super().__init__(map(LinkedAgent, NAMES[: plan.workers]))
         clocks = zip(plan.drifts, plan.skews, strict=True)
+        self.chunks = CHUNKS if plan.chunk else 0
         self._clocks = {name: (1 + drift, skew) for name, (drift, skew) in zip((*self.agents, ""), clocks, strict=True)}
         self._draining: set[Member] = set()  # whose pipe is about to be read
         self._flushed: dict[Member, float] = {}  # when a trainer last told its progress
@@ -139,7 +141,8 @@ class Paced(LinkedAgents[LinkedAgent]):
             self._waiting.discard(member)
             choices[0 if self.dice.random() < 0.9 else -1]()
             self.looks.moved(trainer)
-            self._look_in(self.plan.pace if self.faults.pending else min(self.plan.pace, QUICK), trainer)
+            pace = self.plan.pace if self.faults.pending else min(self.plan.pace, QUICK)
+            self._look_in(self.plan.chunk if trainer.loop.at == "evaluating" else pace, trainer)
         else:
             self._waiting.add(member)
             self._look_in(FLUSH if trainer.unsaid else IDLE, trainer)
@@ -269,6 +272,8 @@ class Paced(LinkedAgents[LinkedAgent]):
             trainer.outbox.append(StepsCommitted(**trainer.who, generation=generation, step=step, points=(point,)))
 
     def position(self, trainer: Trainer) -> tuple[int | None, int | None]:
+        if trainer.loop.at == "evaluating":
+            return len(trainer.state), OUTSIDE
         if trainer.loop.at in AT_SAVE:
             return len(trainer.state), IN_STATE if trainer.loop.at == "telling" else IN_REPORT
         if trainer.loop.at != "stepping" or not trainer.shards:

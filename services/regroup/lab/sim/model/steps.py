@@ -96,6 +96,8 @@ class StepLoops(Writers, ABC):
                 return self._begin_apply
             case "applying":
                 return self._applied
+            case "evaluating":
+                return self.evaluated
             case "telling":
                 return self.told
             case "writing":
@@ -165,8 +167,7 @@ class StepLoops(Writers, ABC):
         loop.formation, loop.broken, loop.lost = None, False, False
         trainer.session = s.take_task(trainer.session)
         if isinstance(task, h.Write):
-            loop.at, loop.write = "telling", task
-            self.take(trainer, h.EntersTask())
+            self.begin_save(trainer, task)
             return
         assert task is not None
         loop.at, loop.formation, loop.steps = "connecting", task.formation, task.steps

@@ -33,6 +33,7 @@ Place = Literal[
     "stepping",  # it computes a gradient
     "contributed",  # until the step is reduced
     "applying",  # the state is being changed
+    "evaluating",  # whoever saves the final state ends the last evaluation, alone
     "telling",  # the task is asked for its state, which is to be saved
     "writing",
     "reporting",  # the state is durable, and the task is asked for its report
@@ -77,6 +78,7 @@ class Trainer:
     wedged: bool = False  # its step loop hangs in the task's code, and its session goes on
     inbox: deque[TrainerOrder] = field(default_factory=deque)
     outbox: deque[TrainerStatus | Report] = field(default_factory=deque)
+    measures_left: int | None = None  # chunks of the last evaluation that it has not ended; None: it was not asked to
     unsaid: bool = False  # its progress, since it last told it
     beside: Version | None = None  # of the state that is being written while the step loop goes on
     wrote: Version | None = None  # the last that it wrote so

@@ -6,6 +6,7 @@ Refuses to know: whether a disk takes it, and when (who moves them does). What m
 
 from regroup.core.jobs import Checkpoint, Version
 from regroup.core.messages.trainer_reports import CheckpointFailed, SaveFailed, StateSaved
+from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model import trainer_rules
 from regroup.lab.sim.model.ghosts import file_name
 from regroup.lab.sim.model.sessions import Sessions
@@ -14,6 +15,8 @@ from regroup.worker import happenings as h
 
 
 class Writers(Sessions):
+    chunks = 0  # of the evaluation that whoever saves a final state ends
+
     def folder(self, worker: str) -> str:
         """The machine whose folder its files are in; "": one that all share."""
         return ""
@@ -45,6 +48,30 @@ class Writers(Sessions):
         version, trainer.beside = trainer.beside, None
         assert version is not None
         trainer.outbox.append(CheckpointFailed(**trainer.who, step=version.step, error="OSError: disk full"))
+
+    def begin_save(self, trainer: Trainer, task: h.Write) -> None:
+        trainer.loop.at, trainer.loop.write = "evaluating", task
+        if trainer.measures_left is None:
+            trainer.measures_left = self.chunks
+        if not task.final or not trainer.measures_left:
+            self._tell(trainer)
+
+    def evaluated(self, trainer: Trainer) -> None:
+        """A chunk is measured. Who was given up meanwhile saves nothing, and may go on with the next one later."""
+        session, task = trainer.session, trainer.loop.write
+        assert task is not None
+        assert trainer.measures_left
+        trainer.measures_left -= 1
+        trainer.unsaid = True
+        if session.phase is not TrainerPhase.SAVING or session.promised != task.generation:
+            trainer.loop.at = "idle"
+            self.take(trainer, h.CameBack())
+        elif not trainer.measures_left:
+            self._tell(trainer)
+
+    def _tell(self, trainer: Trainer) -> None:
+        trainer.loop.at = "telling"
+        self.take(trainer, h.EntersTask())
 
     def told(self, trainer: Trainer) -> None:
         trainer.loop.at = "writing"

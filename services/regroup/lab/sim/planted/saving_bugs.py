@@ -16,6 +16,7 @@ SETTLING = "regroup.core.settling"
 TURN = "regroup.core.turn"
 COMMANDS = "regroup.core.commands"
 SUSPICION = "regroup.core.suspicion"
+TOLD = "regroup.core.trainer_reports"
 
 BUGS = (
     # what overtook it makes a report history
@@ -185,5 +186,6 @@ BUGS = (
         "if rests or finished:",
         among="REPORT_DIES",
     ),
+    Bug("who goes on with its evaluation at a save is given up", TOLD, "if job.saver == member:", "if False:"),
     Bug("to stop at once waits", COMMANDS, "    elif at_once:\n", "    elif False:\n", among="STOP_NOW"),
 )
