@@ -7,10 +7,8 @@ Does not guarantee: anything after its process dies; what it applied is in its r
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NoReturn
 
 import torch
@@ -23,9 +21,8 @@ from regroup.core.workers import LoopPhase
 from regroup.worker.beside import Beside
 from regroup.worker.control import Control
 from regroup.worker.data import DataFailed, Loader, StepData, Superseded, draw_seed
-from regroup.worker.evaluation import combine
 from regroup.worker.forming import Forming
-from regroup.worker.group import Alone, Group, GroupBroken
+from regroup.worker.group import Group, GroupBroken
 from regroup.worker.happenings import (
     CollectiveBroke,
     Join,
@@ -37,6 +34,7 @@ from regroup.worker.happenings import (
     Write,
 )
 from regroup.worker.log import log
+from regroup.worker.measuring import Measuring
 from regroup.worker.nursery import Birth
 from regroup.worker.position import Position
 from regroup.worker.prepare import USERS, Bench
@@ -75,7 +73,6 @@ class Trainer:
         self.pulse = pulse
         self.bench, self.task, self.replica, self.exchange = bench, bench.task, bench.replica, bench.exchange
         self.group: Group | None = None
-        self.steps, self.micro_batch = 0, spec.micro_batch  # of the last formation
         self.position = Position(birth.position)
         bench.loader.fetching = pulse.fetching
         # sooner than the coordinator gives up, so that it hears why
@@ -83,6 +80,7 @@ class Trainer:
         storage.tidy()
         self.state = State(job, spec, bench.replica, bench.evaluation, storage)
         self.trouble = Trouble(job, birth.incarnation, self.replica, self.position)
+        self.measuring = Measuring(spec, control, bench, self.state, pulse, self.trouble)
         self.saving = Saving(job, birth.incarnation, control, bench, self.state, pulse, self.trouble)
         self.beside = Beside(
             spec.checkpoint_every, self.state.write, self.saving.wrote_beside, self.saving.failed_beside
@@ -104,7 +102,7 @@ class Trainer:
 
     def _train(self, formation: Formation, steps: int) -> None:
         generation = formation.generation
-        self.steps, self.micro_batch = steps, formation.micro_batch
+        self.measuring.begin(steps, formation.micro_batch)
         try:
             group = self._connect(formation)
             self.pulse.enter(LoopPhase.LOADING)
@@ -113,7 +111,7 @@ class Trainer:
             first = True
             while self.control.trains_in(generation):
                 # once in a while: evaluate the state that everybody holds
-                self._evaluate(formation, group)
+                self.measuring.together(formation, group)
                 if self.replica.step >= steps:
                     self.control.happened(LastStepDone(generation))
                     return
@@ -325,51 +323,15 @@ class Trainer:
         else:
             self.control.happened(CollectiveBroke(formation.generation, "replicas differed"))
 
-    # ----- evaluation
-
-    def _evaluate(self, formation: Formation, group: Group) -> None:
-        """A read-only pass at this committed step. A regroup repeats only its unfinished chunk."""
-        shards = owned(formation.owners, group.rank)
-        generation = formation.generation
-        interrupted = partial(self.control.interrupted, generation)
-        self._measure(generation, group, shards, interrupted, LoopPhase.EVALUATION)
-
-    def _measure(
-        self, generation: int, group: Group, shards: Sequence[int], interrupted: Callable[[], bool], phase: LoopPhase
-    ) -> None:
-        evaluation, every, step = self.bench.evaluation, self.spec.evaluate_every, self.replica.step
-        if evaluation is None or every is None or step == 0 or (step % every and step != self.steps):
-            return
-        if self.state.evaluated != step:
-            evaluation.finished.clear()
-            self.state.evaluated = step
-        measuring = partial(self.pulse.within, phase)  # each chunk by itself: how many are left says nothing
-        with self.trouble.told(generation), self.trouble.outside(), self.pulse.within(LoopPhase.EXCHANGE):
-            evaluation.finish(self.replica.model, group, shards, self.micro_batch, interrupted, measuring)
-        self.control.measured(step - 1, combine(evaluation.finished))
-
     # ----- the end
 
     def _save(self, task: Write) -> None:
         try:
-            self._finish_evaluation(task.generation)
+            self.measuring.alone(task.generation)
         except Interrupted:
             return  # whoever is told to save next, ends it: what would be written here has no score
         self.control.begin_telling(True, self.replica.step)
         self.saving.save(task)
-
-    def _finish_evaluation(self, generation: int) -> None:
-        """At the last step a regroup forms only to save, so that whoever saves also ends what the others began."""
-        if self.replica.step < self.steps:
-            return
-
-        def given_up() -> bool:
-            self.control.goes_on()
-            return not self.control.saves(generation)
-
-        with suppress(Raised):  # to lose the metrics is better than to lose the state
-            shards = range(self.spec.shard_count)
-            self._measure(generation, Alone(), shards, given_up, LoopPhase.LONE_EVALUATION)
 
     # ----- small things
 
