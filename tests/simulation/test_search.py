@@ -1,25 +1,26 @@
 """The search of every schedule: what it counts as one state, how far it goes, and that it finds what is planted."""
 
+import io
 import json
 import os
 import subprocess
 import sys
-from collections import deque
 from dataclasses import replace
-from functools import cache
 
 import pytest
+from rich.console import Console
 
 from regroup.core import commands, settling
 from regroup.core.jobs import JobPhase
+from regroup.lab.sim.search import showing
 from regroup.lab.sim.search.bounds import GREAT, SMALL, Bounds
 from regroup.lab.sim.search.breadth import search
-from regroup.lab.sim.search.identity import identity, job_identity
+from regroup.lab.sim.search.identity import identity
 from regroup.lab.sim.search.leading import Guide
 from regroup.lab.sim.search.moves import Kind, moves
 from regroup.lab.sim.search.runs import Telling, searches
 from regroup.lab.sim.search.small import Small
-from regroup.lab.sim.search.tidying import followed, settle, tidy
+from regroup.lab.sim.search.tidying import followed, tidy
 from regroup.worker import session
 
 TINY = Bounds(workers=1, generations=2)
@@ -93,63 +94,6 @@ def test_states_that_were_reached_in_another_order_are_one():
     assert identity(after(state, "a says")) != identity(after(state, "b says"))
 
 
-@cache
-def decisions(bounds, tidied, same):
-    """Every state of the job that any schedule leads to, by what `same` calls one state of the cluster."""
-    first = Small(bounds)
-    tidied(first)
-    seen, waiting, jobs = {same(first)}, deque([first]), set()
-    while waiting:
-        state = waiting.popleft()
-        for _, _, do in moves(state):
-            after = state.copy()
-            do(after)
-            tidied(after)
-            if (number := same(after)) not in seen:
-                seen.add(number)
-                jobs.add(job_identity(after.jobs["j"]))
-                waiting.extend([] if after.over or after.beyond else [after])
-    return jobs
-
-
-def nothing_dropped(state):
-    """What a trainer does by itself it does; but orders are heard one by one, and nothing is forgotten."""
-    for agent in state.agents.values():
-        settle(state, agent, at_once=False)
-
-
-def to_the_letter(state):
-    """A state with every word and every number in it."""
-    kept = state.ghosts
-    ghosts = (kept.states, kept.formations, kept.commits, *map(sorted, (kept.late, kept.written, kept.writers)))
-    ghosts += (*map(sorted, (kept.rolled_back, kept.closed)),)
-    arrived = sorted((group, sorted(members)) for group, members in state.arrived.items())
-    agents, exchanged = sorted(state.agents.items()), (sorted(state.contributions.items()), sorted(state.gifts.items()))
-    return hash(repr((state.left, state.cluster, state.jobs, state.workers, agents, exchanged, arrived, ghosts)))
-
-
-FEW = [
-    Bounds(workers=1, generations=2, deaths=1),
-    Bounds(workers=1, generations=1, deaths=1, crashes=1),
-    Bounds(workers=1, generations=1, leaves=1, stops=1),
-    Bounds(workers=1, generations=1, leaps=1, cuts=1),
-    Bounds(workers=1, generations=2, pauses=1),
-    Bounds(workers=1, generations=2, holds=1),
-    Bounds(workers=2, generations=1, deaths=1),
-    pytest.param(Bounds(workers=2, generations=2, deaths=1), marks=[pytest.mark.cluster, pytest.mark.timeout(300)]),
-]
-
-
-@pytest.mark.parametrize("bounds", FEW, ids=str)
-def test_what_is_done_unseen_and_dropped_changes_nothing_that_is_decided(bounds):
-    assert decisions(bounds, tidy, identity) == decisions(bounds, nothing_dropped, identity)
-
-
-@pytest.mark.parametrize("bounds", FEW, ids=str)
-def test_states_that_are_called_one_lead_to_the_same_decisions(bounds):
-    assert decisions(bounds, tidy, identity) == decisions(bounds, tidy, to_the_letter)
-
-
 def test_no_more_goes_wrong_than_the_bounds_allow():
     state = begin(Bounds(workers=1, generations=2, crashes=1))
     faults = [name for name, kind, _ in moves(state) if kind is Kind.FAULT]
@@ -174,6 +118,20 @@ def test_searches_tell_how_far_they_are_from_other_processes():
     assert all(one.complete for one in found.values())
     assert {telling.name for telling in told} == {"small"}
     assert all(telling.depth > 0 and telling.waiting <= telling.states for telling in told)
+
+
+def test_what_a_search_tells_when_it_is_over_already_is_left_out(monkeypatch):
+    """It tells from another process, on another way than its end."""
+
+    def late(named, seconds, memory, processes, on_told):
+        yield "tiny", search(TINY)
+        on_told(Telling("tiny", 1, 1, 1))
+
+    monkeypatch.setattr(showing, "searches", late)
+    console = Console(file=io.StringIO(), force_terminal=True)
+    sound, facts = showing.exhaust(console, {"tiny": TINY}, seconds=60, memory=4e9, processes=1)
+    assert sound
+    assert facts["tiny"]["complete"]
 
 
 def searched_with(bug):

@@ -154,6 +154,7 @@ async def _lead(
     hub = _hub(settings, places)
     try:
         shell = Shell(store, hub, settings.policy(), leadership, saved)
+        await shell.confirm()  # to load took its time, and whoever asks from now on is to hear who leads
         url = front.show(create_app(shell, _token(settings, places), standbys=store.standbys))
         write_privately(places.link, hub.address.encode() + b"\n", replace=True)
         write_endpoint(places.endpoint, Endpoint(url, os.getpid()))

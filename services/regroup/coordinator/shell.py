@@ -247,17 +247,20 @@ class Shell:
         return leading
 
     async def _keep_leading(self) -> None:
-        mine = self._leadership
         while True:
-            asked = self._clock()
-            try:
-                if not await self.store.renew(mine.holder, mine.fence, mine.lease):
-                    raise LeadershipLost("another coordinator took over the lead of this cluster; this one stops")
-                self._confirmed = asked
-                self._answered()
-            except StoreUnavailable as trouble:
-                self._meet(trouble)
-            await asyncio.sleep(mine.lease / 4)
+            await self.confirm()
+            await asyncio.sleep(self._leadership.lease / 4)
+
+    async def confirm(self) -> None:
+        """Begin the lease anew, if the store can be reached. Raises LeadershipLost."""
+        mine, asked = self._leadership, self._clock()
+        try:
+            if not await self.store.renew(mine.holder, mine.fence, mine.lease):
+                raise LeadershipLost("another coordinator took over the lead of this cluster; this one stops")
+            self._confirmed = asked
+            self._answered()
+        except StoreUnavailable as trouble:
+            self._meet(trouble)
 
     def _meet(self, trouble: StoreUnavailable) -> None:
         """The store is away: commands that nothing was done about are refused now, and not carried out later."""

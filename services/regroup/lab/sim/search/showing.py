@@ -30,11 +30,12 @@ def exhaust(
 
         def show(told: Telling) -> None:
             far = f"{told.states:,} states, depth {told.depth}, {told.waiting:,} wait"
-            progress.update(bars[told.name], description=f"{told.name}: {far}")
+            if told.name in bars:  # it may be told later than that the search is over
+                progress.update(bars[told.name], description=f"{told.name}: {far}")
 
         for name, one in searches(named, seconds, memory, processes, show):
             found[name] = one
-            progress.remove_task(bars[name])
+            progress.remove_task(bars.pop(name))
             _tell(out, name, one)
             if not out.is_terminal:
                 out.print(f"{name}: {one.states:,} states, {_verdict(one)}", soft_wrap=True)

@@ -1,0 +1,69 @@
+"""Which states a search calls one, and what it does unseen: neither changes anything that is decided."""
+
+from collections import deque
+from functools import cache
+
+import pytest
+
+from regroup.lab.sim.search.bounds import Bounds
+from regroup.lab.sim.search.identity import identity, job_identity
+from regroup.lab.sim.search.moves import moves
+from regroup.lab.sim.search.small import Small
+from regroup.lab.sim.search.tidying import settle, tidy
+
+
+@cache
+def decisions(bounds, tidied, same):
+    """Every state of the job that any schedule leads to, by what `same` calls one state of the cluster."""
+    first = Small(bounds)
+    tidied(first)
+    seen, waiting, jobs = {same(first)}, deque([first]), set()
+    while waiting:
+        state = waiting.popleft()
+        for _, _, do in moves(state):
+            after = state.copy()
+            do(after)
+            tidied(after)
+            if (number := same(after)) not in seen:
+                seen.add(number)
+                jobs.add(job_identity(after.jobs["j"]))
+                waiting.extend([] if after.over or after.beyond else [after])
+    return jobs
+
+
+def nothing_dropped(state):
+    """What a trainer does by itself it does; but orders are heard one by one, and nothing is forgotten."""
+    for agent in state.agents.values():
+        settle(state, agent, at_once=False)
+
+
+def to_the_letter(state):
+    """A state with every word and every number in it."""
+    kept = state.ghosts
+    ghosts = (kept.states, kept.formations, kept.commits, *map(sorted, (kept.late, kept.written, kept.writers)))
+    ghosts += (*map(sorted, (kept.rolled_back, kept.closed)),)
+    arrived = sorted((group, sorted(members)) for group, members in state.arrived.items())
+    agents, exchanged = sorted(state.agents.items()), (sorted(state.contributions.items()), sorted(state.gifts.items()))
+    return hash(repr((state.left, state.cluster, state.jobs, state.workers, agents, exchanged, arrived, ghosts)))
+
+
+FEW = [
+    Bounds(workers=1, generations=2, deaths=1),
+    Bounds(workers=1, generations=1, deaths=1, crashes=1),
+    Bounds(workers=1, generations=1, leaves=1, stops=1),
+    Bounds(workers=1, generations=1, leaps=1, cuts=1),
+    Bounds(workers=1, generations=2, pauses=1),
+    Bounds(workers=1, generations=2, holds=1),
+    Bounds(workers=2, generations=1, deaths=1),
+    pytest.param(Bounds(workers=2, generations=2, deaths=1), marks=[pytest.mark.cluster, pytest.mark.timeout(900)]),
+]
+
+
+@pytest.mark.parametrize("bounds", FEW, ids=str)
+def test_what_is_done_unseen_and_dropped_changes_nothing_that_is_decided(bounds):
+    assert decisions(bounds, tidy, identity) == decisions(bounds, nothing_dropped, identity)
+
+
+@pytest.mark.parametrize("bounds", FEW, ids=str)
+def test_states_that_are_called_one_lead_to_the_same_decisions(bounds):
+    assert decisions(bounds, tidy, identity) == decisions(bounds, tidy, to_the_letter)
