@@ -22,7 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: help demo up test e2e sim chaos soak check lint format lock clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	echo
 	echo "  ARGS=... is handed on: make test ARGS='-k audit', make up ARGS='--workers 4', make lock ARGS=--upgrade"
 
@@ -33,7 +33,7 @@ up: $(READY) ## Start a cluster on this machine; Ctrl-C stops it
 	@$(BIN)/regroup up $(ARGS)
 
 test: $(READY) ## Run all tests that need no GPU; about a quarter of an hour
-	@$(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m 'not docker' $(ARGS)
+	@$(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m 'not docker and not long' $(ARGS)
 
 e2e: $(READY) ## Build the images, start a cluster in containers, and do to it what machines do; needs a Docker engine
 	@$(BIN)/pytest tests/docker -m docker $(ARGS)
@@ -48,7 +48,7 @@ soak: $(READY) ## Regroup a thousand times, show that nothing grows, then half a
 	@$(BIN)/regroup soak $(ARGS)
 
 check: lint ## Lint, types, import rules, unit and property tests; about a minute
-	@$(BIN)/pytest -m "not cluster" $(ARGS)
+	@$(BIN)/pytest -m 'not cluster and not docker and not long' $(ARGS)
 
 lint: $(READY) ## Lint, formatting, types and import rules alone
 	@$(BIN)/ruff check .
