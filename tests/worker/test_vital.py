@@ -20,7 +20,7 @@ def lives_on(pipe: Any, kind: str) -> None:
     threading.Thread(target=threading.Event().wait).start()
     depend(partial(pipe.send, "its last words"))
     if kind == "vital":
-        Vital(target=fail, name="orders", daemon=True).start()
+        Vital(target=fail, name="orders").start()
     elif kind == "loop":
         with vital():
             raise SystemExit(0)
@@ -30,7 +30,7 @@ def lives_on(pipe: Any, kind: str) -> None:
             raise OSError("nobody hears it")
 
         depend(broken)
-        Vital(target=fail, daemon=True).start()
+        Vital(target=fail).start()
     else:
         dying = threading.Thread(target=fail)
         dying.start()

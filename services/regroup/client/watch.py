@@ -79,10 +79,9 @@ class Refused:
     known: frozenset[str] = frozenset()
 
     def news(self, job: JobView) -> list[Text]:
-        told = [_line(job, Text(one_line(f"without {name}: {why}"), "yellow")) for name, why in job.refused.items()]
-        new = [line for name, line in zip(job.refused, told, strict=True) if name not in self.known]
-        self.known |= job.refused.keys()
-        return new
+        new = {name: why for name, why in job.refused.items() if name not in self.known}
+        self.known |= new.keys()
+        return [_line(job, Text(one_line(f"without {name}: {why}"), "yellow")) for name, why in new.items()]
 
 
 @dataclass(slots=True)

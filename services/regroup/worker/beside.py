@@ -69,7 +69,7 @@ class Beside:
             skeleton, tensors = pack(tree())
             copy = unpack(skeleton, self._copies(tensors))
             log(f"checkpoint of step {version.step}: copied in {time.perf_counter() - began:.4f} s")
-            self._thread = Vital(target=self._keep, args=(version, copy), name="checkpoint", daemon=True)
+            self._thread = Vital(target=self._keep, args=(version, copy), name="checkpoint")
             self._thread.start()
 
     def _copies(self, tensors: list[Tensor]) -> list[Tensor]:

@@ -55,8 +55,8 @@ class Control:
         self._sending = False  # what was in the outbox
 
     def start(self) -> None:
-        Vital(target=self._read, name="orders", daemon=True).start()
-        Vital(target=self._write, name="reports", daemon=True).start()
+        Vital(target=self._read, name="orders").start()
+        Vital(target=self._write, name="reports").start()
         with self._lock:
             self._push_status()
 
@@ -223,8 +223,7 @@ class Control:
         before = self._session
         self._session, actions = handle(before, happening)
         after = self._session
-        told = (before.phase, before.promised, before.at_work, before.written)
-        if (after.phase, after.promised, after.at_work, after.written) != told:
+        if after.news != before.news:
             self._push_status()
         for action in actions:
             match action:

@@ -119,7 +119,7 @@ class Loader:
         self._next_take = 0
         self._ready: deque[StepData | BaseException] = deque()
         self._closed = False
-        self._thread = Vital(target=self._run, name="loader", daemon=True)
+        self._thread = Vital(target=self._run, name="loader")
         self._thread.start()
 
     def own(self, shards: Sequence[int], first_step: int, last_step: int, micro_batch: int | None) -> None:

@@ -57,7 +57,7 @@ class Forming:
         if size == 1:
             self._settle(Alone())
             return
-        build = Vital(target=self._build, args=(store, rank, size, host, patience), name=f"forming-{rank}", daemon=True)
+        build = Vital(target=self._build, args=(store, rank, size, host, patience), name=f"forming-{rank}")
         build.start()
 
     def group(self) -> Group:

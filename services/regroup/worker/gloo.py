@@ -65,7 +65,7 @@ class Gloo:
         if self._watcher is not None:
             raise RuntimeError("this group is watched already")
         self._stop_watching = os.eventfd(0, os.EFD_CLOEXEC)
-        self._watcher = Vital(target=self._look, args=(on_broken,), name=f"watch-{self.rank}", daemon=True)
+        self._watcher = Vital(target=self._look, args=(on_broken,), name=f"watch-{self.rank}")
         self._watcher.start()
 
     def break_(self, reason: str = "broken on purpose") -> None:
@@ -156,7 +156,7 @@ class _Message:
         self._work, self._patience = work, patience
         self._ended = threading.Event()
         self._failure: str | None = None  # in words: the error's traceback would hold this message, a cycle
-        Vital(target=self._wait, name="message", daemon=True).start()
+        Vital(target=self._wait, name="message").start()
 
     def ended_within(self, seconds: float) -> bool:
         """Wait so long at most. Raises RuntimeError if it failed."""

@@ -86,7 +86,7 @@ class Pulse:
 
     def start(self) -> None:
         """Begin to tick."""
-        Vital(target=self._tick, name="pulse", daemon=True).start()
+        Vital(target=self._tick, name="pulse").start()
 
     def enter(self, phase: LoopPhase, whole: bool = True) -> float:
         """The step loop goes on to this. `whole`: what it leaves was done to its end, so that its duration counts.

@@ -36,7 +36,7 @@ class Rendezvous:
         self.address = f"{host}:{self._listener.getsockname()[1]}"
         self._boards: dict[bytes, _Board] = {}
         self._stopped, self._stop = socket.socketpair()
-        self._thread = Vital(target=self._serve, name="rendezvous", daemon=True)
+        self._thread = Vital(target=self._serve, name="rendezvous")
         self._thread.start()
 
     def close(self) -> None:

@@ -104,6 +104,11 @@ class Session:
             written=self.written,
         )
 
+    @property
+    def news(self) -> tuple[object, ...]:
+        """What of it is told as soon as it changes."""
+        return self.phase, self.promised, self.at_work, self.written
+
     def trains_in(self, generation: int) -> bool:
         return self.phase is TrainerPhase.TRAINING and self.generation == generation and self.owed is None
 

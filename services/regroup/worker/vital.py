@@ -9,7 +9,7 @@ Does not guarantee: that last words are heard. They have a moment to be on their
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from regroup.worker.log import log
@@ -43,7 +43,10 @@ def vital() -> Iterator[None]:
 
 
 class Vital(threading.Thread):
-    """A thread that the process does not outlive, should it die of an error."""
+    """A thread that the process does not outlive, should it die of an error; nor does it keep the process alive."""
+
+    def __init__(self, target: Callable[..., object], args: Iterable[object] = (), name: str | None = None) -> None:
+        super().__init__(target=target, args=args, name=name, daemon=True)
 
     def run(self) -> None:
         with vital():

@@ -25,8 +25,7 @@ class Sessions:
         before = trainer.session
         trainer.session, actions = handle(before, happening)
         after = trainer.session
-        told = (before.phase, before.promised, before.at_work, before.written)
-        if (after.phase, after.promised, after.at_work, after.written) != told:
+        if after.news != before.news:
             trainer.outbox.append(after.status)
         trainer_rules.handled(self.ghosts, trainer, before, happening, self.jobs[trainer.job])
         for action in actions:
