@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -99,6 +99,17 @@ async def test_a_heartbeat_is_answered_and_writes_nothing(running: Running, monk
     assert isinstance(heard, Heard)
     assert heard.sequence == 1
     assert saves == []
+
+
+async def test_an_agent_whose_clock_is_off_is_told_of_when_it_registers(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING", "regroup.coordinator")
+    for ahead in (0.0, 3600.0):
+        running.line.send(replace(REGISTERED, wall=time.time() + ahead))
+        await running.hear(Welcome)
+    (told,) = [record.message for record in caplog.records]
+    assert told.startswith("the clock of w0 on here is 3600 s ahead of this coordinator's")
 
 
 async def test_no_lease_is_renewed_while_the_store_does_not_confirm_the_leadership_and_that_is_told_once(

@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,19 +22,33 @@ def pid_of(container: str) -> int:
     return int(run("docker", "inspect", "--format", "{{.State.Pid}}", container))
 
 
-def curls(page: Path) -> list[str]:
-    return re.findall(r"^curl .*$", page.read_text(), re.MULTILINE)
+def curls(cluster: Composed, page: str) -> list[str]:
+    """The calls that a page shows, to this cluster's port."""
+    shown = re.findall(r"^curl .*$", (ROOT / page).read_text(), re.MULTILINE)
+    return [call.replace("http://127.0.0.1:8787", cluster.client.url) for call in shown]
 
 
-def test_the_pages_calls_of_curl_train_a_model(cluster: Composed) -> None:
-    (call,) = curls(ROOT / "docs" / "docker.md")
-    address = cluster.client.url
-    script = f'auth="Authorization: Bearer $TOKEN"\n{call.replace("http://127.0.0.1:8787", address)}'
-    environ = os.environ | {"TOKEN": cluster.token}
-    said = subprocess.run(["bash", "-c", script], env=environ, capture_output=True, text=True, check=True).stdout
-    job = json.loads(said)["id"]
-    assert cluster.client.wait(job, timeout=600).phase == "completed"
+def called(cluster: Composed, call: str) -> str:
+    """What it says. For its token, the README's own words ask the container."""
+    (asks,) = re.findall(r"^auth=.*docker compose exec.*$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    script = f"set -euo pipefail\n{asks.replace('compose', f'compose --project-name {cluster.project}')}\n{call}"
+    return run("bash", "-c", script)
+
+
+def test_the_readmes_three_calls_of_curl_train_a_model_that_survives_a_kill(cluster: Composed) -> None:
+    submit, jobs, events = curls(cluster, "README.md")
+    job = json.loads(called(cluster, submit))["id"]
+    cluster.trains(job)
+    os.kill(pid_of(cluster.containers("worker")[0]), signal.SIGKILL)
+    assert job in [one["id"] for one in json.loads(called(cluster, jobs))["jobs"]]
+    ended = cluster.client.wait(job, timeout=600)
+    assert (ended.phase, ended.step) == ("completed", 3000)
+    assert f'"job":"{job}"' in called(cluster, f"timeout 10 {events} || [ $? = 124 ]").replace(" ", "")
     assert "each exactly once" in cluster.compose("exec", "-T", "coordinator", "regroup", "audit", job)
+
+
+def test_dockers_page_shows_the_readmes_first_call(cluster: Composed) -> None:
+    assert curls(cluster, "docs/docker.md") == curls(cluster, "README.md")[:1]
 
 
 def test_a_worker_whose_container_dies_is_missed_at_once_and_comes_back(cluster: Composed) -> None:

@@ -10,9 +10,16 @@ pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture
-def training(served: Any) -> Iterator[Any]:
+def hurry(tmp_path: Path) -> Path:
+    """Once there, the job goes to its end as fast as it can."""
+    return tmp_path / "hurry"
+
+
+@pytest.fixture
+def training(served: Any, hurry: Path) -> Iterator[Any]:
     """A job that trains on both workers."""
-    yield served.after(served.submit("faulty:Slow", steps=60, min_workers=1, max_workers=2), 3)
+    fields = {"options": {"file": str(hurry)}, "steps": 60, "min_workers": 1, "max_workers": 2}
+    yield served.after(served.submit("faulty:SlowUntil", **fields), 3)
     served.stop_all()
 
 
@@ -22,7 +29,9 @@ def run(served: Any, *arguments: str) -> str:
     return str(done.stdout)
 
 
-def test_the_workers_of_a_paused_job_serve_others_and_it_goes_on_with_fewer(served: Any, training: Any) -> None:
+def test_the_workers_of_a_paused_job_serve_others_and_it_goes_on_with_fewer(
+    served: Any, training: Any, hurry: Path
+) -> None:
     last = run(served, "pause", training.id, "--wait").splitlines()[-1]
     paused = served.client.job(training.id)
     assert f"paused      at step {paused.step}; its state is in {paused.checkpoint.path}" in last
@@ -35,32 +44,39 @@ def test_the_workers_of_a_paused_job_serve_others_and_it_goes_on_with_fewer(serv
     assert len(again.members) == 1
     assert again.history[-1].base_step == paused.step
     served.client.stop(other.id)
+    hurry.touch()
     done = served.ended(training)
     assert (done.phase, done.step, done.restarts) == ("completed", 60, 0)
     assert "each exactly once" in run(served, "audit", training.id)
 
 
-def test_a_held_job_keeps_its_workers_until_it_goes_on(served: Any, training: Any) -> None:
+def test_a_held_job_keeps_its_workers_until_it_goes_on(served: Any, training: Any, hurry: Path) -> None:
     run(served, "pause", training.id, "--hold", "--wait")
     held = served.client.job(training.id)
     assert (held.phase, held.checkpoint, len(held.workers)) == ("paused", None, 2)
     waiting = served.submit("faulty:Sound", steps=3)
     assert served.client.job(waiting.id).phase == "queued"
+    hurry.touch()
     run(served, "resume", training.id)
     assert served.ended(training).step == 60
     assert served.ended(waiting).phase == "completed"
 
 
-def test_a_coordinator_that_dies_leaves_a_paused_job_paused(served: Any, training: Any, until: Any) -> None:
+def test_a_coordinator_that_dies_leaves_a_paused_job_paused(
+    served: Any, training: Any, hurry: Path, until: Any
+) -> None:
     run(served, "pause", training.id, "--wait")
     served.cluster.coordinator.process.kill()
     until(lambda: served.cli("job", training.id).returncode == 0, "the coordinator is back")
     assert served.client.job(training.id).phase == "paused"
+    hurry.touch()
     run(served, "resume", training.id)
     assert served.ended(training).step == 60
 
 
-def test_without_its_checkpoint_a_job_waits_and_goes_on_once_it_is_back(served: Any, training: Any, until: Any) -> None:
+def test_without_its_checkpoint_a_job_waits_and_goes_on_once_it_is_back(
+    served: Any, training: Any, hurry: Path, until: Any
+) -> None:
     run(served, "pause", training.id, "--wait")
     file = Path(served.client.job(training.id).checkpoint.path)
     file.rename(file.with_suffix(".away"))
@@ -71,5 +87,6 @@ def test_without_its_checkpoint_a_job_waits_and_goes_on_once_it_is_back(served: 
     assert str(file) in reason
     file.with_suffix(".away").rename(file)
     run(served, "pause", training.id, "--wait")
+    hurry.touch()
     run(served, "resume", training.id)
     assert served.ended(training).step == 60

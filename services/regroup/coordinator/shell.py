@@ -18,10 +18,11 @@ from operator import itemgetter
 
 from regroup.coordinator.gathering import Gathering
 from regroup.coordinator.persistence import Fenced, Saved, Store, StoreUnavailable, Unconfirmed
+from regroup.coordinator.skew import skew
 from regroup.core.cluster import Cluster, Policy, Refusal
 from regroup.core.decide import Decision, decide
 from regroup.core.jobs import Job, JobPhase, StepPoint, Version
-from regroup.core.messages.agent_reports import Heartbeat, RecordsFailed, RecordsListed, RecordsRead
+from regroup.core.messages.agent_reports import AgentRegistered, Heartbeat, RecordsFailed, RecordsListed, RecordsRead
 from regroup.core.messages.commands import Command
 from regroup.core.messages.events import Disconnected, Event, KeepSteps, Report, Reported, Tick
 from regroup.core.messages.orders import Heard
@@ -124,6 +125,8 @@ class Shell:
     # --- Events in
 
     def _reported(self, worker: str, report: Report) -> None:
+        if isinstance(report, AgentRegistered) and (told := skew(worker, report.host, report.wall, self._wall())):
+            log.warning(told)
         if isinstance(report, RecordsListed | RecordsRead | RecordsFailed):
             self._gathering.answered(worker, report)
         elif not isinstance(report, Heartbeat) or self._events.qsize() < BACKLOG:

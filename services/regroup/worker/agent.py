@@ -12,6 +12,7 @@ import logging
 import os
 import secrets
 import socket
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -157,6 +158,7 @@ class Agent:
                 pid=os.getpid(),
                 version=version("regroup"),
                 protocol=PROTOCOL,
+                wall=time.time(),
             )
         )
         self._heartbeat()

@@ -11,6 +11,7 @@ import threading
 import time
 from asyncio import CancelledError
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -57,6 +58,19 @@ class Slow(Sound):
 
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, float]:
         time.sleep(0.02)
+        return super().loss(model, batch)
+
+
+class SlowUntil(Sound):
+    """Slow enough to be met on its way on the busiest machine, until that file is there; then as fast as it can."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__()
+        self.file = Path(file)
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, float]:
+        if not self.file.exists():
+            time.sleep(0.15)
         return super().loss(model, batch)
 
 

@@ -22,6 +22,7 @@ class AgentRegistered:
     pid: int
     version: str
     protocol: int = FIRST
+    wall: float | None = None  # its wall clock, in seconds since the epoch, to be compared by people; None: not told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

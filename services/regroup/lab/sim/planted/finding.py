@@ -6,7 +6,7 @@ Owns: the processes. Refuses to know: how a bug is planted (`planting`), and whe
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -22,18 +22,21 @@ class Found:
     """What became of a planted bug."""
 
     bug: Bug
-    seed: int | None  # the first that found it; None: no one did
+    seed: int | None  # that found it; None: no one did
     error: str | None
 
 
-def find_planted(count: int, processes: int) -> Iterator[Found]:
-    """Each planted bug, and the first of `count` seeds that finds it. Raises RuntimeError if a process fails."""
+def find_planted(count: int, processes: int, known: Mapping[str, int] = {}) -> Iterator[Found]:
+    """Each planted bug, and the first of `count` seeds that finds it, where `known` seeds, by the names of bugs, are
+    tried before all others. Raises RuntimeError if a process fails."""
     with ThreadPoolExecutor(processes) as pool:
-        yield from pool.map(partial(_find, count), BUGS)
+        yield from pool.map(partial(_find, count, known), BUGS)
 
 
-def _find(count: int, bug: Bug) -> Found:
+def _find(count: int, known: Mapping[str, int], bug: Bug) -> Found:
     command = [sys.executable, "-m", "regroup.lab.sim.planted", bug.name, "--count", str(count)]
+    if bug.name in known:
+        command += ["--first", str(known[bug.name])]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{bug.name}: {done.stderr.strip().splitlines()[-1:]}")
