@@ -8,9 +8,13 @@ import os
 import re
 import signal
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from regroup.wire.join import join_token, read_join_token
+from regroup.wire.keys import worker_keys
 
 from .conftest import ROOT, Composed, run
 
@@ -121,12 +125,39 @@ def test_what_stops_in_good_order_ends_in_seconds_and_its_job_goes_on_at_the_nex
 
 def test_who_has_no_join_token_is_not_let_in(cluster: Composed) -> None:
     words = ["docker", "run", "--rm", "--network", f"{cluster.project}_cluster", "--env"]
-    words += ["REGROUP_COORDINATOR=tcp://coordinator:8788", "regroup-worker"]
+    words += ["REGROUP_COORDINATOR=tcp://coordinator:8788", "regroup-worker:cpu"]
     stranger = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert stranger.returncode == 1
     assert stranger.stderr.count("\n") == 1
     assert "or set REGROUP_JOIN to its join token" in stranger.stderr
     assert len(cluster.client.workers()) == 2
+
+
+def test_a_second_machine_joins_with_the_pages_command_and_the_join_token(cluster: Composed, tmp_path: Path) -> None:
+    """It is this machine once more: a container on its network, to which the link is an address like any other."""
+    (shown,) = re.findall(r"^docker run .*?(?<!\\)$", (ROOT / "docs/docker.md").read_text(), re.MULTILINE | re.DOTALL)
+    link = cluster.compose("port", "coordinator", "8788")
+    call = shown.replace("192.0.2.1:8788", link).replace("--detach", "--detach --env REGROUP_WORKER=elsewhere")
+    token = cluster.compose("exec", "-T", "coordinator", "regroup", "join-token")
+    container = run("bash", "-c", call, REGROUP_JOIN=token)
+    try:
+        cluster.until(lambda: "elsewhere" in {each.name for each in cluster.client.workers() if each.healthy}, "joins")
+        run("docker", "stop", container)
+        assert run("docker", "inspect", "--format", "{{.State.ExitCode}}", container) == "0"
+        cluster.until(lambda: cluster.client.cluster().idle == 2, "it has left")
+    finally:
+        run("docker", "rm", "--force", "--volumes", container)
+    stranger = join_token(read_join_token(token).server, worker_keys(tmp_path).secret)
+    wrong = subprocess.run(
+        ["bash", "-c", call.replace("--detach", "--rm").replace("--restart unless-stopped", "")],
+        env=os.environ | {"REGROUP_JOIN": stranger},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert wrong.returncode == 1
+    assert "turned away by the coordinator: its key is not that of this cluster's workers" in wrong.stderr
+    assert "elsewhere" not in {each.name for each in cluster.client.workers() if each.healthy}
 
 
 def _answers(cluster: Composed) -> Any:

@@ -22,6 +22,10 @@ from regroup.wire.places import Places
 pytestmark = pytest.mark.cluster
 
 
+# Seconds; half a minute is what `-m long` tries, and with `-s` it shows the rates that docs/failure-modes.md tells.
+away_for = pytest.mark.parametrize("seconds", [4.0, pytest.param(30.0, marks=pytest.mark.long)])
+
+
 @pytest.fixture
 def training(served: Any) -> Iterator[Any]:
     """A job that trains on both workers."""
@@ -132,8 +136,9 @@ def test_workers_that_nobody_answers_stop_committing_at_the_detached_limit_and_t
         assert (again.generation, again.history) == (job.generation, job.history)
 
 
+@away_for
 def test_without_a_coordinator_and_its_store_the_steps_go_on_at_full_speed(
-    serve: Any, tmp_path: Path, record_property: Any
+    serve: Any, tmp_path: Path, record_property: Any, seconds: float
 ) -> None:
     with serve(tmp_path, 2) as served:
         job = served.after(served.submit("faulty:Slow", steps=100_000, min_workers=2, max_workers=2), 3)
@@ -143,12 +148,13 @@ def test_without_a_coordinator_and_its_store_the_steps_go_on_at_full_speed(
         coordinator.restart = False
         coordinator.kill()
         coordinator.process.wait()
-        at_full_speed("the control plane", before, rate(following, 60), record_property)
+        at_full_speed("the control plane", before, rate(following, int(seconds * before)), record_property)
         assert {one.generation for one in following.seen} == {job.generation}
 
 
+@away_for
 def test_while_redis_is_away_the_coordinator_is_not_ready_and_the_steps_go_on_at_full_speed(
-    serve: Any, until: Any, tmp_path: Path, record_property: Any
+    serve: Any, until: Any, tmp_path: Path, record_property: Any, seconds: float
 ) -> None:
     with (
         TemporaryDirectory() as store,  # a short path, so that the second server has the first one's address
@@ -172,7 +178,7 @@ def test_while_redis_is_away_the_coordinator_is_not_ready_and_the_steps_go_on_at
             served.submit("faulty:Sound")
         [at] = [each.step for each in served.client.jobs()]
         until(lambda: served.client.jobs()[0].step > at + 10, "steps go on, and are shown")
-        at_full_speed("Redis", before, rate(following), record_property)
+        at_full_speed("Redis", before, rate(following, int(seconds * before)), record_property)
 
         with embedded.start(Path(store)):
             until(lambda: httpx.get(f"{served.client.url}/ready").status_code == 200, "it is ready again")

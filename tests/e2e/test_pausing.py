@@ -1,5 +1,6 @@
 """Jobs that rest and go on, as users see them: workers for others meanwhile, and a checkpoint that is not there."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -90,3 +91,29 @@ def test_without_its_checkpoint_a_job_waits_and_goes_on_once_it_is_back(
     hurry.touch()
     run(served, "resume", training.id)
     assert served.ended(training).step == 60
+
+
+def test_checkpoints_are_listed_newest_first_and_a_damaged_one_with_what_is_wrong(
+    served: Any, hurry: Path, until: Any
+) -> None:
+    fields = {"options": {"file": str(hurry)}, "steps": 40, "max_workers": 2, "checkpoint_every": 4, "keep_last": 2}
+    job = served.after(served.submit("faulty:SlowUntil", **fields), 10)
+    run(served, "pause", job.id, "--wait")
+    newest, older = listed(served, job.id)
+    assert newest["version"]["step"] > older["version"]["step"]
+    assert [newest["damage"], older["damage"]] == [None, None]
+    assert newest["path"] in run(served, "checkpoints", job.id)
+    with open(newest["path"], "r+b") as file:
+        file.truncate(newest["bytes"] // 2)
+    hurry.touch()
+    run(served, "resume", job.id)
+    assert served.ended(job).phase == "completed"
+    (struck,) = [each for each in listed(served, job.id) if each["damage"]]
+    assert struck["path"] == newest["path"]
+    assert f"damaged: {struck['damage']}" in run(served, "checkpoints", job.id)
+    assert "each exactly once" in run(served, "audit", job.id)
+    served.stop_all()
+
+
+def listed(served: Any, job: str) -> Any:
+    return json.loads(run(served, "checkpoints", job, "--json"))

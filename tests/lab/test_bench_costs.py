@@ -71,12 +71,13 @@ def test_a_restart_fails_the_goodput() -> None:
 
 
 def test_the_wait_is_a_share_of_the_steps_between_two_checkpoints() -> None:
-    outcome = Saved(25_000_000, 50, 300_000_000, [Round(10.0, 10.5, 0.15, 1.0, False)] * 3)
+    outcome = Saved(25_000_000, 50, 300_000_000, 0.2, [Round(10.0, 10.5, 0.15, 1.0, False)] * 3)
     assert outcome.wait is not None
     assert outcome.wait.median == pytest.approx(0.015)
     assert outcome.ratio_of_totals == pytest.approx(1.05)
     assert outcome.step_ms == 200
     told = json.loads(json.dumps(checkpoint_json(outcome, this_machine(), False)))
+    assert told["first_ms"] == 200
     assert (told["wait_share"]["median"], told["ratio"]["median"], told["outlasted"]) == (0.015, 1.05, 0)
     assert checkpoint_table(Saved(1000, 50)).row_count == 1
 

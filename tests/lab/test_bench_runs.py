@@ -59,6 +59,8 @@ def test_checkpoint_measures_one_in_each_round(tmp_path: Path) -> None:
     outcome = checkpointing.Outcome(parameters=20_000, every=10)
     checkpointing.measure(outcome, 2, tmp_path)
     assert len(outcome.rounds) == 2
+    assert outcome.first is not None
+    assert 0 < outcome.first < 5
     assert all(0 < each.copied < each.saving for each in outcome.rounds)
     assert all(each.written > 0 for each in outcome.rounds)
     assert outcome.bytes is not None

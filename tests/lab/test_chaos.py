@@ -111,6 +111,10 @@ def test_a_hang_is_noticed_in_time():
     assert judge(hung, replace(SEEN, noticed=5999.0)) == ()
     assert judge(hung, replace(SEEN, noticed=6100.0)) == ("it was noticed after 6.1 s, and 6 s is the limit",)
     assert judge(Cell(FAULT["trainer-stopped"], Phase.FORMING), replace(SEEN, noticed=9000.0)) == ()
+    assert judge(hung, replace(SEEN, noticed=3900.0, limit=1.0)) == ()
+    assert judge(hung, replace(SEEN, noticed=4100.0, limit=1.0)) == (
+        "a hang of which 1 s were allowed was broken after 4.1 s",
+    )
 
 
 @pytest.mark.parametrize("name", ["agent-leaves", "all-leave", "rolling-restart", "last-step-leaves", "worker-drained"])

@@ -58,6 +58,8 @@ class Allocation:
             "REGROUP_LINK_HOST": "127.0.0.1",
             "REGROUP_SLURM_PAUSE": "1",
             "SLURM_JOB_ID": "4711",
+            "SLURM_CPUS_PER_TASK": "2",
+            "REGROUP_THREADS": "1",
             "SLURM_JOB_NODELIST": "n1,n2",
             "SLURM_RESTART_COUNT": str(self.starts),
         }

@@ -5,10 +5,12 @@ The object store is a real S3 API. What a killed writer leaves is looked at afte
 
 import os
 import resource
+import shutil
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
@@ -18,6 +20,7 @@ from typing import Any
 import httpx
 import pytest
 
+from regroup.worker.discarding import DEAD, HALF
 from regroup.worker.storage import Absent, Storage, StorageFailed, url
 from regroup.worker.storage.outcome import measure
 
@@ -143,6 +146,34 @@ def test_a_full_disk_is_said_and_leaves_no_debris(kept: Any, tmp_path: Path) -> 
     kept.storage.put("job", name, fill)
 
 
+FILLS = """
+import sys
+from pathlib import Path
+from regroup.worker.storage import Storage, StorageFailed
+
+place, scratch = sys.argv[1:]
+for size in (3_000_000, 100_000):
+    try:
+        Storage(place, Path(scratch)).put("job", lambda checksum: "file", lambda path: path.write_bytes(b"x" * size))
+    except StorageFailed as error:
+        print(error)
+print(*(each.name for each in (Path(place) / "job").iterdir()))
+"""
+SMALL_DISK = 'mount --make-rprivate / && mount -t tmpfs -o size=1m none "$1" && exec "$2" -c "$3" "$1" "$4"'
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="NO DISK OF ITS OWN: it needs root")
+def test_a_disk_that_fills_in_the_middle_of_a_file_is_said_and_what_fits_is_kept_later(tmp_path: Path) -> None:
+    given = ["sh", str(tmp_path), sys.executable, FILLS, str(tmp_path / "scratch")]
+    command = ["unshare", "--mount", "--", "sh", "-c", SMALL_DISK, *given]
+    said, left = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert (
+        said
+        == f"{tmp_path}/job cannot be written (No space left on device): free some space there, or mend its permissions"
+    )
+    assert left == "file"
+
+
 def test_a_disk_too_full_for_a_download_is_said_and_is_no_damage(bucket: str, tmp_path: Path) -> None:
     storage = Storage(bucket, tmp_path / "scratch")
     stored = storage.put("job", name, fill)
@@ -188,7 +219,20 @@ def test_a_killed_writer_leaves_no_file_of_that_name(tmp_path: Path, where: str,
     with writer(where, f"{protocol}{tmp_path}/kept", tmp_path / "scratch") as process:
         assert process.wait(60) == -9
     (left,) = files(tmp_path)
-    assert left.name.startswith(".")
+    assert HALF.fullmatch(left.name), "what sweeps a job's folder knows it"
+
+
+@pytest.mark.parametrize(("written", "old"), [(0, False), (3_700, False), (100_000, True)])
+def test_half_a_file_behind_a_url_is_old_once_no_two_clocks_differ_so_much(
+    tmp_path: Path, written: int, old: bool
+) -> None:
+    half = tmp_path / "kept/job" / f".{'a' * 16}"
+    half.parent.mkdir(parents=True)
+    half.touch()
+    os.utime(half, (time.time() - written,) * 2)
+    ((name, age),) = Storage(f"local://{tmp_path}/kept", tmp_path).names("job").items()
+    assert name == half.name
+    assert (age > DEAD) is old
 
 
 def test_a_writer_killed_before_its_upload_leaves_what_the_next_one_tidies(bucket: str, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ Refuses to know: HTTP, and how things look (`show`).
 
 import time
 from collections.abc import Iterable
+from dataclasses import asdict
 from itertools import chain
 from typing import Annotated
 
@@ -42,7 +43,11 @@ def checkpoints(context: typer.Context, job: JobArgument, as_json: AsJson = Fals
     with terminal.connected(context) as client:
         found = client.job(terminal.job_id(client, job))
     kept = [one for one in (found.checkpoint, *found.older) if one is not None]
-    terminal.write_json(kept) if as_json else terminal.write(show.checkpoints_table(kept, found.struck))
+    if as_json:
+        whole = [{**asdict(one), "damage": None} for one in kept]
+        terminal.write_json([*whole, *({**asdict(one.checkpoint), "damage": one.damage} for one in found.struck)])
+    else:
+        terminal.write(show.checkpoints_table(kept, found.struck))
 
 
 def events(

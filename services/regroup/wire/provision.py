@@ -22,7 +22,9 @@ from regroup.wire.token import load_or_make, metrics_token
 REDIS = """requirepass {password}
 appendonly yes
 appendfsync always
-"""
+maxmemory 400mb
+maxmemory-policy noeviction
+"""  # below the container's limit: so it refuses to write and says why, and is not killed
 
 
 def provision(folder: Path) -> list[Path]:

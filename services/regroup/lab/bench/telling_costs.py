@@ -32,6 +32,8 @@ CHECKPOINT_NOTES = (
     "two checkpoints; how long that took is in the trainer's log.",
     "with / without: time of a round with a checkpoint near its start over one without, of two jobs of 2 workers that "
     "take turns; what the writing thread takes from the steps is in it. 95 % bootstrap interval of the median ratio.",
+    "first: how long it stands still at the first checkpoint that a leader takes, which meets new memory; it is "
+    "in no other figure, and every new leader pays it once.",
     "Not measured: several machines, GPUs, storage behind a URL.",
 )
 
@@ -110,6 +112,7 @@ def checkpoint_json(outcome: checkpointing.Outcome, machine: Machine, interrupte
         "bytes": outcome.bytes,
         "rounds": len(outcome.rounds),
         "step_ms": rounded(outcome.step_ms),
+        "first_ms": rounded(outcome.first * 1e3 if outcome.first is not None else None),
         "wait_share": interval(outcome.wait),
         "ratio": interval(outcome.ratio),
         "ratio_of_totals": rounded(outcome.ratio_of_totals, 4),
@@ -124,7 +127,8 @@ def checkpoint_json(outcome: checkpointing.Outcome, machine: Machine, interrupte
 def checkpoint_table(outcome: checkpointing.Outcome) -> Table:
     million = f"{outcome.parameters / 1e6:g} million parameters"
     table = Table(title=f"A checkpoint every {outcome.every} steps (mlp, {million})", title_justify="left")
-    names = ("rounds", "step ms", "MB", "copied ms", "written ms", "wait", "95 %", "with / without", "95 %", "totals")
+    names = ["rounds", "step ms", "MB", "copied ms", "first", "written ms", "wait", "95 %"]
+    names += ["with / without", "95 %", "totals"]
     for name in names:
         table.add_column(name, justify="right")
     ratio, wait = outcome.ratio, outcome.wait
@@ -137,6 +141,7 @@ def checkpoint_table(outcome: checkpointing.Outcome) -> Table:
         ms(outcome.step_ms),
         f"{outcome.bytes / 1e6:.0f}" if outcome.bytes else "-",
         ms(copied.p50 if copied else None),
+        ms(outcome.first * 1e3 if outcome.first is not None else None),
         ms(written.p50 if written else None),
         f"{wait.median:.2%}" if wait else "-",
         f"{wait.low:.2%} to {wait.high:.2%}" if wait else "-",

@@ -107,13 +107,13 @@ def kill_all(scene: Scene) -> Undo:
 
 def kill_second(scene: Scene) -> Undo:
     """The other one dies while the job is halted for the first; an earlier halt does not count."""
-
-    def halts() -> int:
-        return sum(each.kind == "halt" for each in scene.bed.events(scene.job))
-
-    before, other = halts(), scene.trainer(scene.other)
+    other, killed = scene.trainer(scene.other), time.time()
     os.kill(scene.pid, signal.SIGKILL)
-    scene.bed.until(lambda: halts() > before, "the job is halted")
+
+    def halted() -> bool:
+        return any(each.kind == "halt" and each.at >= killed for each in scene.bed.events(scene.job))
+
+    scene.bed.until(halted, "the job is halted")
     os.kill(other, signal.SIGKILL)
     return nothing
 

@@ -188,6 +188,7 @@ class Trial:
             recovered = ended
         found = self.bed.ask(lambda client: audit_job(client, self.id, self._following.folder))
         named = self._named(events, instant)
+        hung = next((each for each in events if each.kind == "hang" and each.at >= instant.wall), None)
         return Observed(
             phase=job.phase,
             reason=job.reason,
@@ -199,6 +200,7 @@ class Trial:
             regroups=sum(each.kind == "form" and each.data["generation"] > instant.formed for each in events),
             noticed=(named.at - instant.wall) * 1e3 if named else None,
             recovered=(recovered - instant.wall) * 1e3 if recovered else None,
+            limit=hung.data["limit"] if hung else None,
             remark=f"{named.kind}: {named.reason}" if named else "",
             unwanted=unwanted(self.cell, events, instant.wall),
         )

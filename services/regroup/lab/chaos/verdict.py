@@ -10,6 +10,7 @@ from enum import StrEnum
 from regroup.lab.chaos.cells import Aftermath, Cell, Phase
 from regroup.wire.rest import EventView
 
+BREAKING = 3.0  # seconds beyond its limit until a hang must be broken
 TOLERANCE = 1e-9  # largest difference of a weight in float64 after the whole job; rounding gives about 1e-15
 
 
@@ -34,6 +35,7 @@ class Observed:
     regroups: int  # generations that were formed after the fault
     noticed: float | None  # ms from the fault to the event that names it; None: none does
     recovered: float | None  # ms from the fault to the next step that counts, or to the state on disk in a checkpoint
+    limit: float | None = None  # seconds that the phase in which somebody hung was allowed; None: nobody did
     remark: str = ""  # which event it was
     unwanted: tuple[str, ...] = ()  # events after the fault that must not follow it
 
@@ -72,6 +74,8 @@ def judge(cell: Cell, seen: Observed) -> tuple[str, ...]:
     quiet = cell.phase in (Phase.FORWARD, Phase.EXCHANGE, Phase.OPTIMIZER, Phase.BESIDE)
     if fault.within is not None and quiet and seen.noticed is not None and seen.noticed > fault.within * 1e3:
         found.append(f"it was noticed after {seen.noticed / 1e3:.1f} s, and {fault.within:g} s is the limit")
+    if seen.limit is not None and cell.noticed and seen.noticed and seen.noticed > (seen.limit + BREAKING) * 1e3:
+        found.append(f"a hang of which {seen.limit:g} s were allowed was broken after {seen.noticed / 1e3:.1f} s")
     if cell.aftermath is Aftermath.GOES_ON and quiet and seen.regroups:
         found.append(f"{seen.regroups} regroups followed, though nobody was lost")
     return tuple(found)

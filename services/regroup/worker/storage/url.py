@@ -8,8 +8,10 @@ tested.
 
 import os
 import secrets
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, TypeVar
@@ -18,6 +20,7 @@ from regroup.worker.storage.outcome import DISK, NETWORK, Absent, StorageFailed,
 
 OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"}  # they show an object once all of it is there
 BLOCK = 32 * 2**20  # bytes asked for at a time
+CLOCKS = 86_400.0  # seconds by which the clock of whoever keeps the files may be behind ours
 HOME = "create the bucket or folder, or name another one"
 RIGHTS = "check the credentials in this worker's environment, and that they may read, write, list and delete there"
 
@@ -49,15 +52,23 @@ def remover(url: str) -> Callable[[str], None]:
 
 
 def names(home: str) -> dict[str, float]:
-    """What lies right below this URL; how long ago it was written is not asked. Raises StorageFailed."""
+    """What lies right below this URL, and for how many seconds at least nobody wrote to it. Raises StorageFailed."""
 
-    def listed() -> list[str]:
+    def listed() -> dict[str, float]:
         system, path = _system(home)
         with suppress(FileNotFoundError):
-            return [str(each) for each in system.ls(path, detail=False)]
-        return []
+            return {str(each["name"]).rpartition("/")[2]: _age(each) for each in system.ls(path, detail=True)}
+        return {}
 
-    return {each.rpartition("/")[2]: 0.0 for each in _asked(home, "read", listed)}
+    return _asked(home, "read", listed)
+
+
+def _age(info: Mapping[str, Any]) -> float:
+    """0: its file system does not say; object stores do not need to, for nobody sees half an object there."""
+    written = info.get("mtime")
+    if isinstance(written, datetime):
+        written = written.timestamp()
+    return max(0.0, time.time() - written - CLOCKS) if isinstance(written, int | float) else 0.0
 
 
 def _asked(url: str, done: str, call: Callable[[], Given]) -> Given:
@@ -102,8 +113,8 @@ def _send_and_move(system: Any, file: IO[bytes], path: str, size: int) -> None:
     """What lies there already stays if it is the same: between its end and the move nothing would be there."""
     if _holds(system, path, file, size):
         return
-    folder, _, name = path.rpartition("/")
-    half = f"{folder}/.{name}.{secrets.token_hex(8)}"
+    folder = path.rpartition("/")[0]
+    half = f"{folder}/.{secrets.token_hex(8)}"
     system.makedirs(folder, exist_ok=True)
     try:
         system.put_file(f"/proc/self/fd/{file.fileno()}", half)
