@@ -5,10 +5,12 @@ Owns: that nothing of it is left, and the words for why there is none. It is sta
 
 import os
 import secrets
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -94,9 +96,16 @@ class Composed:
         return ended
 
 
+@cache
+def ports() -> dict[str, str]:
+    """Free ones, and the same all the time: Docker would take other ones each time that a container starts."""
+    with socket.create_server(("127.0.0.1", 0)) as rest, socket.create_server(("127.0.0.1", 0)) as link:
+        found = [str(each.getsockname()[1]) for each in (rest, link)]
+    return dict(zip(("REGROUP_PORT", "REGROUP_LINK_PORT"), found, strict=True))
+
+
 def compose(project: str, *words: str, check: bool = True) -> str:
-    ports = {"REGROUP_PORT": "0", "REGROUP_LINK_PORT": "0"}
-    return run("docker", "compose", "--project-name", project, *words, check=check, COMPOSE_PROFILES="cpu", **ports)
+    return run("docker", "compose", "--project-name", project, *words, check=check, COMPOSE_PROFILES="cpu", **ports())
 
 
 @pytest.fixture(scope="session")
