@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from regroup.client import Client
+from regroup.client.errors import Unavailable, Unreachable
 from regroup.lab.audit import audit_job
 from regroup.wire.rest import JobView
 
@@ -65,6 +66,13 @@ class Composed:
                 pytest.fail(f"waited {limit:g} s in vain: {what}\n{events}\n{self.compose('logs', '--tail', '20')}")
             time.sleep(0.2)
         return found
+
+    def serves(self) -> bool:
+        """Whether it can be asked to do something: the coordinator answers, and has its store."""
+        try:
+            return self.client.cluster().trouble is None
+        except (Unreachable, Unavailable):
+            return False
 
     def trains(self, job: str, steps: int = 5, members: int = 2) -> JobView:
         """The job, once so many commit that many steps more."""
@@ -131,6 +139,7 @@ def cluster(project: str) -> Iterator[Composed]:
         one = Composed(project, client, token)
         one.until(lambda: client.cluster().idle == 2, "both workers are free")
         yield one
+        one.until(one.serves, "it serves again")
         for job in client.jobs():
             if not job.ended:
                 client.stop(job.id)
