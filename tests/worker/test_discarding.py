@@ -97,6 +97,21 @@ def test_what_nobody_told_of_goes_wherever_it_lies_and_other_jobs_files_stay(kep
     assert sorted(kept.names) == [f"j/{counts}", f"jj/{old}", f"k/{old}"]
 
 
+def test_what_was_swept_is_not_deleted_again_when_it_is_told_of_after_all(place, tmp_path, monkeypatch):
+    (old,) = (f"{place}/j/{name}" for name in named(4))
+    Path(old).write_bytes(b"x")
+    asked, delete = [], Storage.delete
+    monkeypatch.setattr(Storage, "delete", lambda storage, paths: asked.extend(paths) or delete(storage, paths))
+    sweeper = Sweeper(Storage(str(place), tmp_path))
+    assert sweeper.discard(order(below=Version(1, 8))).error is None
+    assert asked == [old]
+    assert sweeper.discard(order(old, below=Version(1, 8))) == Discarded(job="j", paths=(old,))
+    assert asked == [old]
+    Path(old).write_bytes(b"x")  # it was saved again meanwhile
+    assert sweeper.discard(order(old, below=Version(1, 8))) == Discarded(job="j", paths=(old,))
+    assert not Path(old).exists()
+
+
 def test_half_a_file_goes_when_nobody_wrote_to_it_for_an_hour(place, tmp_path):
     fresh, dead = place / "j" / f".{'a' * 16}", place / "j" / f".{'b' * 16}"
     for half in (fresh, dead):

@@ -46,17 +46,23 @@ class Discarding:
 
 
 class Sweeper:
-    """Deletes in one storage. What it cannot delete it names once, and does not try again unless it is ordered to."""
+    """Deletes in one storage. What it cannot delete it names once, and does not try again unless it is ordered to.
+
+    What it swept may have been told of all the same, and the word was still on its way: the order that follows is done.
+    """
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._left = set[str]()  # what was named
+        self._swept = set[str]()
 
     def discard(self, order: Discard) -> Discarded:
         """Delete these files. Those that it does not come to in time are not in the answer, and are ordered again."""
         folder = self._storage.home(order.job)
         ours = [path for path in order.paths if _is_checkpoint(path, folder)]
-        found = self._storage.delete(ours) if ours else {}
+        due = [path for path in ours if path not in self._swept]
+        found = dict.fromkeys(self._swept.intersection(ours), "") | (self._storage.delete(due) if due else {})
+        self._swept.difference_update(ours)
         for path in set(order.paths).difference(ours):
             found[path] = f"{path} is no checkpoint of this job in {self._storage.place}"
         told = tuple(path for path in order.paths if path in found)
@@ -76,7 +82,9 @@ class Sweeper:
             return self._once({folder: str(error)})
         names = [name for name, age in there.items() if _is_dead(name, age, order.below) and name not in keep]
         dead = [path for name in names if (path := f"{folder}/{name}") not in self._left]
-        return self._once(self._storage.delete(dead)) if dead else []
+        found = self._storage.delete(dead) if dead else {}
+        self._swept.update(path for path, error in found.items() if not error)
+        return self._once(found)
 
     def _once(self, said: Mapping[str, str]) -> list[str]:
         """What is wrong, where that was not said before."""
