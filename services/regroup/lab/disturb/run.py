@@ -53,7 +53,11 @@ class Outcome:
     @property
     def complaints(self) -> list[str]:
         """What is not as it should be; empty: nothing."""
-        found = [f"{one.deed} of {one.worker}: the job committed no step after it" for one in self.struck if _lost(one)]
+        still = [one for one in self.struck if one.went_on is None]
+        found = [f"{one.deed} of {one.worker}: the job committed no step after it" for one in still]
+        if self.ended is None:
+            short = [one for one in self.struck if one.went_on is not None and one.whole is None]
+            found += [f"{one.deed} of {one.worker}: not all were back {RETURNS:g} s after it" for one in short]
         if self.ended is not None and self.ended.phase is JobPhase.FAILED:
             found.append(f"the job failed: {self.ended.reason}")
         if self.restarts:
@@ -63,10 +67,6 @@ class Outcome:
         elif not self.audit.ok:
             found.append(f"{self.audit.summary}; {self.audit.faults[0]}")
         return found
-
-
-def _lost(one: Struck) -> bool:
-    return one.went_on is None
 
 
 def disturb(
