@@ -17,13 +17,12 @@ from pathlib import Path
 from regroup.client.errors import ApiError
 from regroup.client.sdk import Client
 from regroup.core.jobs import JobPhase
+from regroup.lab.chaos.faults import Undo, nothing
 from regroup.wire.rest import JobView
 
 PAUSED = 1.0  # seconds that a process stands still without being given up
 LOOK = 0.02  # seconds between two looks
 LIMIT = 120.0  # seconds to wait for what a deed itself needs, such as a job that comes to rest
-
-Undo = Callable[[], object]
 
 
 class NotAllowed(Exception):
@@ -75,10 +74,6 @@ def descends(pid: int, ancestor: int) -> bool:
     return False
 
 
-def _nothing() -> None:
-    pass
-
-
 def _signal(pid: int, number: signal.Signals) -> None:
     try:
         os.kill(pid, number)
@@ -90,7 +85,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 def _kill_trainer(client: Client, job: str, victim: Victim) -> Undo:
     _signal(victim.trainer, signal.SIGKILL)
-    return _nothing
+    return nothing
 
 
 def _stop_trainer(client: Client, job: str, victim: Victim) -> Undo:
@@ -104,17 +99,21 @@ def _pause_trainer(client: Client, job: str, victim: Victim) -> Undo:
         time.sleep(PAUSED)
     finally:
         _wake(victim.trainer)
-    return _nothing
+    return nothing
 
 
 def _kill_agent(client: Client, job: str, victim: Victim) -> Undo:
     _signal(victim.agent, signal.SIGKILL)
-    return _nothing
+    return nothing
 
 
 def _drain(client: Client, job: str, victim: Victim) -> Undo:
     client.drain(victim.worker)
-    return lambda: client.admit(victim.worker)
+    return lambda: _admit(client, victim.worker)
+
+
+def _admit(client: Client, worker: str) -> None:
+    client.admit(worker)
 
 
 def _hold(client: Client, job: str, victim: Victim) -> Undo:
@@ -127,7 +126,7 @@ def _hold(client: Client, job: str, victim: Victim) -> Undo:
                 time.sleep(LOOK)
         finally:
             client.resume(job)
-    return _nothing
+    return nothing
 
 
 @contextmanager
