@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from regroup.core.jobs import Checkpoint, JobPhase, Version
-from regroup.core.messages.agent_reports import Discarded
+from regroup.core.messages.agent_reports import Discarded, Heartbeat
 from regroup.core.messages.commands import PauseJob
 from regroup.core.messages.orders import Discard, Heard, Save
 from regroup.core.messages.trainer_reports import CheckpointFailed
@@ -89,6 +89,20 @@ def test_a_file_that_was_overtaken_before_it_was_told_is_to_be_deleted(scene):
     writes(scene, "b", 1, 4, at=8)  # it did not hear the answer
     assert settled(scene, "b") == ("/c/j/g1-s4",)
     assert scene.job.checkpoint == file(1, 8)
+
+
+def test_a_file_of_which_an_old_heartbeat_tells_is_told_until_a_new_one_is_taken_in(scene):
+    """Else nobody would delete it: what the old one told was not taken in."""
+    scene.running("a", "b", checkpoint_every=4)
+    trainer = replace(scene.cluster.sightings["b"].trainer, written=(replace(file(1, 4), worker=""),))
+    for name in "ab":
+        scene.train(name, 8)
+    writes(scene, "a", 1, 8, at=8)
+    scene.says("b", Heartbeat(boot="b1", sequence=scene.sequence - 1, trainer=trainer))
+    assert (settled(scene, "b"), scene.job.doomed) == ((), ())
+    writes(scene, "b", 1, 4, at=8)
+    assert settled(scene, "b") == ("/c/j/g1-s4",)
+    assert scene.job.doomed == (replace(file(1, 4), worker="b"),)
 
 
 def test_a_file_beyond_what_survived_is_told_until_a_newer_one_counts(scene):

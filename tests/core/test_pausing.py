@@ -5,12 +5,17 @@ from dataclasses import replace
 import pytest
 
 from regroup.core.cluster import Conflict, JobEnded
-from regroup.core.jobs import ORIGIN, Checkpoint, JobPhase, Version, Wanted
+from regroup.core.commands import make_room
+from regroup.core.jobs import ORIGIN, Checkpoint, JobPhase, Member, Version, Wanted
 from regroup.core.messages.agent_reports import AgentLeft, TrainerExited
 from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob
 from regroup.core.messages.events import Disconnected, Tick
 from regroup.core.messages.orders import Halt, Release
 from regroup.core.messages.trainer_reports import CheckpointUnreadable, PrepareFailed, SaveFailed, StateSaved
+from regroup.core.rounds import advance
+from regroup.core.schedule import Cost
+from regroup.core.settling import could_make_room
+from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase
 
 
@@ -582,6 +587,26 @@ def test_a_job_that_is_to_make_room_and_whose_state_is_out_of_reach_goes_on_wait
     assert scene.job.wanted is Wanted.YIELD
     scene.after(scene.policy.absent_limit + 1.0)
     assert (scene.job.wanted, scene.job.phase) == (Wanted.RUN, JobPhase.WAITING)
+
+
+def test_who_once_could_not_save_may_be_asked_again_to_make_room_and_has_the_time_that_it_takes(scene):
+    scene.running("a", "b")
+    scene.train("a", 3)
+    scene.says("b", AgentLeft(boot="b1"))
+    scene.halt("a", (1, 3))
+    watch = replace(scene.cluster.watches["j"], failed_savers=(Member("a", "i1"),))
+    scene.cluster = replace(scene.cluster, watches={"j": watch})
+    turn = Turn(scene.cluster, scene.now, scene.policy)
+    assert could_make_room(turn, scene.job) is Cost.NOTHING
+    scene.now += scene.policy.save_retry + 0.1
+    turn = Turn(scene.cluster, scene.now, scene.policy)
+    make_room(turn, scene.job, replace(scene.job, id="k"))
+    advance(turn, "j")
+    scene.cluster = turn.cluster
+    scene.after(0.2, heard="a")  # its answer takes longer than until the next look
+    assert scene.job.wanted is Wanted.YIELD
+    scene.halt("a", (1, 3))
+    assert scene.job.saver == Member("a", "i1")
 
 
 def test_a_job_that_is_to_make_room_and_cannot_save_goes_on_waiting_and_holds_nobody_up(scene):

@@ -490,13 +490,14 @@ def test_whoever_came_back_a_moment_ago_and_was_just_asked_is_left_out_and_lives
     assert scene.noted("evicted") == []
 
 
-def test_a_member_of_an_older_group_is_asked_plainly_before_the_others_go_on_without_it(scene):
+@pytest.mark.parametrize("phase", [TrainerPhase.TRAINING, TrainerPhase.BROKEN], ids=["in it", "coming back from it"])
+def test_a_member_of_an_older_group_is_asked_plainly_before_the_others_go_on_without_it(scene, phase):
     """It holds the boundary's Halt until its own group gets there, which is never."""
     scene.parted()
     scene.train("a", 5)
     scene.register("b")
     scene.after(scene.policy.halt_limit, heard="ab")
-    scene.beat("b", TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, 3))
+    scene.beat("b", phase, promised=1, generation=1, version=Version(1, 3), at_work=True)
     assert scene.job.round.boundary
     scene.halt("a", (2, 6))
     scene.after(scene.policy.halt_limit + 0.1, heard="ab")

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from regroup.core.jobs import IN_REPORT, IN_STATE, Checkpoint, JobPhase, Version
 from regroup.core.messages.agent_reports import Heartbeat, TrainerExited
-from regroup.core.messages.commands import StopJob
+from regroup.core.messages.commands import PauseJob, StopJob
+from regroup.core.messages.events import Disconnected
 from regroup.core.messages.orders import Kill, Release, Save
 from regroup.core.messages.trainer_reports import SaveFailed, StepsCommitted
 from regroup.core.workers import Hang, LoopPhase, TrainerPhase
@@ -191,12 +192,15 @@ def test_who_tells_that_its_evaluation_goes_on_is_waited_for_from_then_on(scene)
     assert scene.job.reason == f"a did not save in {scene.job.spec.step_timeout:g} s"
 
 
-def stuck_alone(scene, written):
-    """The only holder hangs in its save, and its promise is not told."""
+def stuck_alone(scene, written, asked=True):
+    """The only holder hangs in its save, and its promise is not told. `asked`: this coordinator knows that it saves."""
     scene.finished("a")
     scene.passes(scene.job.spec.step_timeout, heard="a")
     phase = LoopPhase.REPORT if written else LoopPhase.STATE
     writes(scene, "a", written=written, hang=hangs(phase))
+    if not asked:
+        watch = replace(scene.cluster.watches["j"], failed_savers=())
+        scene.cluster = replace(scene.cluster, watches={"j": watch})
     trainer = replace(scene.cluster.sightings["a"].trainer, phase=TrainerPhase.HALTED, promised=scene.job.generation)
     scene.sequence += 1
     scene.says("a", Heartbeat(boot="b1", sequence=scene.sequence, trainer=trainer, hang=hangs(phase)))
@@ -206,6 +210,10 @@ def stuck_alone(scene, written):
 
 def test_who_alone_holds_a_state_that_is_durable_is_not_spared_when_it_hangs_in_its_report(scene):
     assert stuck_alone(scene, written=(FILE,)) == ["a"]
+
+
+def test_another_coordinator_does_not_spare_it_either_although_it_asked_nobody_to_save(scene):
+    assert stuck_alone(scene, written=(FILE,), asked=False) == ["a"]
 
 
 def test_who_alone_holds_a_state_is_spared_for_the_detached_limit_when_it_hangs_in_its_state(scene):
@@ -257,3 +265,43 @@ def test_to_stop_at_once_ends_a_stop_that_cannot_be_saved(scene):
     scene.does(StopJob("j", now=True))
     assert (scene.job.phase, scene.job.step, scene.job.checkpoint) == (JobPhase.STOPPED, 3, None)
     assert scene.job.reason.startswith("stopped at once, without a checkpoint; what its workers held of step 3 ")
+
+
+def test_a_file_that_is_told_of_after_a_pause_closed_its_generation_does_not_count(scene):
+    """It was said then what is left; and how far the job is must not change while it rests."""
+    scene.running("a", checkpoint_every=4)
+    scene.train("a", 4)
+    one = replace(FILE, version=Version(1, 4), worker="")
+    scene.beat("a", TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, 4), written=(one,))
+    assert scene.job.saved == Version(1, 4)
+    scene.exits("a")
+    scene.prepare("a", incarnation="i2")
+    scene.halt("a", None, "i2")
+    scene.train("a", incarnation="i2")
+    n = scene.job.generation
+    scene.does(PauseJob("j"))
+    scene.exits("a", "i2")
+    assert (scene.job.phase, scene.job.saved) == (JobPhase.PAUSED, Version(1, 4))
+    late = replace(one, version=Version(n, 4), path="/c/late")
+    told = {"promised": n + 1, "generation": n, "version": Version(n, 4), "written": (late,)}
+    scene.beat("a", TrainerPhase.HALTED, "i2", **told)
+    assert scene.job.saved == Version(1, 4)
+
+
+def test_a_report_that_takes_its_time_is_not_given_up_for_a_connection_that_was_lost(scene):
+    """Its file counts, its agent says nothing of a hang, and step_timeout is not over."""
+    scene.finished("a")
+    scene.passes(50.0, heard="a")  # the last evaluation
+    writes(scene, "a", written=(FILE,))
+    assert scene.job.saved == Version(1, 10)
+    scene.passes(15.0, heard="a")  # of its report
+    scene.does(Disconnected("a"))
+    scene.after(scene.policy.halt_limit + 0.1)
+    scene.register("a")
+    known = scene.cluster.sightings["a"].trainer
+    for _ in range(8):
+        scene.sequence += 1
+        trainer = replace(known, phase=TrainerPhase.HALTED, promised=scene.job.generation, at_work=True)
+        scene.says("a", Heartbeat(boot="b1", sequence=scene.sequence, trainer=trainer))
+        scene.after(1.0, heard="a")
+    assert scene.noted("evicted") == []

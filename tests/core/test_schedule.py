@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from regroup.core.cluster import Cluster
+from regroup.core.cluster import Cluster, Watch
 from regroup.core.jobs import Formation, Job, JobPhase, JobSpec, Member, Seat, Version, Wanted
 from regroup.core.schedule import Cost, comes_back_to, lend, lent, makes_room
 from regroup.core.workers import Sighting, TrainerPhase, TrainerStatus, Worker
@@ -239,3 +239,34 @@ def test_a_worker_that_prepares_and_is_away_for_a_moment_keeps_its_place():
     away = replace(known, sightings={**known.sightings, "a": Sighting(seen=0.0, connected=False)})
     assert lend(away, {"a", "b"}) == {}
     assert lend(away, {"b"}) == {"b": "1"}
+
+
+# --- Jobs of which each has the worker that can read the other's checkpoint
+
+
+def blind(known: Cluster, rereads: int = 4, **unable: str) -> Cluster:
+    """The workers of each job, by `j` and its id, that could not read its checkpoint."""
+    tried = {id[1:]: {Member(name, "i1"): "not those bytes" for name in names} for id, names in unable.items()}
+    watches = {id: Watch(since=0.0, progressed=0.0, unable=who, rereads=rereads) for id, who in tried.items()}
+    return replace(known, watches=watches)
+
+
+def test_of_two_jobs_that_cannot_read_their_checkpoints_the_younger_makes_room():
+    older, younger = waiting("1", 1), waiting("2", 1)
+    both = cluster("ab", older, younger, a="1", b="2")
+    assert room(blind(both, j1="a", j2="b"), {"1", "2"}) == (younger, older)
+    assert room(blind(both, j1="a", j2=""), {"1", "2"}) is None, "the other one lacks nothing"
+    assert room(blind(both, j1="ab", j2="b"), {"1", "2"}) == (older, younger), "only that helps"
+    assert room(blind(both, j1="ab", j2="ab"), {"1", "2"}) is None, "nobody is left that has not tried"
+    assert room(blind(both, j1="a", j2="b"), {"1"}) is None
+    assert room(blind(both, rereads=3, j1="a", j2="b"), {"1", "2"}) is None, "storage may only be away"
+
+
+def test_a_job_whose_workers_cannot_read_its_checkpoint_gets_another_one_before_the_queue_does():
+    cannot, queued = waiting("1", 1), job("2")
+    assert lends(cluster("ab", cannot, queued, a="1")) == {"b": "2"}
+    assert lends(blind(cluster("ab", cannot, queued, a="1"), j1="a")) == {"b": "1"}
+    assert lends(blind(cluster("abc", cannot, queued, a="1"), j1="a")) == {"b": "1", "c": "2"}
+    assert lends(blind(cluster("ab", cannot, queued, a="1"), j1="ab")) == {"b": "2"}, "it has tried"
+    assert lends(blind(cluster("abc", cannot, queued, a="1", b="1"), j1="a")) == {"c": "2"}, "one that may can is there"
+    assert lends(blind(cluster("ab", cannot, queued), j1="a")) == {"b": "1", "a": "2"}

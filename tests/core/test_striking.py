@@ -6,7 +6,7 @@ import pytest
 
 from regroup.core.jobs import ORIGIN, Checkpoint, JobPhase, Struck, Version
 from regroup.core.messages.agent_reports import AgentLeft, AgentRegistered
-from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob
+from regroup.core.messages.commands import DrainWorker, PauseJob, ResumeJob, StopJob
 from regroup.core.messages.orders import Discard
 from regroup.core.messages.trainer_reports import CheckpointUnreadable
 from regroup.core.workers import TrainerPhase
@@ -312,3 +312,61 @@ def test_to_stop_a_job_whose_last_checkpoint_is_struck_says_what_is_left(resumed
     halted(scene, "a", "b")
     assert (scene.job.phase, scene.job.step) == (JobPhase.STOPPED, 6)
     assert scene.job.checkpoint == file(6)
+
+
+# --- Who else is asked
+
+
+def test_another_worker_is_lent_to_read_and_one_that_cannot_makes_room_for_it(resumed):
+    scene = resumed("a", "b", max_workers=2)
+    scene.register("c")
+    for _ in "ab":
+        finds(scene, damaged=False)
+        halted(scene, "a", "b")
+    scene.after(0.1, heard="abc")
+    lent = {name for name, worker in scene.cluster.workers.items() if worker.job == "j"}
+    assert lent == {"b", "c"}
+    scene.exits("a", "i2", asked=True)
+    scene.prepare("c", incarnation="i2")
+    halted(scene, "b", "c")
+    assert scene.job.formation.members[scene.job.formation.leader].worker == "c"
+
+
+def test_who_holds_an_older_state_keeps_it_and_another_worker_is_lent_all_the_same(resumed):
+    """A checkpoint that nobody can read may be struck at last: then the older state is worth something."""
+    scene = resumed("a", max_workers=1)
+    finds(scene, damaged=False)
+    scene.halt("a", (1, 3), incarnation="i2")
+    scene.register("c")
+    scene.after(0.1, heard="ac")
+    assert {name for name, worker in scene.cluster.workers.items() if worker.job == "j"} == {"a", "c"}
+    scene.prepare("c", incarnation="i2")
+    scene.halt("a", (1, 3), incarnation="i2")
+    halted(scene, "c")
+    assert scene.members == ["c"]
+
+
+def test_a_checkpoint_is_read_again_although_somebody_holds_an_older_state(resumed):
+    scene = resumed("a", max_workers=1)
+    finds(scene, damaged=False)
+    scene.halt("a", (1, 3), incarnation="i2")
+    assert scene.job.round is None
+    scene.after(scene.policy.read_retry + 0.1, heard="a")
+    assert scene.job.round is not None
+
+
+def test_who_is_to_go_and_stays_with_an_older_state_is_nobody_to_be_asked(resumed):
+    """It never leads: what the others find of the file is all that there is to find."""
+    scene = resumed("a", max_workers=1)
+    scene.register("g")
+    scene.does(DrainWorker("g"))
+    finds(scene)
+    halted(scene, "a")
+    scene.beat("g", TrainerPhase.HALTED, "i1", promised=1, generation=1, version=Version(1, 3))
+    assert scene.cluster.workers["g"].job == "j"
+    scene.after(50.0, heard="ag")
+    assert scene.cluster.workers["a"].job == "j"
+    scene.halt("g", (1, 3))
+    halted(scene, "a")
+    finds(scene)
+    assert struck(scene) == [9]

@@ -53,6 +53,7 @@ def test_a_record_that_cannot_be_written_is_said_before_anything_is_lived(regrou
         ("--seed 7 --plants", "--seed and --plants contradict each other: give one of them"),
         ("--exhaustive --count 3 --plants", "--exhaustive and --plants contradict each other: give one of them"),
         ("--exhaustive --coverage", "--coverage says nothing beside --exhaustive: leave it out"),
+        ("--cluster three", "--cluster says nothing without --exhaustive: leave it out"),
         ("--minutes 3", "--minutes says nothing without --exhaustive: leave it out"),
     ],
 )
@@ -83,6 +84,17 @@ def test_one_life_is_told_and_written_down(regroup_sim, tmp_path):
     assert told["digest"] in done.output
     assert told["error"] is None
     assert len(told["story"]) > 50
+
+
+def test_one_of_the_searches_can_be_named(regroup_sim, tmp_path):
+    words = ("--exhaustive", "--minutes", 0, "--cluster", "is held", "--json", tmp_path / "found.json")
+    done = regroup_sim(*words)
+    assert done.exit_code == 0, done.output
+    told = json.loads((tmp_path / "found.json").read_text()).keys()
+    assert told & {*SMALL, *GREAT} == {"one worker is held, and dies", "one is held, and dies, in three"}
+    unknown = regroup_sim("--exhaustive", "--cluster", "hundred workers")
+    assert unknown.exit_code == 2
+    assert unknown.stderr.startswith("regroup: --cluster hundred workers: no cluster has that in its name; there are: ")
 
 
 @pytest.mark.cluster

@@ -73,7 +73,8 @@ def take_in(turn: Turn, name: str, report: Report) -> tuple[Order, ...]:
                 compare_pace(turn, name, sighting)
             job = turn.jobs.get(worker.job) if worker.job else None
             issued = job.formation.generation if job and job.formation else 0
-            return (Heard(report.sequence, issued, settled(turn, report.trainer)),)
+            # What an old one tells of was not taken in, so it may not be dropped yet.
+            return (Heard(report.sequence, issued, settled(turn, report.trainer) if newest is report else ()),)
         case AgentLeft(boot=boot):
             if boot != worker.boot:
                 return ()

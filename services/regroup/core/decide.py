@@ -143,7 +143,9 @@ def _make_room(turn: Turn) -> None:
     for job in [job for job in turn.jobs.values() if job.wanted is Wanted.YIELD]:
         if job.phase is JobPhase.PAUSED:
             turn.change_job(job, phase=JobPhase.QUEUED, wanted=Wanted.RUN)
-        elif job.id in stuck or turn.watch(job.id).failed_savers:  # nothing is to be had from it
+            continue
+        failed = stage(job) is Stage.GATHERING and turn.watch(job.id).failed_savers
+        if job.id in stuck or failed:  # nothing is to be had from it for now
             turn.change_job(job, wanted=Wanted.RUN)
     found = makes_room(turn.cluster, {id: could_make_room(turn, turn.jobs[id]) for id in stuck}, expected(turn))
     if found is not None:

@@ -9,21 +9,20 @@ Refuses to know: what the answers mean (`regroup.conclude`), what is done about 
 `advance` is level-triggered: it reads the state and may be called at any time.
 """
 
+from collections.abc import Mapping
 from enum import Enum, auto
 
+from regroup.core.cluster import Answer
 from regroup.core.hanging import GRACE, awaits_data, set_aside, starve, waits_in_vain, worth_a_round
 from regroup.core.jobs import Job, JobPhase, Member, Round, Wanted
 from regroup.core.leaving import departs, is_held_by_goers, owes_word
 from regroup.core.regroup import ASKED_TO, NothingToSave, Wait, durable
-from regroup.core.schedule import is_free, known_to_hold
+from regroup.core.schedule import could_not_read, here, known_to_hold
 from regroup.core.settling import candidates, give_up, rest, settle, verdict_on, wait
 from regroup.core.severed import formed_together, rests
-from regroup.core.suspicion import doubt, hang_words, heard_lately, is_stuck, suspect
+from regroup.core.suspicion import doubt, hang_at_save, hang_words, heard_lately, is_stuck, suspect
 from regroup.core.turn import Turn
-from regroup.core.workers import LoopPhase, TrainerPhase
-
-# The task's own code in a save. To write has a limit of its own: storage that hangs is nobody's hang.
-AT_SAVE = frozenset({LoopPhase.LONE_EVALUATION, LoopPhase.STATE, LoopPhase.REPORT})
+from regroup.core.workers import TrainerPhase
 
 
 class Stage(Enum):
@@ -109,8 +108,8 @@ def _gather(turn: Turn, job: Job) -> None:
     if watch.failed_savers and turn.waited(watch.since) < turn.policy.save_retry:
         return
     told = candidates(turn.cluster, job)
-    if watch.unable and all(answer.version is None for answer in told.values()):
-        _read_elsewhere(turn, job)
+    if watch.unable and all(answer.version is None or answer.version < job.saved for answer in told.values()):
+        _read_elsewhere(turn, job, told)
         told = candidates(turn.cluster, job)
     stuck = [member for member in told if is_stuck(turn, member)]
     present = {member: answer for member, answer in told.items() if member not in stuck}
@@ -128,14 +127,14 @@ def _gather(turn: Turn, job: Job) -> None:
         begin_round(turn, job, "enough workers are ready" if job.formation is None else verdict.reason)
 
 
-def _read_elsewhere(turn: Turn, job: Job) -> None:
-    """Others may be able to read the checkpoint; and those that were not may be, each time after twice as long."""
-    watch = turn.watch(job.id)
-    tried = {member.worker for member in watch.unable}
-    if any(is_free(turn.cluster, name) and name not in tried and name not in job.refused for name in turn.workers):
-        for name in [name for name in tried if turn.cluster.present(name) and turn.workers[name].job == job.id]:
-            turn.unlend(name, "it cannot read the checkpoint, and others were not asked")
-    elif turn.waited(watch.since) > turn.policy.read_retry * 2 ** min(watch.rereads, 6):
+def _read_elsewhere(turn: Turn, job: Job, told: Mapping[Member, Answer]) -> None:
+    """Whoever is new may be able to read the checkpoint, and takes the place of one that was not; and those that were
+    not may be by now, each time after twice as long."""
+    watch, tried = turn.watch(job.id), could_not_read(turn.cluster, job)
+    empty = [member.worker for member, answer in told.items() if answer.version is None and member.worker in tried]
+    for name in empty[: max(0, len(here(turn.cluster, job)) - job.spec.max_workers)]:
+        turn.unlend(name, "it cannot read the checkpoint, and the job has as many others as it asked for")
+    if turn.waited(watch.since) > turn.policy.read_retry * 2 ** min(watch.rereads, 6):
         turn.change_watch(job.id, unable={}, rereads=watch.rereads + 1)
 
 
@@ -175,9 +174,13 @@ def _halt(turn: Turn, job: Job) -> None:
 
 
 def _at_work(turn: Turn, member: Member) -> bool:
-    """Whether it is in a group, if only in one of long ago: then it answers at the boundary, or to a plain Halt."""
+    """Whether it is in a group, if only in one of long ago, or comes back from one that broke: then it answers at the
+    boundary, or to a plain Halt."""
     trainer = turn.cluster.trainer(member)
-    return trainer is not None and trainer.phase in (TrainerPhase.FORMING, TrainerPhase.TRAINING)
+    if trainer is None:
+        return False
+    leaves = trainer.phase is TrainerPhase.BROKEN and trainer.at_work
+    return leaves or trainer.phase in (TrainerPhase.FORMING, TrainerPhase.TRAINING)
 
 
 def _awaited(turn: Turn, job: Job, member: Member) -> bool:
@@ -288,8 +291,8 @@ def _save(turn: Turn, job: Job) -> None:
     if saver in watch.dead or (gone and turn.waited(watch.since) > turn.policy.halt_limit):
         begin_round(turn, job, f"{saver.worker} is gone and did not save: another member will")
         return
-    hang, why = turn.cluster.hang(saver), ""
-    if hang is not None and hang.phase in AT_SAVE:
+    why = ""
+    if (hang := hang_at_save(turn, saver)) is not None:
         why = f"{saver.worker} {hang_words(hang)}, and was to save"
     elif turn.waited(watch.since) > job.spec.step_timeout:
         why = f"{saver.worker} did not save in {job.spec.step_timeout:g} s"

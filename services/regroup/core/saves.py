@@ -75,6 +75,8 @@ def take_written(turn: Turn, job: Job, name: str, status: TrainerStatus) -> None
 
 
 def _count(turn: Turn, job: Job, status: TrainerStatus, written: Checkpoint) -> None:
+    if job.formation is None:
+        return  # a pause closed what it was written by, and said what is left
     state, committed = written.version, reached(job, turn.watches.get(job.id))
     saves = job.saver == Member(written.worker, status.incarnation)
     ordered = saves and status.promised == job.generation and status.version == state

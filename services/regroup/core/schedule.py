@@ -2,8 +2,9 @@
 
 Owns: the order in which jobs get workers. Jobs that began and are below `min_workers` come first; the oldest queued job
 starts as soon as `min_workers` are free; running jobs grow to `max_workers` from what no queued job can use. Whoever
-needs more workers than there are gets none, and keeps those that it has. Jobs that began and keep each other from going
-on make room, the youngest first.
+needs more workers than there are gets none, and keeps those that it has. A job of which no worker can read the
+checkpoint gets one more, whether there is room or not. Jobs that began and keep each other from going on make room, the
+youngest first: each may have what the other lacks, workers, or one that can read its checkpoint.
 Refuses to know: what a worker does once it is lent. Does not guarantee: that a lent worker ever gets prepared.
 """
 
@@ -14,6 +15,7 @@ from regroup.core.cluster import Cluster, Watch
 from regroup.core.jobs import Job, JobPhase, Member, Version, Wanted
 
 SHOWN = 3  # jobs that a queued one is told to be behind
+IN_VAIN = 4  # times that all workers of a job read again, each after twice as long: storage may only be away
 
 
 def is_free(cluster: Cluster, name: str) -> bool:
@@ -136,37 +138,55 @@ def known_to_hold(cluster: Cluster, member: Member) -> bool:
 def makes_room(cluster: Cluster, stuck: Mapping[str, Cost | None], expected: Set[str]) -> tuple[Job, Job] | None:
     """The job that should give its workers up, and the one that can go on with them; None: nobody need.
 
-    Two jobs that lost workers for good may each keep what the other lacks. `stuck` are the jobs that have waited for
-    long, and what it would cost each to make room; None: it cannot. One at a time does: whoever can not go on at all
-    with the workers that there are, or the youngest; where only that helps, also an older one, or one that loses steps.
+    Two jobs that lost workers for good may each keep what the other lacks: workers, or, once they have read in vain for
+    long, the one that can read. `stuck` are the jobs that have waited for long, and what it would cost each to make
+    room; None: it cannot. One at a time does: whoever can not go on at all with the workers that there are, or the
+    youngest; where only that helps, also an older one, or one that loses steps.
     """
     if any(job.wanted is Wanted.YIELD for job in cluster.jobs.values()):
         return None
+    blind = {id: _blind(cluster, cluster.jobs[id], IN_VAIN) for id in stuck}
     lacking = [
         job
         for job in cluster.jobs.values()
-        if job.id in stuck and job.wanted is Wanted.RUN and len(_here(cluster, job)) < job.spec.min_workers
+        if job.id in stuck
+        and job.wanted is Wanted.RUN
+        and (blind[job.id] or len(here(cluster, job)) < job.spec.min_workers)
     ]
     lacking.sort(key=lambda job: _hopeless(cluster, job, expected))  # stable: else the oldest first
     for cost, younger in ((Cost.NOTHING, True), (Cost.NOTHING, False), (Cost.STEPS, True)):
         for number, first in enumerate(lacking):
             others = lacking[number + 1 :] if younger else [job for job in lacking if job is not first]
-            others = [job for job in others if stuck[job.id] is cost and {*_here(cluster, job)} - {*first.refused}]
-            had = {name for job in others for name in _here(cluster, job)} - set(first.refused)
-            if others and len(_here(cluster, first)) + len(had) >= first.spec.min_workers:
+            useless = {*first.refused, *blind[first.id]}
+            others = [job for job in others if stuck[job.id] is cost and {*here(cluster, job)} - useless]
+            had = {name for job in others for name in here(cluster, job)} - useless
+            if others and len(here(cluster, first)) + len(had) >= first.spec.min_workers:
                 return others[-1], first
     return None
 
 
-def _here(cluster: Cluster, job: Job) -> list[str]:
+def here(cluster: Cluster, job: Job) -> list[str]:
+    """The workers lent to a job that are connected, and stay."""
     lent = [name for name, worker in cluster.workers.items() if worker.job == job.id and cluster.present(name)]
     return [name for name in lent if not cluster.workers[name].departs]
 
 
+def could_not_read(cluster: Cluster, job: Job) -> set[str]:
+    """Who could not read the job's checkpoint."""
+    watch = cluster.watches.get(job.id)
+    return {member.worker for member in watch.unable} if watch is not None else set()
+
+
+def _blind(cluster: Cluster, job: Job, rereads: int = 0) -> set[str]:
+    """Who could not read the job's checkpoint, where none of its workers could, so often: it needs another one."""
+    tried, there = could_not_read(cluster, job), here(cluster, job)
+    often = bool(tried) and cluster.watches[job.id].rereads >= rereads
+    return tried if there and often and tried.issuperset(there) else set()
+
+
 def _eligible(cluster: Cluster, job: Job, free: list[str]) -> list[str]:
     """Those of them that may take part, first those that did not fail to read the job's checkpoint."""
-    watch = cluster.watches.get(job.id)
-    tried = {member.worker for member in watch.unable} if watch is not None else set()
+    tried = could_not_read(cluster, job)
     return sorted([name for name in free if name not in job.refused], key=lambda name: name in tried)
 
 
@@ -191,6 +211,10 @@ def lend(cluster: Cluster, expected: Set[str]) -> Mapping[str, str]:
         loans.update(dict.fromkeys(_eligible(cluster, job, free)[:room], job.id))
         free = [name for name in free if name not in loans]
 
+    for job in begun:
+        if blind := _blind(cluster, job):  # whether there is room or not: it lets go one that cannot
+            loans |= dict.fromkeys([name for name in _eligible(cluster, job, free) if name not in blind][:1], job.id)
+            free = [name for name in free if name not in loans]
     for job in begun:
         grow(job, job.spec.min_workers)  # else it and a queued job that waits for its workers would wait for ever
     for job in cluster.jobs.values():

@@ -111,7 +111,7 @@ def could_make_room(turn: Turn, job: Job) -> Cost | None:
     """What it would cost a job to make room now: whoever is connected may hold all that is not durable, or not."""
     asked = replace(job, wanted=Wanted.YIELD)
     verdict = verdict_on(turn, asked, candidates(turn.cluster, job))
-    if not isinstance(verdict, SaveState | NothingToSave) or turn.watch(job.id).failed_savers:
+    if not isinstance(verdict, SaveState | NothingToSave):
         return None
     return Cost.STEPS if verdict.rolled_back else Cost.NOTHING
 

@@ -52,7 +52,7 @@ def _is_proven(turn: Turn, job: Job, words: Mapping[str, Word]) -> bool:
 
 
 def _could_be_asked(turn: Turn, job: Job, name: str) -> bool:
-    if name in job.refused or turn.cluster.present(name) is None:
+    if name in job.refused or turn.workers[name].departs or turn.cluster.present(name) is None:
         return False
     return turn.workers[name].job == job.id or is_free(turn.cluster, name)
 

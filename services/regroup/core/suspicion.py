@@ -7,10 +7,12 @@ Refuses to know: when a round is over or a formation late (`rounds` asks), and t
 from regroup.core.jobs import Job, Member
 from regroup.core.severed import let_rest, odd_ones
 from regroup.core.turn import Turn
-from regroup.core.workers import Hang, TrainerPhase
+from regroup.core.workers import Hang, LoopPhase, TrainerPhase
 
 FRUITLESS = 3  # formations in a row without a step
 DOUBTS = 3  # evictions of one worker's trainers for a suspicion
+# The task's own code in a save. To write has a limit of its own: storage that hangs is nobody's hang.
+AT_SAVE = frozenset({LoopPhase.LONE_EVALUATION, LoopPhase.STATE, LoopPhase.REPORT})
 
 
 def evict(turn: Turn, job: Job, member: Member, why: str) -> None:
@@ -41,14 +43,15 @@ def hangs(turn: Turn, job: Job, member: Member, unheld: bool, missing: bool) -> 
 
     Its agent must be heard, so that it had its chance. Who may hold the only state gets much longer, from the last sign
     of its trainer on: the `missing`, and those that said they hold one while no answer has any (`unheld`). But not
-    who saved it, and hangs in the task's report.
+    who hangs in the task's code at a save, or failed to save, and holds no more than what is durable.
     """
     if not had_its_chance(turn, member):
         return False
     sighting, watch = turn.sightings[member.worker], turn.watch(job.id)
     trainer = turn.cluster.trainer(member)
     held = trainer.version if trainer is not None else None
-    if member in watch.failed_savers and is_stuck(turn, member) and held is not None and held <= job.saved:
+    at_save = member in watch.failed_savers or hang_at_save(turn, member) is not None
+    if at_save and is_stuck(turn, member) and held is not None and held <= job.saved:
         return True
     began = max(sighting.moved, watch.since if watch.disturbed is None else watch.disturbed)
     spared = missing or (unheld and held is not None)
@@ -59,6 +62,11 @@ def is_stuck(turn: Turn, member: Member) -> bool:
     """Whether its promise holds, and its step loop has not come back to tell it: it is in a pass, or hangs in one."""
     trainer = turn.cluster.trainer(member)
     return trainer is not None and trainer.phase is TrainerPhase.HALTED and trainer.at_work
+
+
+def hang_at_save(turn: Turn, member: Member) -> Hang | None:
+    hang = turn.cluster.hang(member)
+    return hang if hang is not None and hang.phase in AT_SAVE else None
 
 
 def hang_words(hang: Hang) -> str:

@@ -165,7 +165,8 @@ class LocalCluster:
         # In any case of letters: that is how they are read.
         other = {name for name in os.environ if isolated and name.upper().startswith("REGROUP_")}
         inherited = {name: value for name, value in os.environ.items() if name not in other}
-        self._environ = {**inherited, **ours, "REGROUP_THREADS": str(threads), **given}
+        told_at_once = {"REGROUP_STORE_LIMIT": "0"}  # that there is no store: somebody sits before it
+        self._environ = {**told_at_once, **inherited, **ours, "REGROUP_THREADS": str(threads), **given}
         self._lock: IO[bytes] | None = None  # of the data directory, while this cluster may run there
         self._ports = _ports(self._environ["REGROUP_PORT"], coordinators)
         self._store: Supervised | None = None  # only of several coordinators

@@ -6,7 +6,7 @@ Refuses to know: where the lines come from.
 
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from regroup.lab.audit.claim import Claim, surviving
@@ -61,6 +61,7 @@ class _Count:
         self._spoke: defaultdict[int, set[str]] = defaultdict(set)
         self._twice: list[str] = []
         self._odd: list[str] = []
+        self._silent: set[str] = set()  # who took part in what nobody recorded, and left no record of it
         self.unreadable: defaultdict[str, int] = defaultdict(int)
 
     def read(self, file: str, line: Read) -> None:
@@ -119,7 +120,7 @@ class _Count:
             doubled=samples.doubled,
             missing_records=missing,
             void_steps=void,
-            summary=_summary(claim, generations, samples, void, exact=not faults),
+            summary=_summary(claim, generations, samples, void, exact=not faults, silent=self._silent),
             faults=faults,
         )
 
@@ -156,6 +157,7 @@ class _Count:
         what = "any shard" if every else f"shard{'s' * (len(lacking) > 1)} {', '.join(map(str, lacking))}"
         spoke = set(map(worker_of, self._spoke[generation]))
         silent = sorted(self._claim.workers.get(generation, frozenset()) - spoke)
+        self._silent.update(silent)
         who = f"; {', '.join(silent)} took part, but no record of theirs is here" if silent else ""
         return f"{steps_text(steps)} of generation {generation}: nobody wrote to have read {what}{who}"
 
@@ -174,13 +176,16 @@ class _Count:
         return sum(step not in self._spans.get(g, ()) for g in judged for step in self._applied[g])
 
 
-def _summary(claim: Claim, generations: int, samples: EpochCount, void: int, exact: bool) -> str:
+def _summary(
+    claim: Claim, generations: int, samples: EpochCount, void: int, exact: bool, silent: Collection[str]
+) -> str:
     steps = claim.steps - claim.begins
     where = f" from step {claim.begins} on" if claim.begins else ""
     text = f"{plural(samples.samples, 'sample')} in {plural(steps, 'step')}{where}"
     text += f" over {plural(generations, 'generation')}"
     if not exact:
         text += f": NOT EXACT, {grouped(samples.lost)} lost, {grouped(samples.doubled)} doubled"
+        text += f", without the records of {', '.join(sorted(silent))}" if silent else ""
     elif steps == 0:
         text = "no step was committed, and nothing contradicts that"
     elif samples.complete > 1:

@@ -6,7 +6,7 @@ Refuses to know: what a life is, how outcomes are counted (`tally`) and shown (`
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -30,13 +30,13 @@ from regroup.lab.sim.lives.showing import show, summarize
 from regroup.lab.sim.lives.story import QUIET
 from regroup.lab.sim.lives.tally import Tally
 from regroup.lab.sim.planted.finding import find_planted
-from regroup.lab.sim.search.bounds import GREAT, SMALL
+from regroup.lab.sim.search.bounds import GREAT, SMALL, Bounds
 from regroup.lab.sim.search.showing import exhaust
 
 # What each of these options goes with; without any of them, lives are lived.
 _TAKES: Mapping[str, tuple[str, ...]] = {
     "seed": (),
-    "exhaustive": ("minutes", "memory", "processes"),
+    "exhaustive": ("cluster", "minutes", "memory", "processes"),
     "plants": ("count", "processes"),
 }
 _LIVES = ("first", "count", "record", "coverage", "processes")
@@ -59,6 +59,9 @@ def sim(
     ] = False,
     seed: Annotated[int | None, typer.Option(min=0, help="One life alone, told as a story.")] = None,
     exhaustive: Annotated[bool, typer.Option("--exhaustive", help="Every schedule of small clusters.")] = False,
+    cluster: Annotated[
+        list[str] | None, typer.Option(help="Of these only those with this in their name; again for more.")
+    ] = None,
     minutes: Annotated[
         float, typer.Option(min=0.0, help="For each of these, of one core; some thousand states are always searched.")
     ] = 60.0,
@@ -80,7 +83,7 @@ def sim(
             sound, told = _tell(out, seed, machine)
         elif exhaustive:
             limits = {"seconds": minutes * 60, "memory": memory * 2**30}
-            sound, told = exhaust(out, {**SMALL, **GREAT}, processes=processes, **limits)
+            sound, told = exhaust(out, _named(cluster or [""]), processes=processes, **limits)
         elif plants:
             sound, told = _plant(out, count=min(count, 500), processes=processes)
         else:
@@ -104,6 +107,15 @@ def _refuse_contradictions(context: typer.Context) -> None:
         beside = f"beside {names[lone]}" if lone else "without --exhaustive"
         one, them = ("says", "it") if len(idle) == 1 else ("say", "them")
         give_up(f"{' and '.join(names[each] for each in idle)} {one} nothing {beside}: leave {them} out", USAGE)
+
+
+def _named(parts: Sequence[str]) -> Mapping[str, Bounds]:
+    """The clusters to search. Ends the command if there is none with one of these parts in its name."""
+    every = {**SMALL, **GREAT}
+    for part in parts:
+        if not any(part in name for name in every):
+            give_up(f"--cluster {part}: no cluster has that in its name; there are: {'; '.join(every)}", USAGE)
+    return {name: bounds for name, bounds in every.items() if any(part in name for part in parts)}
 
 
 def _tell(out: Console, seed: int, machine: Machine) -> tuple[bool, dict[str, Any]]:

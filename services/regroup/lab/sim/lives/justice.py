@@ -12,10 +12,11 @@ from regroup.core.blame import TRIES_OF_ONE
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.hanging import GRACE
-from regroup.core.jobs import IN_REPORT, IN_STATE, ORIGIN, Formation, Job, JobPhase, Member, Wanted
+from regroup.core.jobs import IN_REPORT, IN_STATE, ORIGIN, Formation, Job, JobPhase, Member, Version, Wanted
 from regroup.core.messages.orders import Halt, TrainerOrder
 from regroup.core.workers import LEFT
-from regroup.lab.sim.lives.plan import Kind
+from regroup.lab.sim.lives.plan import Fault, Kind
+from regroup.lab.sim.model.limits import NAMES
 from regroup.lab.sim.model.trainer import Trainer
 from regroup.lab.sim.model.world import holders
 
@@ -95,9 +96,14 @@ class Justice:
         if before.saver is None or " did not save in " not in job.reason or self._away or self._unheard or self._late:
             return
         trainer = self._life.agents[before.saver.worker].trainer
-        stalls = any(fault.kind in (Kind.STALL, Kind.FREEZE) for fault in self._life.plan.faults)
+        stalls = any(self._holds_up(fault, before.saver.worker) for fault in self._life.plan.faults)
         if trainer is not None and trainer.member == before.saver and not trainer.stuck and not stalls:
             assert trainer.loop.at != "evaluating", f"{before.saver} goes on with its evaluation, and is given up"
+
+    def _holds_up(self, fault: Fault, worker: str) -> bool:
+        """At a border a fault strikes whoever comes there."""
+        struck = bool(fault.border) or NAMES.index(worker) in fault.workers
+        return fault.kind is Kind.FREEZE or (fault.kind in (Kind.HANG, Kind.STALL) and struck)
 
     def _saves(self, after: Cluster, job: Job) -> None:
         """What the task does to its saves comes to an end, on one worker and on all."""
@@ -117,12 +123,21 @@ class Justice:
             if watch is None or trainer.member in watch.evicted or now - seen.seen > policy.heartbeat_interval * 2:
                 continue
             held = trainer.session.version
-            spared = held is not None and held > job.saved and len(holders(self._life, job.id)) < 2
-            limit = job.spec.step_timeout if job.saver is not None else policy.halt_limit
-            limit += policy.detached_limit if spared else 0.0
+            known = after.hang(trainer.member) is not None or trainer.member in watch.failed_savers
+            # Until then its agent may have to wait as long before it says so.
+            limit = max(policy.halt_limit, 0.0 if known and job.saver is None else job.spec.step_timeout)
             since = max(watch.since, seen.since + policy.halt_limit / 2, after.awake, after.started)
+            if held is not None and held > job.saved:
+                spared = self._others_have(after, job, trainer, held)
+                since, limit = max(since, spared or 0.0), limit + (policy.detached_limit if spared is None else 0.0)
             waited = now - since
             assert waited < limit + SLACK, f"{trainer.member} hangs in the task's code at a save for {waited:.1f} s"
+
+    def _others_have(self, after: Cluster, job: Job, trainer: Trainer, held: Version) -> float | None:
+        """Since when somebody else is there with what this one holds, and could give it; None: nobody is."""
+        others = [one for one in holders(self._life, job.id) if one is not trainer and not one.wedged]
+        have = [one.member.worker for one in others if one.session.version is not None and one.session.version >= held]
+        return min([seen.since for name in have if (seen := after.present(name)) is not None], default=None)
 
     def _evicted(self, before: Cluster, job: str, worker: str, why: str) -> None:
         life, agent = self._life, self._life.agents[worker]
@@ -139,7 +154,7 @@ class Justice:
         if "reach" in why and known.formation is not None:
             names = {one.worker for one in known.formation.members}
             leader = known.formation.members[known.formation.leader].worker
-            others = {leader} if worker != leader else names - {worker}
+            others = {leader} if worker != leader and "each other" not in why else names - {worker}
             apart = [one for one in others if (worker, one) in life.faults.severed]
             assert apart, f"{worker} is evicted, and there always was a way between it and {', '.join(sorted(others))}"
         if "twice" in why:
@@ -162,8 +177,9 @@ class Justice:
         watch, formation = after.watches.get(job.id), job.formation
         vain = False
         if job.round is not None and not job.round.boundary and watch is not None and formation is not None:
-            told = watch.answers
-            rest = [one for one in job.round.participants if one not in told and one not in watch.dead]
+            there = [one for one in watch.answers if one not in watch.dead and after.present(one.worker)]
+            told = {one: watch.answers[one] for one in there}
+            rest = [one for one in job.round.participants if one not in watch.answers and one not in watch.dead]
             best = max((each.version or ORIGIN for each in told.values()), default=ORIGIN)
             anchored = best >= formation.base and any(
                 one in told and told[one].version is not None for one in formation.members

@@ -108,8 +108,11 @@ def _answered(world: World, job: Job, watch: Watch, before: Watch | None) -> Non
         if job.round is not None and trainer is not None and member not in known:
             n, session = job.round.generation, trainer.session
             assert session.promised >= n, f"{member} is said to have promised {n}, and did not"
-            overtaken = session.promised > n or session.generation == n  # another coordinator went on from its answer
-            assert overtaken or not session.at_work, f"{member} is said to have answered, and its step loop is not back"
+            # Another coordinator may have gone on from its answer; and a saver goes on to report when its storage does.
+            goes_on = session.phase is TrainerPhase.SAVING or trainer.loop.at == "reporting"
+            overtaken = session.promised > n or session.generation == n
+            back = overtaken or goes_on or not session.at_work
+            assert back, f"{member} is said to have answered, and its step loop is not back"
             same = overtaken or session.version == answer.version
             assert same, f"{member} is said to hold {answer.version}, and holds {session.version}"
 
@@ -131,7 +134,7 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     if job.saver is not None and job.saver != old.saver:
         saving_rules.to_save(world, before, decision, old, job, job.saver)
     leaving_rules.asked(old, job)
-    leaving_rules.rests(before, decision.cluster, old, job)
+    leaving_rules.rests(world, before, decision, old, job)
     leaving_rules.saved(decision.cluster, old, job)
     if len(job.struck) > len(old.struck):
         striking_rules.struck(ghosts, decision, old, job)

@@ -5,6 +5,7 @@ Owns: the rules for who departs, and for what is saved because of it. Refuses to
 """
 
 from regroup.core.cluster import Cluster
+from regroup.core.decide import Decision
 from regroup.core.jobs import Formation, Job, JobPhase, Member, Version, Wanted
 from regroup.core.messages.orders import Go
 from regroup.core.regroup import RESTED
@@ -65,15 +66,19 @@ def to_save(cluster: Cluster, job: Job, version: Version) -> None:
     assert few or not older, f"{version} is to be saved, and {older} stay and lose what they hold"
 
 
-def rests(before: Cluster, after: Cluster, old: Job, job: Job) -> None:
-    """A job that is to run rests only because nobody is left with its state."""
+def rests(world: World, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
+    """A job that is to run rests only because nobody is left with its state, and heard."""
     if old.wanted is not Wanted.RUN or job.phase is not JobPhase.PAUSED or job.wanted is not Wanted.YIELD:
         return
     if old.formation is None:
         return
-    watch = before.watches.get(job.id)
+    after, watch = decision.cluster, before.watches.get(job.id)
     gone = {*watch.dead, *watch.evicted} if watch is not None else set()
-    there = [(one, after.trainer(one)) for one in old.formation.members if not (one in gone or departs(after, one))]
+    evicted = {note.worker for note in decision.notes if note.kind == "evicted" and note.job == job.id}
+    listed = [one for one in old.formation.members if not (one in gone or one.worker in evicted or departs(after, one))]
+    seen = [(one, after.present(one.worker)) for one in listed]
+    heard = [one for one, its in seen if its is not None and world.decided_at - its.seen <= world.policy.quiet_limit]
+    there = [(one, after.trainer(one)) for one in heard]
     stay = [one for one, status in there if status is not None and status.version == job.saved]
     assert not stay, f"{job.id} rests, and {stay} stay with its state"
 

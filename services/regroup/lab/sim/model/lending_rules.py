@@ -37,7 +37,9 @@ def _unlent(world: World, after: Cluster, worker: Worker, job: Job, handed_over:
     mine = trainer.session.version if trainer is not None else None
     spare = mine is None or mine.step == 0 or len(holders(world, job.id)) > 1
     meant = (worker.quarantined and spare) or worker.name in job.refused or dead
-    nothing = mine is None or mine <= job.saved or handed_over(after, job, member, mine)
+    base = job.formation.base  # as good as the same state under its new number
+    durable = mine is not None and (mine <= job.saved or (base == job.saved and mine.step == base.step))
+    nothing = mine is None or durable or handed_over(after, job, member, mine)
     assert meant or nothing or member not in job.formation.members, f"{member} is sent away with its state"
 
 
@@ -66,7 +68,7 @@ def _known_to_hold(cluster: Cluster, member: Member) -> bool:
 def evicted(world: World, before: Cluster, decision: Decision, job: Job, member: Member) -> None:
     """A trainer in good health that holds the last copy of the state is given up for a long silence alone."""
     known = before.trainer(member)
-    # Whoever is in no group answers a Halt for the boundary at once.
+    # Whoever is in no group, and comes back from none, answers a Halt for the boundary at once.
     idle = known is None or known.phase not in (TrainerPhase.FORMING, TrainerPhase.TRAINING)
     told_so = job.round is None or not job.round.boundary or member not in job.round.participants
     assert told_so or idle, f"{member} is given up, and was never told to halt at once"
@@ -80,7 +82,11 @@ def evicted(world: World, before: Cluster, decision: Decision, job: Job, member:
         return  # rule 7 has its own check
     mine = trainer.session.version
     watch, formation = before.watches[job.id], job.formation
-    if mine is None or (mine <= job.saved and member in watch.failed_savers):
+    tried = {one.worker for one in watch.unable}
+    untried = [name for name, one in before.workers.items() if one.job == job.id and name not in tried]
+    if mine is None or (mine < job.saved and untried):
+        return  # what is durable is newer, and somebody may be able to read it
+    if mine == job.saved and (member in watch.failed_savers or trainer.wedged):
         return  # what it was to save is durable
     seen = before.sightings.get(member.worker)
     began = max(watch.since if watch.disturbed is None else watch.disturbed, seen.moved if seen else before.started)

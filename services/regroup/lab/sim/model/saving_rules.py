@@ -14,7 +14,7 @@ from regroup.core.messages.orders import Discard
 from regroup.lab.sim.model import beginning_rules, leaving_rules
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further
-from regroup.lab.sim.model.trainer import PRINT, consumed
+from regroup.lab.sim.model.trainer import PRINT, Trainer, consumed
 from regroup.lab.sim.model.world import World, holders, told_back
 
 
@@ -115,6 +115,17 @@ def closed(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) ->
     assert all(version <= job.saved for version in bound), f"paused at {job.saved}, and {bound} are held"
 
 
+def _is_untold(world: World, before: Cluster, old: Job, job: Job, trainer: Trainer) -> bool:
+    """Whether all that it has is one step more than a member that answered, and nobody heard of it."""
+    held, seen = trainer.session.version, before.sightings.get(trainer.member.worker)
+    assert old.formation is not None
+    if seen is not None and seen.trainer is not None and seen.trainer.version == held:
+        return False
+    others = [one.session for one in map(world.living, old.formation.members) if one is not None and one is not trainer]
+    beside = any(one.promised >= job.generation and one.version == job.saved for one in others)
+    return beside and held == Version(job.saved.generation, job.saved.step + 1)
+
+
 def ended(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) -> None:
     if job.phase is JobPhase.COMPLETED:
         assert job.checkpoint is not None, "called completed before its state was durable"
@@ -133,7 +144,8 @@ def ended(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) -> 
             away = world.decided_at - (seen.seen if seen else before.started)
             listed = trainer.member in old.formation.members
             absent = away > world.policy.absent_limit or trainer.stuck or not (listed or (seen and seen.connected))
-            assert absent, f"stopped without the state of {trainer.member}"
+            untold = _is_untold(world, before, old, job, trainer)
+            assert absent or untold, f"stopped without the state of {trainer.member}"
     if job.phase is JobPhase.FAILED:
         newest = job.failures[-1:] if job.failures is not old.failures else ()
         trained = not job.history or all(failure.step >= 0 for failure in newest)
