@@ -31,7 +31,7 @@ from regroup.core.workers import Worker
 from regroup.wire.codec import Undecodable
 
 LEASE = 30.0  # seconds; nothing here waits for it
-EVENTS_KEPT, POINTS_KEPT = 50, 20
+EVENTS_KEPT, POINTS_KEPT, ALL_POINTS_KEPT = 50, 20, 50
 
 member = Member("w1", "i1")
 job = Job(
@@ -52,7 +52,7 @@ worker = Worker(name="w1", boot="b", device="cpu", host="here", pid=1, version="
 
 @pytest.fixture(params=["redis", "memory"])
 async def store(request: pytest.FixtureRequest, key_prefix: str) -> AsyncIterator[SharedStore]:
-    limits = {"events_kept": EVENTS_KEPT, "points_kept": POINTS_KEPT}
+    limits = {"events_kept": EVENTS_KEPT, "points_kept": POINTS_KEPT, "all_points_kept": ALL_POINTS_KEPT}
     if request.param == "redis":
         one: SharedStore = RedisStore(request.getfixturevalue("redis_url"), key_prefix, **limits)
     else:
@@ -283,6 +283,27 @@ async def test_a_loss_history_is_capped_at_its_newest_steps(store: Store) -> Non
     assert [one.step for one in await store.points("j1")] == list(range(2 * POINTS_KEPT, 3 * POINTS_KEPT))
 
 
+async def test_all_histories_together_are_capped_and_the_one_that_grew_longest_ago_is_thinned(store: Store) -> None:
+    fence = await first_fence(store)
+
+    async def steps_of(id: str) -> list[int]:
+        return [one.step for one in await store.points(id)]
+
+    for id in ("j1", "j2", "j1", "j3"):
+        await store.append_points(fence, id, [point(step) for step in range(POINTS_KEPT)])
+    assert await steps_of("j2") == list(range(1, POINTS_KEPT, 2)), "every other step, and the last"
+    assert await steps_of("j1") == await steps_of("j3") == list(range(POINTS_KEPT))
+    await store.append_points(fence, "j4", [point(step) for step in range(POINTS_KEPT)])
+    assert await steps_of("j2") == [], "what would be left is no curve any more"
+    assert await steps_of("j1") == list(range(1, POINTS_KEPT, 2))
+    assert await steps_of("j3") == await steps_of("j4") == list(range(POINTS_KEPT))
+    await store.save(fence, void_points=[("j1", 0), ("j3", 0)])
+    for id in ("j2", "j1"):
+        await store.append_points(fence, id, [point(step) for step in range(9)])
+    assert (await steps_of("j2"), await steps_of("j1")) == (list(range(9)), list(range(9)))
+    assert await steps_of("j4") == list(range(POINTS_KEPT)), "what is void or gone counts no more"
+
+
 async def test_void_points_go_with_the_save_that_makes_them_void_and_those_that_follow_stay(store: Store) -> None:
     fence = await first_fence(store)
     await store.append_points(fence, "j1", [point(step) for step in range(3 * POINTS_KEPT)])
@@ -329,7 +350,18 @@ async def test_every_key_stands_in_the_scripts_header(redis_url: str, key_prefix
     await store.append_points(fence, "j1", [point(1)])
     await store.stand_by(Standby("b", "http://b"), LEASE)
     keys = {key.decode().removeprefix(key_prefix) for key in await client.keys(key_prefix + "*")}
-    assert keys == {"fence", "leader", "saves", "jobs", "workers", "events", "points:j1", "standbys"}
+    assert keys == {
+        "fence",
+        "leader",
+        "saves",
+        "jobs",
+        "workers",
+        "events",
+        "points:j1",
+        "histories",
+        "measured",
+        "standbys",
+    }
     assert await client.ttl(key_prefix + "fence") == -1
     await store.close()
     await client.aclose()

@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 from regroup.client import Client
+from regroup.coordinator import embedded
 from regroup.core.messages.protocol import PROTOCOL
 from regroup.wire.places import Endpoint, Places
 
@@ -90,6 +91,35 @@ def test_after_a_kill_a_restart_waits_the_old_lease_out_and_leads_on_the_same_po
             assert places.link.read_text() == link
             second.send_signal(signal.SIGINT)
             assert second.wait(20) == 0
+
+
+def test_a_store_that_comes_up_later_is_waited_for(coordinator: Any, until: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    folder.mkdir()
+    with coordinator("early", REDIS_URL=embedded.where(folder)) as (process, places):
+        said = process.stderr.readline()
+        assert "WARNING regroup.coordinator: waiting for the store, 30 s at most: no use of Redis at " in said
+        with embedded.start(folder):
+            until(lambda: leads(process, places), "it leads")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+            assert "waiting" not in process.stderr.read(), "it is said once"
+
+
+def test_a_store_that_never_comes_is_given_up_with_one_line_and_nobody_has_to_wait_for_that(
+    coordinator: Any, tmp_path: Path
+) -> None:
+    nowhere = f"unix://{tmp_path}/nowhere"
+    with coordinator("patient", REDIS_URL=nowhere, STORE_LIMIT="0.5") as (process, _):
+        assert process.wait(20) == 1
+        waits, ends = process.stderr.read().splitlines()
+        assert "waiting for the store, 0.5 s at most" in waits
+        assert ends.startswith(f"regroup-coordinator: no use of Redis at {tmp_path}/nowhere (")
+        assert ends.endswith("start it, or set REGROUP_REDIS_URL to where it runs")
+    with coordinator("impatient", REDIS_URL=nowhere) as (process, _):
+        assert "waiting for the store" in process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(5) == 0
 
 
 def free_port() -> str:
@@ -261,7 +291,7 @@ def test_an_orderly_end_gives_the_lease_back(coordinator: Any, until: Any) -> No
     ],
 )
 def test_what_cannot_be_used_is_one_line(setting: str, value: str, said: str, coordinator: Any) -> None:
-    with coordinator("one", **{setting: value}) as (process, _):
+    with coordinator("one", STORE_LIMIT="0", **{setting: value}) as (process, _):
         assert process.wait(20) == 1
         complaint = process.stderr.read()
         assert complaint.startswith(f"regroup-coordinator: {said}")

@@ -23,6 +23,7 @@ from fastapi import FastAPI
 from regroup.coordinator import embedded
 from regroup.coordinator.api import create_app
 from regroup.coordinator.leadership import AnotherLeads, lead
+from regroup.coordinator.patience import patiently
 from regroup.coordinator.persistence import SharedStore, StoreError
 from regroup.coordinator.serving import CannotListen, HttpServer, listen
 from regroup.coordinator.settings import Settings
@@ -96,10 +97,14 @@ async def serve(settings: Settings, places: Places, store: SharedStore, server: 
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     holder = _name(server_keys(places.keys))
     front = _Front(settings, places)
-    try:
+
+    async def start() -> int:
         await store.examine()
+        return await lead(store, holder, settings.leader_lease, asyncio.sleep)
+
+    try:
         try:
-            fence = await _unless_stopped(lead(store, holder, settings.leader_lease, asyncio.sleep), stopping)
+            fence = await _unless_stopped(patiently(start, settings.store_limit), stopping)
         except AnotherLeads as another:
             if not settings.standby:
                 raise

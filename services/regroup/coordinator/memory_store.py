@@ -6,11 +6,13 @@ Does not guarantee durability: it is gone with its process.
 """
 
 import time
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from regroup.coordinator.persistence import (
+    ALL_POINTS_KEPT,
     EVENTS_KEPT,
+    FEWEST_POINTS,
     POINTS_KEPT,
     Fenced,
     Lease,
@@ -32,9 +34,10 @@ class MemoryStore:
         clock: Callable[[], float] = time.monotonic,
         events_kept: int = EVENTS_KEPT,
         points_kept: int = POINTS_KEPT,
+        all_points_kept: int = ALL_POINTS_KEPT,
     ) -> None:
         self._clock = clock
-        self._points_kept = points_kept
+        self._points_kept, self._all_points_kept = points_kept, all_points_kept
         self._fence = 0
         self._lease = Lease("", -1, 0, 0.0)  # `remaining` holds the instant at which it runs out
         self._standbys: dict[Standby, float] = {}  # until when they are counted
@@ -42,7 +45,7 @@ class MemoryStore:
         self._workers: dict[str, Worker] = {}
         self._events: deque[Event] = deque(maxlen=events_kept)
         self._counted = 0
-        self._points: defaultdict[str, dict[int, StepPoint]] = defaultdict(dict)
+        self._points: dict[str, dict[int, StepPoint]] = {}  # what was lengthened last comes last
 
     async def acquire(self, holder: str, lease: float) -> int | None:
         if await self.lease() is not None:
@@ -111,7 +114,7 @@ class MemoryStore:
         for name in gone_workers:
             self._workers.pop(name, None)
         for job, first in void_points:
-            self._points[job] = {step: point for step, point in self._points[job].items() if step < first}
+            self._keep(job, [step for step in self._points.get(job, ()) if step < first])
         events = tuple(Event(f"0-{self._counted + number}", at, note) for number, note in enumerate(notes, 1))
         self._counted += len(events)
         self._events.extend(events)
@@ -124,16 +127,26 @@ class MemoryStore:
 
     async def append_points(self, fence: int, job: str, points: Sequence[StepPoint]) -> None:
         self._check(fence)
-        kept = self._points[job]
-        kept |= {point.step: point for point in points}
-        for step in sorted(kept)[: -self._points_kept]:
-            del kept[step]
+        if points:
+            self._points[job] = self._points.pop(job, {}) | {point.step: point for point in points}
+            self._keep(job, sorted(self._points[job])[-self._points_kept :])
+        while sum(map(len, self._points.values())) > self._all_points_kept:
+            oldest = next(iter(self._points))
+            thinned = sorted(self._points[oldest])[::-2]  # its last stays
+            self._keep(oldest, thinned if len(thinned) >= FEWEST_POINTS else [])
 
     async def points(self, job: str, after_step: int = -1, limit: int = 10_000) -> list[StepPoint]:
         return [point for point in self.measured(job) if point.step > after_step][:limit]
 
     async def close(self) -> None:
         return
+
+    def _keep(self, job: str, steps: Sequence[int]) -> None:
+        """Of its history, which is forgotten once nothing of it is left."""
+        if kept := {step: self._points[job][step] for step in steps}:
+            self._points[job] = kept
+        else:
+            self._points.pop(job, None)
 
     def _check(self, fence: int) -> None:
         if fence != self._fence:

@@ -15,8 +15,11 @@ from regroup.core.jobs import Job, StepPoint
 from regroup.core.notes import Event, Note
 from regroup.core.workers import Worker
 
+STORE_RETRY = 0.2  # seconds between tries while the store is down
 EVENTS_KEPT = 10_000  # of the whole timeline; the oldest leave first
 POINTS_KEPT = 50_000  # steps of one job's loss history; the oldest leave first
+ALL_POINTS_KEPT = 500_000  # of all jobs (some 115 MB); the history that grew longest ago loses every other step
+FEWEST_POINTS = 8  # a history that would keep fewer goes as a whole
 
 
 class StoreError(Exception):
@@ -25,6 +28,10 @@ class StoreError(Exception):
 
 class StoreUnavailable(StoreError):
     """The store did not answer, or refused to. What was asked may have been done. The message says what to do."""
+
+
+class StoreAway(StoreUnavailable):
+    """Nothing answers where it should be, or it still reads its files: that may pass by itself."""
 
 
 class Unconfirmed(StoreUnavailable):
@@ -109,7 +116,10 @@ class Store(Protocol):
         """
 
     async def append_points(self, fence: int, job: str, points: Sequence[StepPoint]) -> None:
-        """Lengthen a job's loss history. A later point of the same step replaces the earlier one. Raises Fenced."""
+        """Lengthen a job's loss history. A later point of the same step replaces the earlier one. Raises Fenced.
+
+        Where all histories together became too long, that of the job which was lengthened longest ago is thinned.
+        """
 
     async def points(self, job: str, after_step: int = -1, limit: int = 10_000) -> list[StepPoint]:
         """The first `limit` points of steps above `after_step`, ascending."""

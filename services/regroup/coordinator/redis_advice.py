@@ -1,6 +1,7 @@
 """What to do about a Redis that cannot be used, told from what it answered, or did not.
 
-Owns: the words for each cause that an operator can mend. Refuses to know: the connection, and when it is tried again.
+Owns: the words for each cause that an operator can mend, and which causes may pass by themselves.
+Refuses to know: the connection, and when it is tried again.
 Does not guarantee: that a cause is told apart from another one that looks the same on the wire, as a server that wants
 TLS from one that is ending.
 """
@@ -10,6 +11,7 @@ import re
 OLDEST = (6, 2)  # its ZRANGE BYSCORE, and XRANGE from an open end
 
 ELSEWHERE = "start it, or set REGROUP_REDIS_URL to where it runs"
+LOADING = "it reads its files; try again when it has done so"
 
 _ADVICE = (
     (
@@ -27,7 +29,7 @@ _ADVICE = (
     ),
     (r"OutOfMemory|used memory > 'maxmemory'", "its memory is full: raise its maxmemory"),
     (r"MISCONF|writing to the AOF|No space left", "it cannot write to its disk: make room there, and see its log"),
-    (r"BusyLoading|LOADING", "it reads its files; try again when it has done so"),
+    (r"BusyLoading|LOADING", LOADING),
     (r"WRONGTYPE", "something else has keys of our names there: name another database, as redis://host:6379/1"),
     (r"DB index|invalid DB", "set REGROUP_REDIS_URL to a database that it has: redis://host:6379/0"),
     (
@@ -52,6 +54,11 @@ def what_to_do(kind: str, reason: str, tls: bool) -> str:
     """About an error of this kind, which said so; `tls`: whether it was asked by TLS."""
     text = f"{kind}: {reason}{' TLS' if tls else ''}"
     return next((advice for pattern, advice in _ADVICE if re.search(pattern, text)), ELSEWHERE)
+
+
+def may_pass(advice: str) -> bool:
+    """Whether what is advised so may be mended without anybody's doing: it may just be starting, or ending."""
+    return advice.startswith((ELSEWHERE, LOADING))
 
 
 def in_short(reason: str) -> str:

@@ -26,6 +26,7 @@ class Settings(ProcessSettings):
     link_port: Port = 8788  # of the agents' link; 0: any free one
     redis_url: SecretStr | None = None  # None: the embedded store, in the data directory
     redis_password: SecretStr | None = None  # of that Redis; None: as its URL says
+    store_limit: Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)] = 30.0  # to wait for it at the start
     standby: bool = False  # where another leads, wait until it does no more
     token: SecretStr | None = None  # of REST; None: the one in the data directory, made at the first start
 

@@ -17,7 +17,8 @@ from math import inf
 from operator import itemgetter
 
 from regroup.coordinator.gathering import Gathering
-from regroup.coordinator.persistence import Fenced, Saved, Store, StoreUnavailable, Unconfirmed
+from regroup.coordinator.namesakes import Namesakes
+from regroup.coordinator.persistence import STORE_RETRY, Fenced, Saved, Store, StoreUnavailable, Unconfirmed
 from regroup.coordinator.skew import skew
 from regroup.core.cluster import Cluster, Policy, Refusal
 from regroup.core.decide import Decision, decide
@@ -32,7 +33,6 @@ from regroup.wire.link import Hub
 log = logging.getLogger("regroup.coordinator")
 
 KEEP_STEPS = 1.0  # seconds between writes of the running jobs' steps
-STORE_RETRY = 0.2  # seconds between tries while the store is down
 SLOW_STORE = 1.0  # seconds of a write; orders wait for it
 POINTS_INTERVAL = 0.25  # seconds between writes of measurements
 STREAK = 64  # events taken at once before all other tasks have their turn
@@ -81,6 +81,7 @@ class Shell:
         self._points: defaultdict[str, list[StepPoint]] = defaultdict(list)
         self._writing = asyncio.Lock()  # so that none is on its way when a job's end is told
         self._gathering = Gathering(hub.send)
+        self._namesakes = Namesakes()
 
     async def run(self) -> None:
         """Lead until cancelled. Raises LeadershipLost."""
@@ -125,8 +126,13 @@ class Shell:
     # --- Events in
 
     def _reported(self, worker: str, report: Report) -> None:
-        if isinstance(report, AgentRegistered) and (told := skew(worker, report.host, report.wall, self._wall())):
-            log.warning(told)
+        if isinstance(report, AgentRegistered):
+            odd = (
+                skew(worker, report.host, report.wall, self._wall()),
+                self._namesakes.met(worker, report.boot, report.host),
+            )
+            for told in filter(None, odd):
+                log.warning(told)
         if isinstance(report, RecordsListed | RecordsRead | RecordsFailed):
             self._gathering.answered(worker, report)
         elif not isinstance(report, Heartbeat) or self._events.qsize() < BACKLOG:

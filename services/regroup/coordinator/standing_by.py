@@ -21,13 +21,12 @@ from regroup.coordinator.exposition import exposition, may_read
 from regroup.coordinator.guard import bearer, check
 from regroup.coordinator.json_line import JsonLine
 from regroup.coordinator.leadership import AnotherLeads, lead
-from regroup.coordinator.persistence import SharedStore, Standby, StoreUnavailable
+from regroup.coordinator.persistence import STORE_RETRY, SharedStore, Standby, StoreUnavailable
 from regroup.coordinator.problems import STANDBY, Refused
 from regroup.wire.rest import Health
 
 log = logging.getLogger("regroup.coordinator")
 
-STORE_RETRY = 0.2  # seconds between tries while the store is down
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 

@@ -10,10 +10,12 @@
 --   7  $points:      what the key of each job's loss history begins with; its id follows:
 --      $points:JOB   sorted set: encoded StepPoints scored by step; capped
 --      $points::rehearsal   anything, within one script: `rehearse`
---   8  $standbys     sorted set: "URL holder" of those that wait, scored by the instant (ms) until which each counts
+--   8  $histories   sorted set: ids of the jobs that have one, in the order in which they were lengthened last
+--   9  $measured    string: how many points all histories have together
+--   10 $standbys     sorted set: "URL holder" of those that wait, scored by the instant (ms) until which each counts
 -- ARGV[1] names what to do; what follows it stands above each function. Needs Redis 6.2 (`redis_advice`).
 
-local FENCE, LEADER, SAVES, JOBS, WORKERS, EVENTS, POINTS, STANDBYS = unpack(KEYS)
+local FENCE, LEADER, SAVES, JOBS, WORKERS, EVENTS, POINTS, HISTORIES, MEASURED, STANDBYS = unpack(KEYS)
 local position = 0
 local does = {}
 
@@ -93,7 +95,11 @@ function does.save()
   for _ = 1, take() do redis.call('HSET', JOBS, take(), take()) end
   for _ = 1, take() do redis.call('HSET', WORKERS, take(), take()) end
   for _ = 1, take() do redis.call('HDEL', WORKERS, take()) end
-  for _ = 1, take() do redis.call('ZREMRANGEBYSCORE', POINTS .. take(), take(), '+inf') end
+  for _ = 1, take() do
+    local job, step = take(), take()
+    redis.call('DECRBY', MEASURED, redis.call('ZREMRANGEBYSCORE', POINTS .. job, step, '+inf'))
+    if redis.call('EXISTS', POINTS .. job) == 0 then redis.call('ZREM', HISTORIES, job) end
+  end
   local answer = { 1 }
   for _ = 1, take() do
     answer[#answer + 1] = redis.call('XADD', EVENTS, 'MAXLEN', kept, '*', 'at', at, 'note', take())
@@ -106,24 +112,49 @@ function does.rehearse()
   local key = POINTS .. ':rehearsal' -- no job is called that
   local call = redis.call
   call('SET', key, 0) -- first: once a script has deleted anything, a full memory is no reason to refuse it
-  call('TIME'); call('EXISTS', key); call('INCR', key); call('GET', key); call('DEL', key)
+  call('TIME'); call('EXISTS', key); call('INCR', key); call('INCRBY', key, 1); call('DECRBY', key, 1); call('GET', key); call('DEL', key)
   call('HSET', key, 'a', 1); call('HINCRBY', key, 'a', 1); call('HMGET', key, 'a'); call('HGETALL', key)
   call('PEXPIRE', key, 60000); call('PTTL', key); call('HDEL', key, 'a'); call('DEL', key)
   call('ZADD', key, 1, 'a'); call('ZRANGE', key, '(0', '+inf', 'BYSCORE', 'LIMIT', 0, 1); call('ZREM', key, 'a')
-  call('ZREMRANGEBYSCORE', key, 0, 1); call('ZREMRANGEBYRANK', key, 0, -1); call('DEL', key)
+  call('ZCARD', key); call('ZREMRANGEBYSCORE', key, 0, 1); call('ZREMRANGEBYRANK', key, 0, -1); call('DEL', key)
   call('XADD', key, 'MAXLEN', 1, '*', 'a', 1); call('XRANGE', key, '(0-1', '+', 'COUNT', 1); call('DEL', key)
 end
 
--- fence, job, points kept, then pairs of (step, point) -> 1, or 0 if another led since, with nothing written
+local function thin(kept, fewest) -- the histories that were lengthened longest ago, until all have so many points
+  local all = tonumber(redis.call('GET', MEASURED))
+  while all > kept do
+    local job = redis.call('ZRANGE', HISTORIES, 0, 0)[1]
+    if not job then return redis.call('SET', MEASURED, 0) end -- somebody removed keys by hand
+    local size = redis.call('ZCARD', POINTS .. job)
+    local left = math.floor((size + 1) / 2)
+    if left < fewest then
+      left = 0
+      redis.call('DEL', POINTS .. job)
+      redis.call('ZREM', HISTORIES, job)
+    else
+      for rank = size - 2, 0, -2 do redis.call('ZREMRANGEBYRANK', POINTS .. job, rank, rank) end -- its last stays
+    end
+    all = redis.call('DECRBY', MEASURED, size - left)
+  end
+end
+
+-- fence, job, points kept, of all jobs, and of one at least, then pairs of (step, point)
+-- -> 1, or 0 if another led since, with nothing written
 function does.append()
-  local number, points, kept = take(), POINTS .. take(), take()
+  local number, job, kept, all, fewest = take(), take(), take(), tonumber(take()), tonumber(take())
+  local points = POINTS .. job
   if fence() ~= tonumber(number) then return 0 end
+  local before = redis.call('ZCARD', points)
   while position < #ARGV do
     local step, point = take(), take()
     redis.call('ZREMRANGEBYSCORE', points, step, step)
     redis.call('ZADD', points, step, point)
   end
   redis.call('ZREMRANGEBYRANK', points, 0, -1 - kept)
+  local last = redis.call('ZRANGE', HISTORIES, -1, -1, 'WITHSCORES')
+  redis.call('ZADD', HISTORIES, (last[2] or 0) + 1, job)
+  redis.call('INCRBY', MEASURED, redis.call('ZCARD', points) - before)
+  thin(all, fewest)
   return 1
 end
 

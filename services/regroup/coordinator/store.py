@@ -19,17 +19,20 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from regroup.coordinator.persistence import (
+    ALL_POINTS_KEPT,
     EVENTS_KEPT,
+    FEWEST_POINTS,
     POINTS_KEPT,
     Fenced,
     Lease,
     Saved,
     Standby,
+    StoreAway,
     StoreUnavailable,
     event_order,
     in_order,
 )
-from regroup.coordinator.redis_advice import in_short, too_old, what_to_do
+from regroup.coordinator.redis_advice import in_short, may_pass, too_old, what_to_do
 from regroup.core.jobs import Job, StepPoint
 from regroup.core.notes import Event, Note
 from regroup.core.workers import Worker
@@ -37,6 +40,8 @@ from regroup.wire.codec import T, Undecodable, decode_value, encode_value
 
 ANSWER = 5.0  # seconds to wait for one
 DURABLE = {"appendonly": "yes", "appendfsync": "always", "maxmemory-policy": "noeviction"}  # what must be configured
+# In the order in which the script takes them.
+KEYS = ("fence", "leader", "saves", "jobs", "workers", "events", "points:", "histories", "measured", "standbys")
 SCAN = 1000  # events read at a time while looking for those of one job
 
 
@@ -49,6 +54,7 @@ class RedisStore:
         prefix: str = "regroup:",
         events_kept: int = EVENTS_KEPT,
         points_kept: int = POINTS_KEPT,
+        all_points_kept: int = ALL_POINTS_KEPT,
         password: str | None = None,
     ) -> None:
         """Connects at the first call. `password`: unless `url` has one. Raises StoreUnavailable if `url` is none."""
@@ -65,7 +71,7 @@ class RedisStore:
             raise StoreUnavailable(message) from error
         self._prefix = prefix
         self._events_kept = events_kept
-        self._points_kept = points_kept
+        self._bounds = points_kept, all_points_kept, FEWEST_POINTS  # of loss histories
         self._saves = count(1)  # so that one which comes late is known as such
         self._script = self._redis.register_script(Path(__file__).with_name("store.lua").read_text())
 
@@ -76,7 +82,7 @@ class RedisStore:
             except NoPermissionError:
                 found = {}  # its version is not for us to read
         if (old := too_old(found.get("redis_version"))) is not None:
-            raise StoreUnavailable(self._told("", old))
+            raise self._told("", old)
         await self._write("rehearse")
 
     async def acquire(self, holder: str, lease: float) -> int | None:
@@ -171,7 +177,7 @@ class RedisStore:
 
     async def append_points(self, fence: int, job: str, points: Sequence[StepPoint]) -> None:
         stored = [part for point in points for part in (point.step, encode_value(point))]
-        if stored and not await self._write("append", fence, job, self._points_kept, *stored):
+        if stored and not await self._write("append", fence, job, *self._bounds, *stored):
             raise Fenced(f"fence {fence} is not the last one given out")
 
     async def points(self, job: str, after_step: int = -1, limit: int = 10_000) -> list[StepPoint]:
@@ -189,9 +195,8 @@ class RedisStore:
         return str(options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}")
 
     async def _write(self, what: str, *values: str | bytes | int) -> Any:
-        names = ("fence", "leader", "saves", "jobs", "workers", "events", "points:", "standbys")
         with self._trouble():
-            return await self._script([self._prefix + name for name in names], [what, *values])
+            return await self._script([self._prefix + name for name in KEYS], [what, *values])
 
     @contextmanager
     def _trouble(self) -> Iterator[None]:
@@ -203,12 +208,13 @@ class RedisStore:
             reason = " ".join(str(error).split()) or type(error).__name__
             for secret in filter(None, (options.get("password"), options.get("username"))):
                 reason = reason.replace(secret, "***")
-            raise StoreUnavailable(self._told(type(error).__name__, reason)) from error
+            raise self._told(type(error).__name__, reason) from error
 
-    def _told(self, kind: str, reason: str) -> str:
+    def _told(self, kind: str, reason: str) -> StoreUnavailable:
         tls = self._redis.connection_pool.connection_class is redis.asyncio.SSLConnection
         advice = what_to_do(kind, reason, tls)
-        return f"no use of Redis at {self._where} ({in_short(reason)}): {advice}"
+        told = f"no use of Redis at {self._where} ({in_short(reason)}): {advice}"
+        return StoreAway(told) if may_pass(advice) else StoreUnavailable(told)
 
 
 def _stored(cls: type[T], data: bytes, what: str) -> T:
