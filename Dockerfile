@@ -39,6 +39,7 @@ RUN --mount=type=cache,target=/root/.cache/pip --mount=type=secret,id=ca --mount
 # What both have in common: a user of its own, one folder to write to, and the commands on the path.
 FROM ${BASE_IMAGE} AS runtime
 ARG USER_ID=10001
+RUN --mount=type=bind,source=docker/install,target=/install /install nothing
 RUN groupadd --gid ${USER_ID} regroup \
     && useradd --uid ${USER_ID} --gid ${USER_ID} --no-create-home --home-dir /data --shell /usr/sbin/nologin regroup \
     && install -d -m 0700 -o regroup -g regroup /data /secrets \
@@ -64,7 +65,7 @@ LABEL org.opencontainers.image.title="Regroup coordinator" \
 FROM runtime AS worker
 COPY --from=worker-packages /opt/regroup /opt/regroup
 COPY --from=code /opt/regroup /opt/regroup
-HEALTHCHECK --interval=5s --timeout=5s --start-period=60s CMD ["regroup-agent", "--check"]
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s CMD ["regroup-agent", "--check"]
 ENTRYPOINT ["regroup-agent"]
 ARG VERSION=0.1.0
 LABEL org.opencontainers.image.title="Regroup worker" \

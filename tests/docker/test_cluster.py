@@ -132,6 +132,53 @@ def test_who_has_no_join_token_is_not_let_in(cluster: Composed) -> None:
     assert len(cluster.client.workers()) == 2
 
 
+@pytest.mark.parametrize(
+    ("service", "settings", "says"),
+    [
+        ("coordinator", {"REDIS_PASSWORD": "wrong"}, "no use of Redis at redis:6379 (.*): set REGROUP_REDIS_PASSWORD"),
+        ("coordinator", {"REDIS_URL": "redis://nowhere:6379", "STORE_LIMIT": "0"}, "no use of Redis at nowhere:6379"),
+        ("coordinator", {"DATA_DIR": "/etc/here"}, "cannot make the data directory /etc/here .*Read-only file system"),
+        ("coordinator", {"LEADER_LEASE": "long"}, "REGROUP_LEADER_LEASE: "),
+        ("coordinator", {}, "another coordinator leads this cluster .*; with --standby it waits"),
+        ("worker", {"DEVICE": "cuda"}, "REGROUP_DEVICE: cuda cannot be used here: "),
+        ("worker", {"JOIN": "regroup"}, "REGROUP_JOIN: is no join token"),
+        ("worker", {"DATA_HOST": "203.0.113.1"}, "203.0.113.1 is no address of this machine"),
+        ("worker", {"DATA_DIR": "/etc/here"}, "cannot make the data directory /etc/here .*Read-only file system"),
+    ],
+    ids=lambda part: "-".join(part) if isinstance(part, dict) else None,
+)
+def test_what_cannot_start_says_so_in_one_line(
+    cluster: Composed, service: str, settings: dict[str, str], says: str
+) -> None:
+    given = [word for name, value in settings.items() for word in ("--env", f"REGROUP_{name}={value}")]
+    words = ["docker", "compose", "--project-name", cluster.project, "run", "--rm", "--no-deps", "-T", *given, service]
+    done = subprocess.run(words, cwd=ROOT, env=os.environ | {"COMPOSE_PROFILES": "cpu"}, capture_output=True, text=True)
+    assert done.returncode == 1
+    lines = [line for line in done.stderr.splitlines() if line.startswith("regroup-")]
+    assert len(lines) == 1
+    assert re.match(f"regroup-{'agent' if service == 'worker' else service}: {says}", lines[0])
+
+
+def test_the_workers_of_this_machine_share_memory(cluster: Composed) -> None:
+    one, other = cluster.containers("worker")
+    run("docker", "exec", one, "sh", "-c", "echo given > /exchange/here")
+    assert run("docker", "exec", other, "cat", "/exchange/here") == "given"
+    assert run("docker", "exec", other, "stat", "--file-system", "--format", "%T", "/exchange") == "tmpfs"
+    run("docker", "exec", other, "rm", "/exchange/here")
+
+
+@pytest.mark.parametrize("service", ["coordinator", "worker"])
+def test_nothing_can_be_built_or_installed_in_a_container(cluster: Composed, service: str) -> None:
+    container = cluster.containers(service)[0]
+    for tool in ("pip", "gcc", "make"):
+        assert run("docker", "exec", container, "sh", "-c", f"command -v {tool} || echo none") == "none"
+    for python in ("python3", "/usr/bin/python3", "/usr/local/bin/python3"):
+        words = f"! command -v {python} > /dev/null || ! {python} -m pip --version 2> /dev/null"
+        run("docker", "exec", container, "sh", "-c", words)
+    assert run("docker", "exec", container, "id", "-u") == "10001"
+    run("docker", "exec", container, "sh", "-c", "! touch /opt/regroup/new 2> /dev/null")
+
+
 def test_a_second_machine_joins_with_the_pages_command_and_the_join_token(cluster: Composed, tmp_path: Path) -> None:
     """It is this machine once more: a container on its network, to which the link is an address like any other."""
     (shown,) = re.findall(r"^docker run .*?(?<!\\)$", (ROOT / "docs/docker.md").read_text(), re.MULTILINE | re.DOTALL)
@@ -156,4 +203,27 @@ def test_a_second_machine_joins_with_the_pages_command_and_the_join_token(cluste
     )
     assert wrong.returncode == 1
     assert "turned away by the coordinator: its key is not that of this cluster's workers" in wrong.stderr
+    run("docker", "volume", "rm", "regroup-worker")
     assert "elsewhere" not in {each.name for each in cluster.client.workers() if each.healthy}
+
+
+def test_containers_that_are_made_anew_all_at_once_are_known_by_their_names_and_go_on(cluster: Composed) -> None:
+    job = cluster.submitted()
+    names = {worker.name for worker in cluster.client.workers()}
+    cluster.compose("up", "--detach", "--wait", "--force-recreate", "--timeout", "40")
+    cluster.until(cluster.serves, "it serves again")
+    cluster.stopped(job)
+    assert {worker.name for worker in cluster.client.workers()} == names
+    assert names >= {"worker-0", "worker-1"}
+
+
+def test_down_saves_what_is_under_way_and_up_goes_on_with_it(cluster: Composed) -> None:
+    job = cluster.submitted()
+    cluster.compose("down", "--timeout", "40")
+    assert cluster.containers("coordinator") == []
+    cluster.compose("up", "--detach", "--wait")
+    cluster.until(cluster.serves, "it serves again")
+    went_on = cluster.client.job(job)
+    assert went_on.restarts == 0
+    assert went_on.step > 0, "from the state that was saved, not from the seed"
+    cluster.stopped(job)

@@ -1,6 +1,7 @@
 """What must hold of every container of `docker compose up`, by its file: rights, limits, ports, logs, variables."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -128,14 +129,55 @@ def test_every_panel_says_what_it_shows_and_none_lies_on_another():
     assert max(x for x, _ in cells) < 24
 
 
-def test_the_profile_is_put_together_by_compose():
+def rendered(*words, **environ):
+    """The file as Compose puts it together, with these variables and none of this shell's."""
     compose = ["docker", "compose"]
     if not shutil.which("docker") or subprocess.run([*compose, "version"], capture_output=True).returncode:
         pytest.skip("NOT RENDERED: there is no `docker compose` here; only the file as it is written was checked")
-    words = ["--profile", "cpu", "--profile", "monitoring", "config", "--services"]
-    done = subprocess.run([*compose, *words], cwd=ROOT, capture_output=True, text=True)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("REGROUP_", "COMPOSE_"))}
+    command = [*compose, *words, "config", "--format", "json"]
+    done = subprocess.run(command, cwd=ROOT, env=clean | environ, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert set(done.stdout.split()) == {"secrets", "redis", "coordinator", "worker", *WATCHERS}
+    return json.loads(done.stdout)["services"]
+
+
+def test_what_is_started_by_default_is_one_worker_for_each_gpu():
+    services = rendered()
+    assert services.keys() == {"secrets", "redis", "coordinator", "gpu0", "gpu1"}
+    for index in ("0", "1"):
+        worker = services[f"gpu{index}"]
+        (device,) = worker["deploy"]["resources"]["reservations"]["devices"]
+        assert (device["driver"], device["device_ids"], device["capabilities"]) == ("nvidia", [index], ["gpu"])
+        assert (worker["environment"]["REGROUP_WORKER"], worker["environment"]["REGROUP_DEVICE"]) == (
+            f"gpu{index}",
+            "cuda",
+        )
+        assert "TORCH_INDEX" not in worker.get("build", {}).get("args", {}), "the ordinary wheel, which has CUDA"
+
+
+def test_the_cpu_profile_with_those_who_watch_is_put_together():
+    services = rendered(COMPOSE_PROFILES="cpu,monitoring")
+    assert services.keys() == {"secrets", "redis", "coordinator", "worker", *WATCHERS}
+
+
+@pytest.mark.parametrize("profile", ["cpu", "gpu"])
+def test_beside_other_machines_the_workers_are_on_this_ones_network(profile):
+    files = ["--file", "docker-compose.yml", "--file", "docker/machines.yml"]
+    services = rendered(*files, COMPOSE_PROFILES=profile, REGROUP_LINK_BIND="192.0.2.1")
+    workers = services.keys() & WORKERS.keys()
+    assert workers
+    for name in workers:
+        assert services[name]["network_mode"] == "host"
+        assert "networks" not in services[name]
+        assert services[name]["environment"]["REGROUP_COORDINATOR"] == "tcp://192.0.2.1:8788"
+
+
+def test_the_workers_of_a_machine_share_one_memory_of_which_they_can_all_read_and_write():
+    options = COMPOSE["volumes"]["exchange"]["driver_opts"]
+    (user,) = re.findall(r"^ARG USER_ID=(\d+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert (options["type"], options["device"]) == ("tmpfs", "tmpfs")
+    assert f"uid={user},gid={user},mode=0700" in options["o"]
+    assert {name for name, each in SERVICES.items() if "exchange:/exchange" in each["volumes"]} == WORKERS.keys()
 
 
 def test_no_secret_stands_in_a_file_that_is_committed():

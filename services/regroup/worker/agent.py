@@ -49,7 +49,7 @@ from regroup.worker.apart import apart
 from regroup.worker.departure import Departure
 from regroup.worker.discarding import Discarding, Sweeper
 from regroup.worker.guardian import Guardian
-from regroup.worker.health import Health, file_of
+from regroup.worker.health import Health
 from regroup.worker.nursery import Nursery
 from regroup.worker.settings import AgentSettings
 from regroup.worker.storage import Storage
@@ -68,11 +68,13 @@ class TurnedAway(Exception):
 
 
 class Agent:
-    def __init__(self, settings: AgentSettings, line: Callable[[Callable[[], None]], Line], nursery: Nursery) -> None:
+    def __init__(
+        self, settings: AgentSettings, line: Callable[[Callable[[], None]], Line], nursery: Nursery, health: Health
+    ) -> None:
         self._settings = settings
         self._nursery = nursery
         self._boot = secrets.token_hex(6)
-        self._health = Health(file_of(settings.data_dir, settings.worker))
+        self._health = health
         self._line = line(self._connected)
         self._unsent: deque[Report] = deque(maxlen=UNSENT)
         self._measured: deque[Report] = deque(maxlen=LATEST)  # the last that were sent

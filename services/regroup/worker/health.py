@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from regroup.wire.environment import BadSettings, read
+from regroup.worker.name import asked_as
 from regroup.worker.settings import AgentSettings
 
 PATIENCE = 10.0  # seconds, or three heartbeats, until silence says something
@@ -65,6 +66,7 @@ def check(*, unheard: bool) -> int:
         settings = read(AgentSettings)
     except BadSettings as error:
         sys.exit(f"regroup-agent: {error}")
-    wrong = trouble(file_of(settings.data_dir, settings.worker), time.monotonic(), unheard=unheard)
-    print(f"{settings.worker}: {wrong or 'well'}")
+    name = asked_as(settings.worker)
+    wrong = trouble(file_of(settings.data_dir, name), time.monotonic(), unheard=unheard)
+    print(f"{name}: {wrong or 'well'}")
     return 0 if wrong is None else 1

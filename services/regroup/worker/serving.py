@@ -23,7 +23,9 @@ from regroup.wire.link import Line
 from regroup.wire.places import Places
 from regroup.worker.agent import Agent, TurnedAway
 from regroup.worker.apart import apart
-from regroup.worker.locks import hold, outlive, trainer_lock
+from regroup.worker.health import Health, file_of
+from regroup.worker.locks import outlive, trainer_lock
+from regroup.worker.name import WorkerTaken, asked_as, take
 from regroup.worker.nursery import BirthFailed, Nursery
 from regroup.worker.place import is_url
 from regroup.worker.reach import reachable_at
@@ -35,10 +37,6 @@ DISK = 10.0  # seconds in which a folder says whether it can be written
 log = logging.getLogger("regroup.agent")
 
 
-class WorkerTaken(Exception):
-    """Another agent of this name runs on this machine."""
-
-
 async def serve(settings: AgentSettings) -> None:
     """Run an agent until SIGTERM or SIGINT. Raises WorkerTaken, BirthFailed, KeysUnreadable, OSError, ValueError."""
     places = Places(settings.data_dir)
@@ -46,11 +44,8 @@ async def serve(settings: AgentSettings) -> None:
     await expect_folders(settings)
     run = settings.data_dir / "run"
     run.mkdir(exist_ok=True)
-    try:
-        hold(run / f"{settings.worker}.agent.lock")
-    except BlockingIOError:
-        message = f"an agent named {settings.worker} runs already: stop it, or set REGROUP_WORKER to another name"
-        raise WorkerTaken(message) from None
+    wanted = settings.worker
+    settings = settings.model_copy(update={"worker": take(run, wanted)})
     keys = joining(places.keys, settings.join.get_secret_value() if settings.join is not None else None)
     where: Callable[[], str | None] = places.link_address
     if settings.coordinator is not None:
@@ -75,7 +70,7 @@ async def serve(settings: AgentSettings) -> None:
             where=where,
         )
 
-    agent = Agent(settings, line, nursery)
+    agent = Agent(settings, line, nursery, Health(file_of(settings.data_dir, asked_as(wanted))))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, agent.leave)

@@ -5,18 +5,17 @@ Refuses to know: what a job may set (that comes with its orders) and what the se
 """
 
 import re
-import socket
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, SecretStr
 
 from regroup.wire.environment import Host, ProcessSettings
 from regroup.wire.join import read_join_token
-from regroup.wire.link import WORKER_NAME
 from regroup.worker.device import expect_device
+from regroup.worker.name import expect_name, host_name
 from regroup.worker.place import place_of
 
-Name = Annotated[str, Field(pattern=f"^{WORKER_NAME.pattern}$")]
+Name = Annotated[str, AfterValidator(expect_name)]
 LEAVE_LIMIT = 25.0  # seconds to hand over before it ends; below the 30 that Kubernetes gives before it kills
 
 
@@ -43,7 +42,7 @@ JoinToken = Annotated[SecretStr, AfterValidator(_readable)]
 class AgentSettings(ProcessSettings):
     """Everything that may be set for an agent, as REGROUP_<NAME>."""
 
-    worker: Name = Field(default_factory=lambda: f"{socket.gethostname().split('.')[0]}-0")
+    worker: Name = Field(default_factory=lambda: f"{host_name()}-0")
     device: Device = "cpu"
     coordinator: LinkAddresses | None = None  # each tcp://host:port of a link; None: as the data directory says
     join: JoinToken | None = None  # lets it in without files of keys; None: those in the data directory
