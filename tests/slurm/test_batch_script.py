@@ -21,6 +21,8 @@ from regroup.client.errors import RegroupError
 from regroup.lab.audit.command import audit_job
 from regroup.wire.places import Endpoint, Places
 
+pytestmark = pytest.mark.timeout(400)  # four clusters, one after the other
+
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "slurm/regroup.sbatch"
 STANDINS = Path(__file__).parent / "standins"
