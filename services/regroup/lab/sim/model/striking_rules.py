@@ -43,11 +43,12 @@ def begins(job: Job, formation: Formation) -> None:
 
 
 def _could_be_asked(cluster: Cluster, job: Job) -> set[str]:
-    """Who is there, and prepared."""
+    """Who is there, prepared, and not about to leave: who leaves takes part in no further generation."""
     found = set()
     for name, worker in cluster.workers.items():
         seen = cluster.present(name)
         trainer = seen.trainer if seen is not None else None
-        if worker.job == job.id and trainer is not None and trainer.job == job.id and trainer.fingerprint is not None:
+        prepared = trainer is not None and trainer.job == job.id and trainer.fingerprint is not None
+        if worker.job == job.id and prepared and not worker.departs:
             found.add(name)
     return found - set(job.refused)
