@@ -609,6 +609,19 @@ def test_who_once_could_not_save_may_be_asked_again_to_make_room_and_has_the_tim
     assert scene.job.saver == Member("a", "i1")
 
 
+def test_a_job_whose_only_holder_does_not_come_back_from_the_task_cannot_make_room(scene):
+    """Else it would be asked at each look, in vain, and nobody else would be."""
+    scene.running("a", "b")
+    scene.train("a", 3)
+    scene.says("b", AgentLeft(boot="b1"))
+    scene.halt("a", (1, 3))
+    n = scene.job.generation
+    scene.beat("a", TrainerPhase.HALTED, promised=n, generation=1, version=Version(1, 3), at_work=True)
+    assert could_make_room(Turn(scene.cluster, scene.now, scene.policy), scene.job) is None
+    scene.beat("a", TrainerPhase.HALTED, promised=n, generation=1, version=Version(1, 3))
+    assert could_make_room(Turn(scene.cluster, scene.now, scene.policy), scene.job) is Cost.NOTHING
+
+
 def test_a_job_that_is_to_make_room_and_cannot_save_goes_on_waiting_and_holds_nobody_up(scene):
     scene.running("a", "b")
     scene.train("a", 3)

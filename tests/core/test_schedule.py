@@ -257,6 +257,8 @@ def test_of_two_jobs_that_cannot_read_their_checkpoints_the_younger_makes_room()
     assert room(blind(both, j1="a", j2="b"), {"1", "2"}) == (younger, older)
     assert room(blind(both, j1="a", j2=""), {"1", "2"}) is None, "the other one lacks nothing"
     assert room(blind(both, j1="ab", j2="b"), {"1", "2"}) == (older, younger), "only that helps"
+    lost = room(blind(both, j1="ab", j2="b"), {"1", "2"}, j1=Cost.STEPS)
+    assert lost == (older, younger), "it has lost its steps, and reads nothing with whoever it has"
     assert room(blind(both, j1="ab", j2="ab"), {"1", "2"}) is None, "nobody is left that has not tried"
     assert room(blind(both, j1="a", j2="b"), {"1"}) is None
     assert room(blind(both, rereads=3, j1="a", j2="b"), {"1", "2"}) is None, "storage may only be away"

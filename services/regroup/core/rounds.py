@@ -17,8 +17,8 @@ from regroup.core.hanging import GRACE, awaits_data, set_aside, starve, waits_in
 from regroup.core.jobs import Job, JobPhase, Member, Round, Wanted
 from regroup.core.leaving import departs, is_held_by_goers, owes_word
 from regroup.core.regroup import ASKED_TO, NothingToSave, Wait, durable
-from regroup.core.schedule import could_not_read, here, known_to_hold
-from regroup.core.settling import candidates, give_up, rest, settle, verdict_on, wait
+from regroup.core.schedule import at_hand, could_not_read, known_to_hold
+from regroup.core.settling import candidates, gathered, give_up, rest, settle, wait
 from regroup.core.severed import formed_together, rests
 from regroup.core.suspicion import doubt, hang_at_save, hang_words, heard_lately, is_stuck, suspect
 from regroup.core.turn import Turn
@@ -110,11 +110,7 @@ def _gather(turn: Turn, job: Job) -> None:
     told = candidates(turn.cluster, job)
     if watch.unable and all(answer.version is None or answer.version < job.saved for answer in told.values()):
         _read_elsewhere(turn, job, told)
-        told = candidates(turn.cluster, job)
-    stuck = [member for member in told if is_stuck(turn, member)]
-    present = {member: answer for member, answer in told.items() if member not in stuck}
-    unheard = {member: version for member in stuck if (version := told[member].version) is not None}
-    verdict = verdict_on(turn, job, present, unheard)
+    present, stuck, verdict = gathered(turn, job)
     if isinstance(verdict, Wait):
         if untold := [member.worker for member in present if owes_word(turn, job, member)]:
             begin_round(turn, job, f"{', '.join(untold)} may go, once it told what it holds")
@@ -132,7 +128,7 @@ def _read_elsewhere(turn: Turn, job: Job, told: Mapping[Member, Answer]) -> None
     not may be by now, each time after twice as long."""
     watch, tried = turn.watch(job.id), could_not_read(turn.cluster, job)
     empty = [member.worker for member, answer in told.items() if answer.version is None and member.worker in tried]
-    for name in empty[: max(0, len(here(turn.cluster, job)) - job.spec.max_workers)]:
+    for name in empty[: max(0, len(at_hand(turn.cluster, job)) - job.spec.max_workers)]:
         turn.unlend(name, "it cannot read the checkpoint, and the job has as many others as it asked for")
     if turn.waited(watch.since) > turn.policy.read_retry * 2 ** min(watch.rereads, 6):
         turn.change_watch(job.id, unable={}, rereads=watch.rereads + 1)

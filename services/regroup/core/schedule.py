@@ -146,26 +146,28 @@ def makes_room(cluster: Cluster, stuck: Mapping[str, Cost | None], expected: Set
     if any(job.wanted is Wanted.YIELD for job in cluster.jobs.values()):
         return None
     blind = {id: _blind(cluster, cluster.jobs[id], IN_VAIN) for id in stuck}
+    # A blind one has lost its steps already: whoever holds a state leads from that, and reads nothing.
+    stuck = {id: Cost.NOTHING if blind[id] and cost is Cost.STEPS else cost for id, cost in stuck.items()}
     lacking = [
         job
         for job in cluster.jobs.values()
         if job.id in stuck
         and job.wanted is Wanted.RUN
-        and (blind[job.id] or len(here(cluster, job)) < job.spec.min_workers)
+        and (blind[job.id] or len(at_hand(cluster, job)) < job.spec.min_workers)
     ]
     lacking.sort(key=lambda job: _hopeless(cluster, job, expected))  # stable: else the oldest first
     for cost, younger in ((Cost.NOTHING, True), (Cost.NOTHING, False), (Cost.STEPS, True)):
         for number, first in enumerate(lacking):
             others = lacking[number + 1 :] if younger else [job for job in lacking if job is not first]
             useless = {*first.refused, *blind[first.id]}
-            others = [job for job in others if stuck[job.id] is cost and {*here(cluster, job)} - useless]
-            had = {name for job in others for name in here(cluster, job)} - useless
-            if others and len(here(cluster, first)) + len(had) >= first.spec.min_workers:
+            others = [job for job in others if stuck[job.id] is cost and {*at_hand(cluster, job)} - useless]
+            had = {name for job in others for name in at_hand(cluster, job)} - useless
+            if others and len(at_hand(cluster, first)) + len(had) >= first.spec.min_workers:
                 return others[-1], first
     return None
 
 
-def here(cluster: Cluster, job: Job) -> list[str]:
+def at_hand(cluster: Cluster, job: Job) -> list[str]:
     """The workers lent to a job that are connected, and stay."""
     lent = [name for name, worker in cluster.workers.items() if worker.job == job.id and cluster.present(name)]
     return [name for name in lent if not cluster.workers[name].departs]
@@ -179,7 +181,7 @@ def could_not_read(cluster: Cluster, job: Job) -> set[str]:
 
 def _blind(cluster: Cluster, job: Job, rereads: int = 0) -> set[str]:
     """Who could not read the job's checkpoint, where none of its workers could, so often: it needs another one."""
-    tried, there = could_not_read(cluster, job), here(cluster, job)
+    tried, there = could_not_read(cluster, job), at_hand(cluster, job)
     often = bool(tried) and cluster.watches[job.id].rereads >= rereads
     return tried if there and often and tried.issuperset(there) else set()
 

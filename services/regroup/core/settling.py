@@ -107,10 +107,18 @@ def _untold(turn: Turn) -> list[str]:
     return sorted([*new, *(unheard if turn.now - turn.cluster.awake <= limit else ())])
 
 
+def gathered(turn: Turn, job: Job) -> tuple[dict[Member, Answer], list[Member], Verdict]:
+    """Who could answer a round now, whose step loops do not come back, and what the words of the first would mean."""
+    told = candidates(turn.cluster, job)
+    stuck = [member for member in told if is_stuck(turn, member)]
+    present = {member: answer for member, answer in told.items() if member not in stuck}
+    unheard = {member: version for member in stuck if (version := told[member].version) is not None}
+    return present, stuck, verdict_on(turn, job, present, unheard)
+
+
 def could_make_room(turn: Turn, job: Job) -> Cost | None:
     """What it would cost a job to make room now: whoever is connected may hold all that is not durable, or not."""
-    asked = replace(job, wanted=Wanted.YIELD)
-    verdict = verdict_on(turn, asked, candidates(turn.cluster, job))
+    _, _, verdict = gathered(turn, replace(job, wanted=Wanted.YIELD))
     if not isinstance(verdict, SaveState | NothingToSave):
         return None
     return Cost.STEPS if verdict.rolled_back else Cost.NOTHING

@@ -6,6 +6,7 @@ Refuses to know: whether a state is lost or doubled (`decision_rules` and its li
 """
 
 from collections import Counter
+from math import inf
 from typing import TYPE_CHECKING
 
 from regroup.core.blame import TRIES_OF_ONE
@@ -41,6 +42,7 @@ class Justice:
         self._vain: dict[str, float] = {}  # since when a job waits for none but those that hang
         self._wedged: dict[Member, float] = {}  # since when a trainer hangs in the task's code at a save
         self._raised_in_state: dict[str, list[str]] = {}  # job -> workers of which it is known, each time
+        self._yielded: dict[str, float] = {}  # when a job was last asked to make room
         self._surplus: dict[str, float] = {}  # since when a job keeps somebody that it has no seat for
         kinds = {fault.kind for fault in life.plan.faults}
         # Errors follow from what cannot be seen, or are told twice, which a connection never does.
@@ -76,6 +78,12 @@ class Justice:
                 self._evicted(before, note.job, note.worker, note.reason)
             if note.kind == "unlent" and note.worker is not None and "started no trainer" in note.reason:
                 self._causes[note.worker] += self._life.agents[note.worker].trainer is None or self._late
+            if note.kind == "yielding" and note.job is not None:
+                since = self._life.decided_at - self._yielded.get(note.job, -inf)
+                assert since > 0.9 * self._life.policy.absent_limit, f"{note.job} is asked again after {since:.2f} s"
+                self._yielded[note.job] = self._life.decided_at
+            if note.kind == "straggler":
+                assert note.worker in self._life.faults.lagged, f"{note.worker} is called slow, and never was"
             if note.kind == "save_failed" and note.job is not None:
                 self._failed_at[note.job] = self._life.decided_at
                 if note.reason.endswith("E: no") and note.worker is not None:
