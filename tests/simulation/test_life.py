@@ -9,6 +9,7 @@ from itertools import count
 import pytest
 
 from regroup.core.jobs import JobPhase
+from regroup.core.messages.commands import PauseJob
 from regroup.lab.sim.lives.drawing import draw
 from regroup.lab.sim.lives.life import Life
 from regroup.lab.sim.lives.outcome import Outcome, cut, live
@@ -49,25 +50,54 @@ def test_a_step_loop_that_waits_is_woken_by_what_it_waits_for():
     assert 0 < begun - told < IDLE / 10
 
 
-@pytest.mark.parametrize("kind", [Kind.MISMATCH, Kind.UNPREPARED, Kind.BAD_SPEC, Kind.POISON, Kind.FLIP, Kind.DIVERGE])
-def test_what_users_do_wrong_is_told(kind):
+TOLD = {
+    Kind.MISMATCH: " from the other workers'",
+    Kind.UNPREPARED: "may not take part: worker: it will not do",
+    Kind.BAD_SPEC: "failed: options.lr: it will not do",
+    Kind.POISON: "failed: the task failed in step",
+    Kind.FLIP: "replicas differed at step",
+    Kind.DIVERGE: "is nan: look at the learning rate",
+    Kind.LAG: "b is slower than the others",
+    Kind.DEADLOCK: "where the trainer on ",
+    Kind.UNDELETABLE: "could not delete a checkpoint that is not kept any more",
+}
+
+
+@pytest.mark.parametrize("kind", TOLD)
+def test_what_goes_wrong_on_a_worker_is_told(kind):
     """From the start on, or at the first step; on the last of two workers, where it is not everybody's."""
     border = "preparing" if kind in (Kind.MISMATCH, Kind.UNPREPARED) else "stepping"
-    at = 2.0 if kind in (Kind.FLIP, Kind.DIVERGE) else 0.0
-    fault = Fault(kind, (1,), at=at, border=None if kind is Kind.BAD_SPEC else border, seconds=7.0)
+    at = 2.0 if kind in (Kind.FLIP, Kind.DIVERGE, Kind.LAG, Kind.UNDELETABLE) else 0.0
+    struck = (0, 1) if kind is Kind.UNDELETABLE else (1,)
+    fault = Fault(
+        kind, struck, at=at, border=None if kind in (Kind.BAD_SPEC, Kind.LAG, Kind.UNDELETABLE) else border, seconds=7.0
+    )
     again = tuple(replace(fault, at=at + later) for later in (0.0, 0.7, 1.4))  # whoever is to tell may leave first
-    plan = replace(draw(0), workers=2, jobs=(replace(SPEC, steps=60, max_workers=2),), faults=again, pace=0.06)
+    plan = replace(
+        draw(0), workers=2, jobs=(replace(SPEC, steps=60, max_workers=2, checkpoint_every=5),), faults=again, pace=0.06
+    )
     story = Story(kept=True)
     Life(replace(plan, skews=(1.0, 2.0, 3.0), drifts=(0.0, 0.0, 0.0)), story).run()
-    told = {
-        Kind.MISMATCH: "its code differs from the other workers'",
-        Kind.UNPREPARED: "may not take part: worker: it will not do",
-        Kind.BAD_SPEC: "failed: options.lr: it will not do",
-        Kind.POISON: "failed: the task failed in step",
-        Kind.FLIP: "replicas differed at step",
-        Kind.DIVERGE: "is nan: look at the learning rate",
-    }
-    assert any(told[kind] in line for line in story.lines)
+    assert any(TOLD[kind] in line for line in story.lines)
+
+
+def mistaken(plan):
+    faults = tuple(Fault(Kind.MISTAKE, (0,), at=0.2 + number) for number in range(8))
+    return Life(replace(plan, faults=faults), Story())
+
+
+def test_what_cannot_be_is_refused_with_its_reason():
+    life = mistaken(draw(0))
+    life.run()
+    assert {job.phase for job in life.jobs.values()} == {JobPhase.COMPLETED}
+    assert any(" never" in reason and "there is no " in reason for reason in life.reasons)
+
+
+def test_what_cannot_be_and_is_acknowledged_is_noticed(monkeypatch):
+    monkeypatch.setattr("regroup.lab.sim.lives.users.mistake", lambda dice, spec, first: PauseJob("j0"))
+    life = mistaken(draw(0))
+    with pytest.raises(AssertionError, match="nothing can be made of PauseJob"):
+        life.run()
 
 
 @pytest.mark.parametrize("seed", range(20))

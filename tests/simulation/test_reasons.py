@@ -98,6 +98,35 @@ def f(job):
     assert read(source) == ["stopped, {}", "made room, {}", "{}, before its first step", "{}, at step {}"]
 
 
+def test_a_table_may_give_a_text_only_where_it_has_one():
+    source = """
+PLACES = {OUTSIDE: "outside of a pass"}
+def f(shard):
+    place = PLACES.get(shard, f"shard {shard}")
+    end(f"it failed, {place}")
+"""
+    assert read(source) == ["it failed, outside of a pass", "it failed, shard {}"]
+
+
+def test_a_format_that_is_filled_in_later_is_a_sentence_with_values():
+    source = """
+def f(ours, theirs):
+    words = "is {}, and must be {}"
+    return [words.format(mine, its) for mine, its in zip(ours, theirs)]
+"""
+    assert read(source) == ["is {}, and must be {}"]
+
+
+def test_what_was_given_is_a_value_to_which_something_may_be_added():
+    source = """
+def f(reason, late):
+    if late:
+        reason += "; nobody came back"
+    note(f"asked to stop; {reason}")
+"""
+    assert read(source) == ["asked to stop; {}", "asked to stop; {}; nobody came back"]
+
+
 def test_what_is_refused_is_a_reason():
     assert read("raise Conflict(f'job {job.id} is being stopped')") == ["job {} is being stopped"]
 
@@ -129,6 +158,11 @@ def reached(*reasons):
 def test_a_reason_within_a_longer_one_is_reached_with_it():
     found = reached("b is evicted: it did not answer the Halt in 2 s")
     assert found == ["it did not answer the Halt in {} s", "{} is evicted: {}"]
+
+
+def test_what_is_added_to_a_sentence_is_reached_with_it():
+    given_up = "; what its workers held of step {} is given up, as its user asked"
+    assert given_up in reached("stopped at once, at step 3; its state is in x" + given_up.format(5))
 
 
 def test_half_a_sentence_reaches_nothing():

@@ -72,6 +72,9 @@ def draw(seed: int) -> Plan:
     faults += _at_saves(Random(f"{seed} at saves"), workers)
     faults += _ahead(Random(f"{seed} ahead"), workers)
     faults += _left_behind(Random(f"{seed} left behind"), workers)
+    faults += _mistakes(Random(f"{seed} mistakes"), workers)
+    faults += _slow(Random(f"{seed} slow"), workers)
+    faults += _undeletable(Random(f"{seed} undeletable"), workers)
     evaluating = Random(f"{seed} evaluating")
     return Plan(
         seed=seed,
@@ -104,6 +107,11 @@ def _goers(random: Random, workers: int) -> list[Fault]:
     if random.random() < 0.8:
         return _some(random, some, workers)
     hold = Fault(Kind.HOLD, (0,), at=random.uniform(2.0, 4.0))  # what is held must not be lost with them
+    if random.random() < 0.2:  # before there is any step
+        first = replace(
+            some, crowds=(workers,), counts=(1,), borders=("form", "connected"), waits=1.0, since=0.0, until=0.5
+        )
+        return _some(random, first, workers)
     after = replace(some, crowds=(workers,), waits=0.0, after=(0.4, 2.0))
     return [hold, *_some(random, after, workers, hold)]
 
@@ -146,7 +154,8 @@ def _at_saves(random: Random, workers: int) -> list[Fault]:
     wrong = Some(kinds, (1,), (3.0, 18.0, 18.0), crowds, ("saving",), waits=0.8, since=0.2, until=2.0)
     rests = Some((Kind.STOP, Kind.PAUSE), (0, 0, 1), waits=0.0, since=2.0, until=6.0)
     killed = Some((Kind.KILL_TRAINER,), (0, 0, 1), (), (workers,), ("reporting",), waits=1.0, since=0.2, until=2.0)
-    now = Some((Kind.STOP_NOW,), (0, 0, 0, 1), (), (1,), ("saving", "telling", "stepping"), 0.7, since=2.0, until=9.0)
+    at = ("saving", "telling", "stepping", "form")
+    now = Some((Kind.STOP_NOW,), (0, 0, 0, 1), (), (1,), at, 0.7, since=random.choice((0.3, 2.0)), until=9.0)
     return [fault for some in (wrong, rests, killed, now) for fault in _some(random, some, workers)]
 
 
@@ -170,6 +179,25 @@ def _left_behind(random: Random, workers: int) -> list[Fault]:
     border = random.choice(("form", "form", "connecting"))
     ahead = Fault(dies, tuple(order[short:]), at=at, border=border)
     return [Fault(Kind.BREAK, tuple(order[:short]), at=at, border="applying"), ahead]
+
+
+def _mistakes(random: Random, workers: int) -> list[Fault]:
+    """Users who ask for what there is not, or for what must not be."""
+    return _some(random, Some((Kind.MISTAKE,), (1, 2, 4), waits=0.3), workers) if random.random() < 0.1 else []
+
+
+def _slow(random: Random, workers: int) -> list[Fault]:
+    """A device is slower than the others', for a while or until the end."""
+    if random.random() >= 0.1:
+        return []
+    return _some(random, Some((Kind.LAG,), (1, 1, 2), (2.0, 4.0, 18.0), (1,), waits=0.0, until=4.0), workers)
+
+
+def _undeletable(random: Random, workers: int) -> list[Fault]:
+    """Files that are not kept any more stay where they are."""
+    if random.random() >= 0.05:
+        return []
+    return _some(random, Some((Kind.UNDELETABLE,), (1, 2), (3.0, 18.0), waits=0.0, until=3.0), workers)
 
 
 def _some(random: Random, some: Some, workers: int, first: Fault | None = None) -> list[Fault]:

@@ -33,6 +33,7 @@ class Faults:
         self._over = False
         self._to_come = len(life.plan.faults)
         self.severed: set[tuple[str, str]] = set()  # pairs of workers between which there was no way at some time
+        self.lagged: set[str] = set()  # workers that were slow at some time
         self.met: Counter[tuple[Kind, str]] = Counter()  # (kind, a job's phase)
         self.during: Counter[tuple[Kind, frozenset[Activity]]] = Counter()
         self.pairs: Counter[tuple[Kind, Kind]] = Counter()  # (kind, another that lasts), in the order of their names
@@ -146,6 +147,8 @@ class Faults:
 
     def _begin(self, fault: Fault, struck: tuple[str, ...]) -> None:
         self._lasting.append((fault, struck))
+        if fault.kind is Kind.LAG:
+            self.lagged.update(struck)
         if fault.kind is Kind.SEVER:
             names = self._life.agents
             self.severed.update((a, b) for a in names for b in names if (a in struck) is not (b in struck))
@@ -200,8 +203,8 @@ class Faults:
             case Kind.HAND_OVER:
                 life.ask_to_leave(agent, life.leaves.choice((1.0, 6.0, 30.0)))
             case Kind.DRAIN:
-                life.ask(DrainWorker(agent.name))
-                life.ask_later(life.leaves.choice((0.3, 2.0, 6.0)), AdmitWorker(agent.name))
+                life.users.ask(DrainWorker(agent.name))
+                life.users.ask_later(life.leaves.choice((0.3, 2.0, 6.0)), AdmitWorker(agent.name))
             case Kind.AWAY:
                 life.lose_agent(agent, None)
             case Kind.MOVE:
@@ -243,16 +246,18 @@ class Faults:
             case Kind.DAMAGE:
                 kept = [job.latest for job in life.jobs.values() if job.latest is not None]
                 life.ghosts.damaged.update(one.path for one in kept)
+            case Kind.MISTAKE:
+                life.users.ask_wrongly()
             case Kind.STOP if life.jobs:
-                life.ask(StopJob(dice.choice(sorted(life.jobs))))
+                life.users.ask(StopJob(dice.choice(sorted(life.jobs))))
             case Kind.STOP_NOW if life.jobs:
-                cut = life.asks.choice(sorted(life.jobs))
+                cut = life.users.dice.choice(sorted(life.jobs))
                 life.ghosts.cut_short.add(cut)
-                life.ask(StopJob(cut, now=True))
+                life.users.ask(StopJob(cut, now=True))
             case Kind.PAUSE | Kind.HOLD if life.jobs:
                 job = dice.choice(sorted(life.jobs))
-                life.ask(PauseJob(job, kind is Kind.HOLD))
-                life.ask_later(dice.choice((0.1, 0.5, 2.0, 5.0, 8.0)), ResumeJob(job))
+                life.users.ask(PauseJob(job, kind is Kind.HOLD))
+                life.users.ask_later(dice.choice((0.1, 0.5, 2.0, 5.0, 8.0)), ResumeJob(job))
 
     def _find_silent(self, process: "Process") -> None:
         """Agents close a connection on which nothing comes for so long."""

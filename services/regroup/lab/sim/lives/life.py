@@ -1,36 +1,25 @@
 """One life of a cluster in virtual time: agents and trainers over a network, coordinators over a store, and faults.
 
-Owns: who is started and when, also again; the users who submit and stop jobs; and how long a life may last.
-Refuses to know: which faults there will be (`plan`), how they strike (`faults`), what must hold (`decision_rules`).
+Owns: who is started and when, also again, and how long a life may last.
+Refuses to know: what users ask for (`users`), which faults there will be (`plan`), how they strike (`faults`), what
+must hold (`decision_rules`).
 It does not model: what travels between trainers, bit by bit; user code; files.
 """
 
 import asyncio
-from collections.abc import Set
 from dataclasses import replace
 from math import inf
 from random import Random
 from typing import Any
 
 from regroup.coordinator.memory_store import MemoryStore
-from regroup.coordinator.persistence import Saved, StoreUnavailable
-from regroup.core.cluster import Cluster, Refusal
+from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
-from regroup.core.jobs import BeginFrom, Job, JobPhase, JobSpec, Wanted
-from regroup.core.messages.agent_reports import AgentLeft
-from regroup.core.messages.commands import (
-    AdmitWorker,
-    ClearWorker,
-    Command,
-    DrainWorker,
-    PauseJob,
-    ResumeJob,
-    StopJob,
-    SubmitJob,
-)
+from regroup.core.jobs import Job
+from regroup.core.messages.agent_reports import AgentLeft, Discarded
 from regroup.core.messages.events import Report
-from regroup.core.messages.orders import Heard, Order
-from regroup.core.workers import Worker
+from regroup.core.messages.orders import Discard, Heard, Order
+from regroup.core.workers import TrainerPhase, Worker
 from regroup.lab.sim.lives.faults import Faults, home
 from regroup.lab.sim.lives.justice import Justice
 from regroup.lab.sim.lives.network import Network
@@ -39,6 +28,7 @@ from regroup.lab.sim.lives.plan import SECONDS, Kind, Plan
 from regroup.lab.sim.lives.process import Process
 from regroup.lab.sim.lives.reasons import told
 from regroup.lab.sim.lives.story import Story
+from regroup.lab.sim.lives.users import Users
 from regroup.lab.sim.lives.virtual import VirtualLoop, sealed
 from regroup.lab.sim.model import decision_rules, lending_rules, saving_rules
 from regroup.lab.sim.model.agents import LinkedAgent
@@ -47,6 +37,7 @@ START = 1000.0  # of the virtual clock
 HEALING = 150.0  # seconds in which every job must end once all is well
 WATCH = 0.25  # seconds between two looks of the users
 UNHEARD = 2.0  # seconds without an answer after which an agent that is to end does
+LAGGING = 3.0  # times the others' pace
 RESTART = (0.3, 2.0)  # seconds until a supervisor starts again what ended
 
 
@@ -62,22 +53,18 @@ class Life(Paced):
         self.store = MemoryStore(clock=self.loop.time)
         self.jobs: dict[str, Job] = {}  # durable
         self.workers: dict[str, Worker] = {}  # durable
-        self.faults, self.network, self.justice = Faults(self), Network(self), Justice(self)
+        self.faults, self.network, self.justice, self.users = Faults(self), Network(self), Justice(self), Users(self)
         self.processes: list[Process] = []
         for agent in self.agents.values() if plan.folders else ():
             agent.host = home(agent.name)
         self.gone: set[str] = set()  # workers whose machines will not come back
         self.draining: set[str] = set()  # agents that left in good order, and are not back
         self.leaves = Random(f"{plan.seed} leaves")  # of its own, so that the other dice fall as they would without
-        self.begins = Random(f"{plan.seed} begins")  # likewise
-        self.asks = Random(f"{plan.seed} asks")  # likewise
+        self._paces = Random(f"{plan.seed} paces")  # likewise
         self.answered: dict[str, float] = {}  # when an agent's heartbeat was last answered
         self.reasons: set[str] = set()
         self.healed = False
         self._deadline = inf
-        self._free = asyncio.Event()  # the first job is over
-        self._kept = asyncio.Event()  # it has a checkpoint, or will have none any more
-        self._to_ask = 0  # what users will still ask for
         self.decided_at = 0.0
         self.over: asyncio.Future[None] = self.loop.create_future()
 
@@ -101,7 +88,7 @@ class Life(Paced):
         self.start_coordinator()
         for number, agent in enumerate(self.agents.values()):
             self.later(self.dice.uniform(0.0, 0.3) if number else 0.0, self.begin_agent, agent)
-        users = [self.loop.create_task(self._submit(f"j{number}", spec)) for number, spec in enumerate(self.plan.jobs)]
+        users = self.users.begin()
         self.faults.begin()
         self.later(SECONDS + 1.0, self._heal)
         self._watch()
@@ -131,14 +118,9 @@ class Life(Paced):
     def _watch(self) -> None:
         if self.over.done():
             return
-        if not self.faults.pending and not self._to_ask:
+        if not self.faults.pending and not self.users.busy:
             self._heal()
-        if self.leader is not None:
-            self._administer(self.leader)
-        if "j0" in self.jobs and self.jobs["j0"].ended:
-            self._free.set()
-        if "j0" in self.jobs and (self.jobs["j0"].ended or self.jobs["j0"].checkpoint is not None):
-            self._kept.set()
+        self.users.look()
         submitted = len(self.jobs) == len(self.plan.jobs)
         if submitted and all(job.ended for job in self.jobs.values()):
             lending_rules.over(self)
@@ -150,79 +132,6 @@ class Life(Paced):
             self.fail(Stuck(f"{HEALING:g} s after all is well: {stuck or 'a submission is not there'}"))
         else:
             self.later(WATCH, self._watch)
-
-    # --- users
-
-    def _administer(self, leader: Process) -> None:
-        """Clear workers in quarantine, some time later. Once all is well, jobs that can never go on are stopped."""
-        for name, worker in self.workers.items():
-            if worker.quarantined and (self.healed or self.dice.random() < 0.1):
-                self._command(leader, ClearWorker(name))
-            if worker.drained and self.healed:
-                self._command(leader, AdmitWorker(name))
-        for job in self.jobs.values() if self.healed else ():
-            if job.wanted in (Wanted.HOLD, Wanted.PAUSE):
-                self._command(leader, ResumeJob(job.id))
-            waits = job.phase in (JobPhase.QUEUED, JobPhase.PREPARING, JobPhase.WAITING) and job.wanted is Wanted.RUN
-            able = self.agents.keys() - job.refused.keys() - self.gone
-            if waits and (len(able) < job.spec.min_workers or not self._may_be_read(job, able)):
-                self._command(leader, StopJob(job.id))
-
-    def _may_be_read(self, job: Job, able: Set[str]) -> bool:
-        """Whether one of these workers is on a machine where the file lies that the job is to begin from."""
-        places = self.ghosts.places.get(job.latest.path, ()) if job.latest is not None else None
-        return places is None or any(self.folder(name) in places for name in able)
-
-    async def _submit(self, job: str, spec: JobSpec) -> None:
-        if job != "j0":  # others come while the first is under way, or when it is over
-            wait = self.dice.choice((0.0, 4.0, 8.0, None))
-            await (asyncio.sleep(wait) if wait is not None else self._free.wait())
-        begins = self.plan.begins and job != "j0"
-        if begins:
-            await self._kept.wait()
-        while job not in self.jobs:
-            if self.leader is not None:
-                asked = self._begun(spec) if begins else spec
-                await self._say(self.leader, SubmitJob(job, asked, self.now))
-            await asyncio.sleep(0.5)
-
-    def _begun(self, spec: JobSpec) -> JobSpec:
-        """A job that goes on from the first one's newest checkpoint, for some steps more."""
-        newest = self.jobs["j0"].checkpoint
-        if newest is None:
-            return spec
-        steps = newest.version.step + self.begins.choice((1, 4, spec.steps or 13))
-        return replace(spec, begin_from=BeginFrom("j0"), steps=steps, epochs=None)
-
-    def ask(self, command: Command) -> None:
-        """A user's word to whoever leads, if anybody does."""
-        if self.leader is not None:
-            self._command(self.leader, command)
-
-    def ask_later(self, seconds: float, command: Command) -> None:
-        self._to_ask += 1
-        self.later(seconds, self._ask_now, command)
-
-    def _ask_now(self, command: Command) -> None:
-        self._to_ask -= 1
-        self.ask(command)
-
-    def _command(self, process: Process, command: Command) -> None:
-        self.loop.create_task(self._say(process, command))
-
-    async def _say(self, process: Process, command: Command) -> None:
-        assert process.shell is not None
-        try:
-            async with asyncio.timeout(2.0):
-                await process.shell.command(command)
-        except Refusal as refusal:
-            self.reasons.add(str(refusal))
-            return
-        except (StoreUnavailable, TimeoutError):
-            return  # whoever asked may ask again
-        # Another one may have gone on from what can be taken back.
-        if process is self.leader or isinstance(command, SubmitJob | StopJob):
-            assert _is_done(command, self.store.holds), f"{command} is acknowledged, and the store does not know it"
 
     # --- coordinators
 
@@ -277,10 +186,20 @@ class Life(Paced):
     def send(self, agent: LinkedAgent, report: Report) -> None:
         self.network.carry(agent.name, agent.link, report, up=True)
 
+    def pace(self, agent: LinkedAgent) -> float | None:
+        """Measured anew for each heartbeat."""
+        if agent.trainer is None or agent.trainer.session.phase is not TrainerPhase.TRAINING:
+            return None
+        usual = self.plan.pace * self._paces.uniform(0.95, 1.05)
+        return LAGGING * usual if self.faults.lasts(Kind.LAG, agent.name) else usual
+
     def obey(self, agent: LinkedAgent, order: Order) -> None:
         if isinstance(order, Heard):
             self.answered[agent.name] = self.now
-        super().obey(agent, order)
+        if isinstance(order, Discard) and self.faults.lasts(Kind.UNDELETABLE, agent.name):
+            self.report(agent, Discarded(job=order.job, paths=order.paths, error="it is read-only"))
+        else:
+            super().obey(agent, order)
 
     def begin_agent(self, agent: LinkedAgent) -> None:
         if not agent.alive and not self.over.done():
@@ -340,25 +259,6 @@ class Life(Paced):
         elif leader is not None and leader.thawed.is_set() and not self.faults.lasts(Kind.ISOLATE, agent.name):
             self.network.connect(agent, leader)
         self.later(self.policy.heartbeat_interval if agent.link else 0.2, self._beat, agent, boot)
-
-
-def _is_done(command: Command, kept: Saved) -> bool:
-    """Whether what was asked is durable: it may be acknowledged only then."""
-    if isinstance(command, ClearWorker):
-        return command.worker not in kept.workers or not kept.workers[command.worker].quarantined
-    if isinstance(command, DrainWorker | AdmitWorker):
-        drains = isinstance(command, DrainWorker)
-        return command.worker not in kept.workers or kept.workers[command.worker].drained is drains
-    job = kept.jobs.get(command.job)
-    if job is None or job.ended or isinstance(command, SubmitJob):
-        return job is not None
-    match command:
-        case StopJob(now=now):
-            return job.wanted is Wanted.STOP and not now
-        case PauseJob(hold=hold):
-            return job.wanted is (Wanted.HOLD if hold else Wanted.PAUSE)
-        case ResumeJob():
-            return job.wanted in (Wanted.RUN, Wanted.YIELD)
 
 
 def _error_of(context: dict[str, Any]) -> BaseException:

@@ -8,6 +8,7 @@ It does not model: an agent that is stopped; a life has no place where that one 
 from typing import TYPE_CHECKING
 
 from regroup.core.jobs import Member
+from regroup.core.messages.agent_reports import StacksTaken
 from regroup.core.workers import Hang, LoopPhase
 from regroup.lab.sim.lives.plan import Kind
 from regroup.lab.sim.model.trainer import Place, Trainer
@@ -64,6 +65,11 @@ class Looks:
         if (before is None) != (watching.hang is None):
             life.story.tell(life.now, agent.name, f"says {watching.hang}")
             life.heartbeat(agent)
+        if before is None and watching.hang is not None:
+            said = StacksTaken(
+                job=trainer.job, incarnation=trainer.member.incarnation, phase=watching.hang.phase, stacks="its stacks"
+            )
+            life.report(agent, said)
         life.later(LOOK, self._look, trainer, watching)
 
     def _mark(self, trainer: Trainer) -> Mark:

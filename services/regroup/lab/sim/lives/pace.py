@@ -6,13 +6,14 @@ Refuses to know: what the moves are (`steps`), and why something fails (`faults`
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import nan
 from random import Random
 from typing import Any
 
-from regroup.core.jobs import IN_REPORT, IN_STATE, OUTSIDE, Fingerprint, Member, StepPoint, Version
+from regroup.core.jobs import IN_REPORT, IN_STATE, OUTSIDE, Fingerprint, Job, Member, StepPoint, Version
 from regroup.core.messages.orders import TrainerOrder
 from regroup.core.messages.trainer_reports import WORKER, PeersUnreached, PrepareFailed, StepsCommitted
 from regroup.lab.sim.lives.faults import Faults
@@ -31,7 +32,12 @@ PROMPT = 0.02  # seconds until a step loop notices what it waited for
 QUICK = 0.02  # seconds of a move at most, once no fault is left
 IDLE = 1.0  # seconds until it looks again for something to do, whatever it was told
 REPEAT = 3.0  # seconds between two reports of a trainer that cannot prepare
-ODD_PRINT = Fingerprint("other code", "data", PRINT.samples)
+ODD_PRINTS = (
+    replace(PRINT, code="other"),
+    replace(PRINT, dataset="other"),
+    replace(PRINT, code="other", dataset="other"),
+)
+OTHER_DATA = (replace(PRINT, dataset="other"), replace(PRINT, samples=PRINT.samples + 1))  # than a checkpoint's
 WRITING = 1.0  # seconds at most to write a state beside the training
 CHUNKS = 6  # of an evaluation
 POISONED = 0  # the shard that segfaults
@@ -42,6 +48,7 @@ class Paced(LinkedAgents[LinkedAgent]):
 
     faults: Faults
     justice: Justice
+    jobs: Mapping[str, Job]  # durable
     over: "asyncio.Future[None]"  # done: nothing goes on
 
     def __init__(self, plan: Plan, story: Story, loop: VirtualLoop) -> None:
@@ -56,6 +63,8 @@ class Paced(LinkedAgents[LinkedAgent]):
         self._looks: dict[Member, float] = {}  # when a step loop looks for its next move
         self._waiting: set[Member] = set()  # those whose step loops had no move to make
         self._writes = Random(f"{plan.seed} writes")  # of its own, so that the other dice fall as they would without
+        odd = Random(f"{plan.seed} odd")  # likewise
+        self._odd = (odd.choice(ODD_PRINTS), odd.choice(OTHER_DATA))  # fingerprints of mismatched code and data
         self.looks = Looks(self)
         self._flipped: dict[Member, int] = {}  # digests of replicas that are not as they should be
 
@@ -196,8 +205,8 @@ class Paced(LinkedAgents[LinkedAgent]):
             return [partial(self.fail_to_read, trainer, damaged=True)]
         moves = self.moves(trainer)
         if at in ("connecting", "connected", "contributed") and (apart := self._unreached(trainer)):
-            if at == "connecting" and trainer.group.members[trainer.group.leader] in apart:
-                return [partial(self._miss, trainer)]
+            if at == "connecting":
+                return [partial(self._miss, trainer, apart)]
             return [partial(self.leave, trainer)] if self.may_leave(trainer) else []
         if at == "stepping" and self.faults.lasts(Kind.STARVE, agent.name):
             return moves[-1:] if self.may_leave(trainer) else []
@@ -212,12 +221,14 @@ class Paced(LinkedAgents[LinkedAgent]):
         here = trainer.member.worker
         return [one for one in trainer.group.members if self.faults.severs(here, one.worker)]
 
-    def _miss(self, trainer: Trainer) -> None:
-        """It cannot connect to the leader, says so, and gives its group up."""
+    def _miss(self, trainer: Trainer, apart: Sequence[Member]) -> None:
+        """It cannot connect to all, says so, and gives its group up. Without the leader it does not learn where others
+        are."""
         group = trainer.group
         leader = group.members[group.leader]
-        trainer.outbox.append(PeersUnreached(**trainer.who, generation=group.generation, peers=(leader,)))
-        self.leave(trainer, f"could not reach {leader.worker}")
+        peers = (leader,) if leader in apart else tuple(apart)
+        trainer.outbox.append(PeersUnreached(**trainer.who, generation=group.generation, peers=peers))
+        self.leave(trainer, f"could not reach {peers[0].worker}")
 
     def _wrong_at_save(self, agent: LinkedAgent, trainer: Trainer) -> Callable[[], None] | None:
         """What the task does to a save in its state(), or in its report()."""
@@ -249,7 +260,13 @@ class Paced(LinkedAgents[LinkedAgent]):
             self.later(REPEAT, self._give_up, trainer, field)
 
     def fingerprint(self, trainer: Trainer) -> Fingerprint:
-        return ODD_PRINT if self.faults.lasts(Kind.MISMATCH, trainer.member.worker) else PRINT
+        begins, said = self.jobs[trainer.job].beginning, PRINT
+        if self.faults.lasts(Kind.MISMATCH, trainer.member.worker):
+            said = self._odd[begins is not None]
+        known = begins.fingerprint if begins is not None else None
+        if known is not None and (known.dataset, known.samples) != (said.dataset, said.samples):
+            self.ghosts.unpreparable.add(trainer.job)
+        return said
 
     def digest(self, trainer: Trainer) -> int:
         return self._flipped.get(trainer.member, 0)

@@ -71,6 +71,9 @@ class Kind(StrEnum):
     REPORT_DIES = "task's report() segfaults"
     REPORT_HANGS = "task's report() hangs"
     STOP_NOW = "user stops the job at once"
+    MISTAKE = "user asks for what cannot be"
+    LAG = "worker's passes take long"
+    UNDELETABLE = "files cannot be deleted"
 
     def __repr__(self) -> str:
         """As code, so that a plan can be printed and pasted."""
@@ -109,6 +112,8 @@ LASTING = frozenset(
         Kind.STATE_RAISES,
         Kind.REPORT_DIES,
         Kind.REPORT_HANGS,
+        Kind.LAG,
+        Kind.UNDELETABLE,
     }
 )
 GOING = (Kind.HAND_OVER, Kind.DRAIN)  # drawn apart from all others, as are the next two
@@ -130,6 +135,7 @@ OF_ALL = frozenset(  # these strike the cluster, not workers
         Kind.STORE_CRASH,
         Kind.STOP,
         Kind.STOP_NOW,
+        Kind.MISTAKE,
         Kind.PAUSE,
         Kind.HOLD,
         Kind.BAD_SPEC,

@@ -38,7 +38,6 @@ EXPLAINED: Mapping[str, str] = {
     "from step {}, the most advanced state left, on {}": (
         "it is written only where the last generation is lost, which then stands before it"
     ),
-    "there is no job {}": "users of lives ask only for jobs that they saw submitted, and no job is ever forgotten",
     "{} had a {} of {} bytes to tell, more than its link carries: it is lost": (
         "messages of lives have no size, and what is reported is cut where it is made"
     ),
@@ -85,8 +84,9 @@ class Sentence:
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        """It stands alone, or is a clause of a longer one."""
+        """It stands alone, or is a clause of a longer one; it may begin with what parts it from the one before."""
         inner = "".join(".*?" if part is None else re.escape(part) for part in self.parts)
+        inner = inner.removeprefix(re.escape("; "))
         return re.compile(rf"(?:^|[:;] ){inner}(?:$|[:;] )", re.DOTALL)
 
 
@@ -183,9 +183,11 @@ class Texts:
                     | ast.AugAssign(target=ast.Name(id=name), op=ast.Add(), value=value)
                 ):
                     yield from self._in_node(value, names)
-                    before = names.get(name, []) if isinstance(statement, ast.AugAssign) else []
-                    sums = [ast.BinOp(one, ast.Add(), value, lineno=value.lineno) for one in before]
-                    names[name] = [*sums] or [value]
+                    if isinstance(statement, ast.AugAssign):  # what was given, where nothing is known of it
+                        before = names.get(name, [ast.Name(name)])
+                        names[name] = [ast.BinOp(one, ast.Add(), value, lineno=value.lineno) for one in before]
+                    else:
+                        names[name] = [value]
                 case _:
                     yield from self._in_node(statement, names)
                     yield from self._in_branches(statement, names)
@@ -200,6 +202,8 @@ class Texts:
                 ends.append(mine)
         if isinstance(statement, ast.If) and statement.orelse and ends:
             names.clear()
+        elif isinstance(statement, ast.If):  # not taken: what was given stays as it was
+            names.update({name: [ast.Name(name)] for mine in ends for name in mine if name not in names})
         for mine in ends:
             for name, values in mine.items():
                 names[name] = list(dict.fromkeys((*names.get(name, ()), *values)))
@@ -232,8 +236,9 @@ class Texts:
     def _template(self, node: ast.expr, names: _Names) -> _Template | None:
         """The text of an expression, or None if it is none."""
         match node:
-            case ast.Constant(value=str(text)):
-                return [text]
+            case ast.Constant(value=str(text)):  # also of a format that is filled in later
+                first, *others = text.split("{}")
+                return [first, *chain.from_iterable((None, other) for other in others)]
             case ast.BinOp(left=left, op=ast.Add(), right=right):
                 if self._template(left, names) is None and self._template(right, names) is None:
                     return None
@@ -275,6 +280,11 @@ class Texts:
             case ast.Subscript(value=ast.Name(id=name)) if name in self._tables:
                 for value in self._tables[name].values:
                     yield from self._ways(value, names)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="get"), args=[_, *default]) if (
+                name in self._tables
+            ):
+                for value in (*self._tables[name].values, *default):
+                    yield from self._ways(value, names)
             case ast.Call(func=ast.Name(id=name)) if name in self._functions:
                 given = [each for each in ast.walk(self._functions[name]) if isinstance(each, ast.Return)]
                 for each in sorted(given, key=lambda each: each.lineno):
@@ -299,7 +309,7 @@ class Texts:
             mine = self._choices
             for way in choice.ways:
                 for one in self._spread(way, choice.line):
-                    if one.parts == () or _has_word(one):
+                    if one.parts in ((), (None,)) or _has_word(one):
                         said = True
                         yield Sentence(_tidy([*plain[:place], *one.parts, *plain[place + 1 :]]), line, mine)
         if not said:

@@ -180,6 +180,10 @@ class LinkedAgents(Agents[ALinkedAgent]):
         super().__init__(agents)
         self._numbers = 0
 
+    def pace(self, agent: ALinkedAgent) -> float | None:
+        """Seconds that its trainer's passes take for a sample; None: nobody knows."""
+        return None
+
     @abstractmethod
     def send(self, agent: ALinkedAgent, report: Report) -> None:
         """Put a report on the agent's connection, which it has."""
@@ -215,7 +219,7 @@ class LinkedAgents(Agents[ALinkedAgent]):
     def heartbeat(self, agent: ALinkedAgent) -> None:
         agent.sequence += 1
         agent.sent[agent.sequence] = self.clock(agent.name)
-        self.report(agent, said_by(agent, agent.sequence, agent.status))
+        self.report(agent, said_by(agent, agent.sequence, agent.status, self.pace(agent)))
 
     def obey(self, agent: ALinkedAgent, order: Order) -> None:
         if not isinstance(order, Heard):
@@ -226,8 +230,10 @@ class LinkedAgents(Agents[ALinkedAgent]):
             self.tell(agent, RenewLease(order.generation, sent, order.settled))
 
 
-def said_by(agent: Agent, sequence: int, trainer: TrainerStatus | None) -> Heartbeat:
-    return Heartbeat(boot=agent.boot, sequence=sequence, trainer=trainer, leaving=agent.leaving, hang=agent.hang)
+def said_by(agent: Agent, sequence: int, trainer: TrainerStatus | None, pace: float | None = None) -> Heartbeat:
+    return Heartbeat(
+        boot=agent.boot, sequence=sequence, trainer=trainer, leaving=agent.leaving, hang=agent.hang, pace=pace
+    )
 
 
 def first_words(agent: Agent) -> AgentRegistered:

@@ -26,7 +26,7 @@ class Ghosts:
     words: dict[str, set[tuple[str, int]]] = field(default_factory=dict)  # file -> (worker, generation) that said so
     asked: dict[str, set[str]] = field(default_factory=dict)  # file -> workers that could not read it
     blamed: dict[str, float] = field(default_factory=dict)  # when an error of a worker was last counted or forgiven
-    unpreparable: set[str] = field(default_factory=set)  # jobs of which a trainer said that they are wrong
+    unpreparable: set[str] = field(default_factory=set)  # jobs of which a trainer said, or showed, that they are wrong
     cut_short: set[str] = field(default_factory=set)  # jobs that a user wanted to end at once
 
     def untold(self, order: Discard) -> set[str]:

@@ -1,0 +1,27 @@
+"""What users ask for by mistake: commands of which nothing can be made, whatever the cluster is like.
+
+Owns: these commands. Refuses to know: when they are asked, and how a refusal is worded.
+"""
+
+from dataclasses import replace
+from random import Random
+
+from regroup.core.jobs import BeginFrom, Job, JobSpec
+from regroup.core.messages.commands import ClearWorker, Command, DrainWorker, PauseJob, StopJob, SubmitJob
+
+NEVER = "never"  # no job has this id, and no worker this name
+
+
+def mistake(dice: Random, spec: JobSpec, first: Job | None) -> Command:
+    """One of them. `spec`: of the first job; rightly asked, others would go on from its checkpoints."""
+    onward = replace(spec, begin_from=BeginFrom("j0"), steps=10_000, epochs=None)
+    wrong = [
+        replace(onward, begin_from=BeginFrom(NEVER)),
+        replace(onward, begin_from=BeginFrom("j0", step=9_999)),
+        replace(onward, seed=spec.seed + 1),
+    ]
+    if first is not None and first.ended and first.step:  # what it keeps changes no more
+        wrong.append(replace(onward, steps=first.step))
+    commands: list[Command] = [StopJob(NEVER), PauseJob(NEVER), ClearWorker(NEVER), DrainWorker(NEVER)]
+    commands += [SubmitJob(NEVER, spec, 0.0) for spec in (*wrong, *wrong)]
+    return dice.choice(commands)

@@ -1,0 +1,169 @@
+"""The users of a life: they submit jobs, stop and pause them, look after workers, and sometimes ask for what cannot be.
+
+Owns: what is asked of which coordinator, and the rule that what was acknowledged is durable, and a mistake is refused.
+Refuses to know: which of it a plan wants, and when (`faults`); what a decision makes of it.
+"""
+
+import asyncio
+from collections.abc import Set
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING
+
+from regroup.coordinator.persistence import Saved, StoreUnavailable
+from regroup.core.cluster import Refusal
+from regroup.core.jobs import BeginFrom, Job, JobPhase, JobSpec, Wanted
+from regroup.core.messages.commands import (
+    AdmitWorker,
+    ClearWorker,
+    Command,
+    DrainWorker,
+    PauseJob,
+    ResumeJob,
+    StopJob,
+    SubmitJob,
+)
+from regroup.lab.sim.lives.mistakes import mistake
+
+if TYPE_CHECKING:
+    from regroup.lab.sim.lives.life import Life
+    from regroup.lab.sim.lives.process import Process
+
+PATIENCE = 2.0  # seconds until an answer is not waited for any more
+AGAIN = 0.5  # seconds between two tries to submit a job
+_WAITS = (JobPhase.QUEUED, JobPhase.PREPARING, JobPhase.WAITING)
+
+
+class Users:
+    def __init__(self, life: "Life") -> None:
+        self._life = life
+        self._begins = Random(
+            f"{life.plan.seed} begins"
+        )  # of its own, so that the other dice fall as they would without
+        self.dice = Random(f"{life.plan.seed} asks")  # likewise
+        self._free = asyncio.Event()  # the first job is over
+        self._kept = asyncio.Event()  # it has a checkpoint, or will have none any more
+        self._to_ask = 0  # what they will still ask for
+
+    def begin(self) -> list["asyncio.Task[None]"]:
+        plan, loop = self._life.plan, self._life.loop
+        return [loop.create_task(self._submit(f"j{number}", spec)) for number, spec in enumerate(plan.jobs)]
+
+    @property
+    def busy(self) -> bool:
+        return self._to_ask > 0
+
+    def look(self) -> None:
+        """What they do about what they see; once in a while."""
+        leader, first = self._life.leader, self._life.jobs.get("j0")
+        if leader is not None:
+            self._administer(leader)
+        if first is not None and first.ended:
+            self._free.set()
+        if first is not None and (first.ended or first.checkpoint is not None):
+            self._kept.set()
+
+    # --- what they ask for
+
+    def ask(self, command: Command) -> None:
+        """A word to whoever leads, if anybody does."""
+        if self._life.leader is not None:
+            self._command(self._life.leader, command)
+
+    def ask_later(self, seconds: float, command: Command) -> None:
+        self._to_ask += 1
+        self._life.later(seconds, self._ask_now, command)
+
+    def ask_wrongly(self) -> None:
+        """For what must be refused, with a reason."""
+        life = self._life
+        if life.leader is not None:
+            command = mistake(self.dice, life.plan.jobs[0], life.jobs.get("j0"))
+            life.loop.create_task(self._say(life.leader, command, wrong=True))
+
+    def _ask_now(self, command: Command) -> None:
+        self._to_ask -= 1
+        self.ask(command)
+
+    def _administer(self, leader: "Process") -> None:
+        """Clear workers in quarantine, some time later. Once all is well, jobs that can never go on are stopped."""
+        life = self._life
+        for name, worker in life.workers.items():
+            if worker.quarantined and (life.healed or life.dice.random() < 0.1):
+                self._command(leader, ClearWorker(name))
+            if worker.drained and life.healed:
+                self._command(leader, AdmitWorker(name))
+        for job in life.jobs.values() if life.healed else ():
+            if job.wanted in (Wanted.HOLD, Wanted.PAUSE):
+                self._command(leader, ResumeJob(job.id))
+            able = life.agents.keys() - job.refused.keys() - life.gone
+            lacks = len(able) < job.spec.min_workers or not self._may_be_read(job, able)
+            if lacks and job.phase in _WAITS and job.wanted is Wanted.RUN:
+                self._command(leader, StopJob(job.id))
+
+    def _may_be_read(self, job: Job, able: Set[str]) -> bool:
+        """Whether one of these workers is on a machine where the file lies that the job is to begin from."""
+        places = self._life.ghosts.places.get(job.latest.path, ()) if job.latest is not None else None
+        return places is None or any(self._life.folder(name) in places for name in able)
+
+    async def _submit(self, job: str, spec: JobSpec) -> None:
+        life = self._life
+        if job != "j0":  # others come while the first is under way, or when it is over
+            wait = life.dice.choice((0.0, 4.0, 8.0, None))
+            await (asyncio.sleep(wait) if wait is not None else self._free.wait())
+        begins = life.plan.begins and job != "j0"
+        if begins:
+            await self._kept.wait()
+        while job not in life.jobs:
+            if life.leader is not None:
+                asked = self._begun(spec) if begins else spec
+                await self._say(life.leader, SubmitJob(job, asked, life.now))
+            await asyncio.sleep(AGAIN)
+
+    def _begun(self, spec: JobSpec) -> JobSpec:
+        """A job that goes on from the first one's newest checkpoint, for some steps more."""
+        newest = self._life.jobs["j0"].checkpoint
+        if newest is None:
+            return spec
+        steps = newest.version.step + self._begins.choice((1, 4, spec.steps or 13))
+        return replace(spec, begin_from=BeginFrom("j0"), steps=steps, epochs=None)
+
+    # --- what becomes of it
+
+    def _command(self, process: "Process", command: Command) -> None:
+        self._life.loop.create_task(self._say(process, command))
+
+    async def _say(self, process: "Process", command: Command, wrong: bool = False) -> None:
+        life = self._life
+        assert process.shell is not None
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await process.shell.command(command)
+        except Refusal as refusal:
+            life.reasons.add(str(refusal))
+            return
+        except (StoreUnavailable, TimeoutError):
+            return  # whoever asked may ask again
+        assert not wrong, f"nothing can be made of {command}, and it is acknowledged"
+        # Another one may have gone on from what can be taken back.
+        if process is life.leader or isinstance(command, SubmitJob | StopJob):
+            assert _is_done(command, life.store.holds), f"{command} is acknowledged, and the store does not know it"
+
+
+def _is_done(command: Command, kept: Saved) -> bool:
+    """Whether what was asked is durable: it may be acknowledged only then."""
+    if isinstance(command, ClearWorker):
+        return command.worker not in kept.workers or not kept.workers[command.worker].quarantined
+    if isinstance(command, DrainWorker | AdmitWorker):
+        drains = isinstance(command, DrainWorker)
+        return command.worker not in kept.workers or kept.workers[command.worker].drained is drains
+    job = kept.jobs.get(command.job)
+    if job is None or job.ended or isinstance(command, SubmitJob):
+        return job is not None
+    match command:
+        case StopJob(now=now):
+            return job.wanted is Wanted.STOP and not now
+        case PauseJob(hold=hold):
+            return job.wanted is (Wanted.HOLD if hold else Wanted.PAUSE)
+        case ResumeJob():
+            return job.wanted in (Wanted.RUN, Wanted.YIELD)
