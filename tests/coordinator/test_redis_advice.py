@@ -11,8 +11,8 @@ import pytest
 import redis.asyncio
 
 from regroup.coordinator import embedded
-from regroup.coordinator.persistence import StoreUnavailable
-from regroup.coordinator.redis_advice import too_old, what_to_do
+from regroup.coordinator.persistence import StoreAway, StoreUnavailable
+from regroup.coordinator.redis_advice import may_pass, too_old, what_to_do
 from regroup.coordinator.store import RedisStore
 
 Admin = redis.asyncio.Redis
@@ -32,6 +32,7 @@ async def refusal(url: str, **more: str) -> str:
     finally:
         await store.close()
     said = str(refused.value)
+    assert isinstance(refused.value, StoreAway) is ("start it, or set REGROUP_REDIS_URL" in said)
     assert said.startswith("no use of Redis at ")
     assert "\n" not in said
     return said
@@ -43,6 +44,19 @@ async def test_a_sound_one_is_examined_and_nothing_is_left_of_it(server: str, ke
     async with redis.asyncio.Redis.from_url(server) as admin:
         assert await admin.keys(key_prefix + "*") == []
     await store.close()
+
+
+@pytest.mark.parametrize(
+    ("reason", "passes"),
+    [
+        ("LOADING Redis is loading the dataset in memory", True),
+        ("Error 111 connecting to 127.0.0.1:6379. Connection refused.", True),
+        ("WRONGPASS invalid username-password pair or user is disabled.", False),
+        ("READONLY You can't write against a read only replica (ReadOnlyError)", False),
+    ],
+)
+def test_only_what_may_pass_by_itself_is_waited_for(reason: str, passes: bool) -> None:
+    assert may_pass(what_to_do("ResponseError", reason, tls=False)) is passes
 
 
 async def test_a_password_that_is_missing_or_wrong_is_told_with_where_it_is_set(server: str) -> None:

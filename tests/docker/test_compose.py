@@ -170,6 +170,7 @@ def test_beside_other_machines_the_workers_are_on_this_ones_network(profile):
         assert services[name]["network_mode"] == "host"
         assert "networks" not in services[name]
         assert services[name]["environment"]["REGROUP_COORDINATOR"] == "tcp://192.0.2.1:8788"
+        assert "*" not in (services[name]["environment"]["REGROUP_WORKER"] or ""), "on each machine there is one"
 
 
 def test_the_workers_of_a_machine_share_one_memory_of_which_they_can_all_read_and_write():
