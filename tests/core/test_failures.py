@@ -33,6 +33,18 @@ def test_more_than_five_errors_quarantine_a_worker_and_clearing_forgives_them(sc
     assert scene.told("a", Prepare) == [Prepare("j", scene.job.spec)]
 
 
+def test_a_late_word_of_an_error_quarantines_a_worker_and_leaves_it_the_trainer_that_came_after(make_scene):
+    """That one may hold all that there is; when it errs, too, its worker is done without."""
+    scene = make_scene(error_limit=0)
+    scene.running("a", "b")
+    scene.exits("b", "i0")
+    worker = scene.cluster.workers["b"]
+    assert (worker.quarantined, worker.job) == (True, "j")
+    scene.exits("b", "i1")
+    worker = scene.cluster.workers["b"]
+    assert (worker.quarantined, worker.job, worker.errors) == (True, None, 2)
+
+
 def test_a_report_that_its_link_does_not_carry_is_told_to_be_lost(scene):
     scene.running("a")
     for job in ("j", ""):

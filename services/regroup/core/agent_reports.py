@@ -157,7 +157,8 @@ def _trainer_exited(turn: Turn, name: str, report: TrainerExited) -> None:
         return
     if not report.asked:
         turn.note("exited", f"{name}'s trainer: {report.cause}", job=report.job, worker=name)
-        turn.count_error(name, report.cause)
+        succeeded = trainer is not None and trainer.incarnation != report.incarnation
+        turn.count_error(name, report.cause, succeeded)
     if job is None or job.ended:
         return
     killed = report.cause == "killed by SIGKILL"

@@ -131,15 +131,21 @@ class Turn:
         if job in self.jobs and not self.jobs[job].ended:
             self.change_watch(job, dead={**self.watch(job).dead, member: cause})
 
-    def count_error(self, name: str, cause: str) -> None:
-        """A trainer died unasked; a worker with more errors than the policy's limit is quarantined."""
+    def count_error(self, name: str, cause: str, succeeded: bool = False) -> None:
+        """A trainer died unasked; a worker with more errors than the policy's limit is quarantined.
+
+        `succeeded`: it has another trainer by now, which may hold all that there is, and goes on until it errs, too.
+        """
         worker = self.workers[name]
         worker = self.workers[name] = replace(worker, errors=worker.errors + 1)
         if name in self.sightings:
             self.sightings[name] = replace(self.sightings[name], blamed=self.now)
-        if worker.errors > self.policy.error_limit and not worker.quarantined:
-            reason = f"quarantined after {worker.errors} errors, the last: {cause}"
+        if worker.errors <= self.policy.error_limit:
+            return
+        reason = f"quarantined after {worker.errors} errors, the last: {cause}"
+        if not succeeded:
             self.unlend(name, reason)
+        if not worker.quarantined:
             self.workers[name] = replace(self.workers[name], quarantined=True, reason=reason)
             self.note("quarantined", f"{name} is {reason}", worker=name)
 

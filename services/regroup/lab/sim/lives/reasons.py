@@ -29,6 +29,16 @@ WORD = re.compile(r"[^\W\d_]{3,}")
 
 # Reached by none of the simulator's worlds, and why. A life that reaches one all the same is told as a contradiction.
 EXPLAINED: Mapping[str, str] = {
+    "stopped at once, before its first step": "a job that has no checkpoint is stopped in other words",
+    "rests before its first step: all that hold it leave": (
+        "whoever holds a state holds that of a generation, and it is saved, even if no step was done"
+    ),
+    "{} saves the state of step {}, to hold": "what is held is saved only where all that have it go",
+    "asked to make room": "that is asked of jobs that wait, and no boundary comes to them",
+    "waiting for its turn behind {} and {} more": "lives have up to three jobs, and so many are named",
+    "the task failed in step {}: {} times no data came in {} s: make the dataset faster, or step_timeout longer": (
+        "each time takes step_timeout, and the faults of a life do not last for so many"
+    ),
     "the task failed {} on {}: without a word{}": (
         "every report of a failure has a traceback or a cause; this is for one that has neither"
     ),

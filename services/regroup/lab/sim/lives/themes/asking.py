@@ -222,6 +222,7 @@ ASKING = (
         (
             Some((Kind.GONE,), (1, 2), crowds=(1,), waits=0.5, borders=STEPPING, until=4.0),
             Some((*DEATHS, *RESTS, Kind.CRASH), (0, 1, 2), until=8.0),
+            Some((*CUTS, Kind.DEADLOCK, Kind.KILL_TRAINER), (0, 0, 1), (3.0, 7.0), (4,), ("yielding",), waits=1.0),
         ),
         weight=5,
         workers=(4,),
