@@ -197,6 +197,7 @@ class Life(Paced):
         if isinstance(order, Heard):
             self.answered[agent.name] = self.now
         if isinstance(order, Discard) and self.faults.lasts(Kind.UNDELETABLE, agent.name):
+            self.ghosts.deleted.update(order.paths)  # or as good as that: nobody may count on them
             self.report(agent, Discarded(job=order.job, paths=order.paths, error="it is read-only"))
         else:
             super().obey(agent, order)

@@ -34,7 +34,6 @@ EXPLAINED: Mapping[str, str] = {
         "whoever holds a state holds that of a generation, and it is saved, even if no step was done"
     ),
     "{} saves the state of step {}, to hold": "what is held is saved only where all that have it go",
-    "asked to make room": "that is asked of jobs that wait, and no boundary comes to them",
     "waiting for its turn behind {} and {} more": "lives have up to three jobs, and so many are named",
     "the task failed in step {}: {} times no data came in {} s: make the dataset faster, or step_timeout longer": (
         "each time takes step_timeout, and the faults of a life do not last for so many"

@@ -86,8 +86,8 @@ def evicted(world: World, before: Cluster, decision: Decision, job: Job, member:
     untried = [name for name, one in before.workers.items() if one.job == job.id and name not in tried]
     if mine is None or (mine < job.saved and untried):
         return  # what is durable is newer, and somebody may be able to read it
-    if mine == job.saved and (member in watch.failed_savers or trainer.wedged):
-        return  # what it was to save is durable
+    if mine == decision.cluster.jobs[job.id].saved and (member in watch.failed_savers or trainer.wedged):
+        return  # what it was to save is durable, if only since this moment
     seen = before.sightings.get(member.worker)
     began = max(watch.since if watch.disturbed is None else watch.disturbed, seen.moved if seen else before.started)
     if formation.base == ORIGIN and not watch.formed:
