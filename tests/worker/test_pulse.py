@@ -4,10 +4,12 @@ import asyncio
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from regroup.core.workers import LoopPhase
+from regroup.worker import pulse
 from regroup.worker.pulse import ENOUGH, PASSES, SIZE, Pulse, last_mark
 from regroup.worker.stacks import stacks_of
 
@@ -19,8 +21,9 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Of the pulse alone: an event loop in another thread would sleep until the clock is there again where it was."""
     now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(pulse, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep))
     return now
 
 
