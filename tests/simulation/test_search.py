@@ -57,7 +57,7 @@ def test_searching_twice_finds_the_same():
 @pytest.mark.cluster
 @pytest.mark.timeout(600)
 def test_every_schedule_of_the_small_clusters_keeps_the_rules_and_can_end():
-    sampled = {name: replace(bounds, sampled=8) for name, bounds in SMALL.items()}  # `--exhaustive` leads all
+    sampled = {name: replace(bounds, sampled=32) for name, bounds in SMALL.items()}  # `--exhaustive` leads all
     found = dict(searches(sampled, seconds=300, memory=4e9, processes=os.cpu_count() or 1))
     assert found.keys() == SMALL.keys()
     assert {name: one.error for name, one in found.items() if not (one.complete and one.sound)} == {}
