@@ -394,6 +394,21 @@ async def test_a_save_that_comes_late_undoes_no_later_one(redis_url: str, key_pr
         await one.close()
 
 
+async def test_whoever_is_cancelled_in_a_call_is_cancelled_whenever_that_comes(redis_url: str, key_prefix: str) -> None:
+    store = RedisStore(redis_url, key_prefix)
+    kept_on = 0
+    for number in range(300):
+        calls = asyncio.create_task(store.lease() if number % 2 else store.acquire("a", LEASE))  # type: ignore[arg-type]
+        for _ in range(number % 20):
+            await asyncio.sleep(0)
+        if not calls.cancel():
+            continue
+        await asyncio.wait([calls])
+        kept_on += not calls.cancelled()
+    await store.close()
+    assert kept_on == 0
+
+
 async def test_a_redis_that_may_lose_what_it_answered_is_told_in_one_line(tmp_path: Path) -> None:
     with embedded.start(tmp_path) as server:
         store, client = RedisStore(server.url), redis.asyncio.Redis.from_url(server.url)

@@ -7,6 +7,7 @@ except that its notes then stand in the timeline twice; a save that comes when a
 Durability is the server's (`weakness`).
 """
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -200,9 +201,16 @@ class RedisStore:
 
     @contextmanager
     def _trouble(self) -> Iterator[None]:
-        """Whatever goes wrong between here and Redis, in one line, without the password."""
+        """Whatever goes wrong between here and Redis, in one line, without the password.
+
+        Whoever is cancelled meanwhile is cancelled: what the client sends by may return as if nothing had been asked
+        (`asyncio.wait_for` before Python 3.12, where what it waited for was done), and a loop would go on for ever.
+        """
+        asked = _times_cancelled()
         try:
             yield
+            if _times_cancelled() > asked:
+                raise asyncio.CancelledError
         except (RedisError, OSError) as error:
             options = self._redis.connection_pool.connection_kwargs
             reason = " ".join(str(error).split()) or type(error).__name__
@@ -215,6 +223,11 @@ class RedisStore:
         advice = what_to_do(kind, reason, tls)
         told = f"no use of Redis at {self._where} ({in_short(reason)}): {advice}"
         return StoreAway(told) if may_pass(advice) else StoreUnavailable(told)
+
+
+def _times_cancelled() -> int:
+    task = asyncio.current_task()
+    return task.cancelling() if task is not None else 0
 
 
 def _stored(cls: type[T], data: bytes, what: str) -> T:
