@@ -9,10 +9,8 @@ Refuses to know: what the answers mean (`regroup.conclude`), what is done about 
 `advance` is level-triggered: it reads the state and may be called at any time.
 """
 
-from collections.abc import Mapping
 from enum import Enum, auto
 
-from regroup.core.cluster import Answer
 from regroup.core.hanging import GRACE, awaits_data, set_aside, starve, waits_in_vain, worth_a_round
 from regroup.core.jobs import Job, JobPhase, Member, Round, Wanted
 from regroup.core.leaving import departs, is_held_by_goers, owes_word
@@ -107,9 +105,8 @@ def _gather(turn: Turn, job: Job) -> None:
     watch = turn.watch(job.id)
     if watch.failed_savers and turn.waited(watch.since) < turn.policy.save_retry:
         return
-    told = candidates(turn.cluster, job)
-    if watch.unable and all(answer.version is None or answer.version < job.saved for answer in told.values()):
-        _read_elsewhere(turn, job, told)
+    if watch.unable:
+        _read_elsewhere(turn, job)
     present, stuck, verdict = gathered(turn, job)
     if isinstance(verdict, Wait):
         if untold := [member.worker for member in present if owes_word(turn, job, member)]:
@@ -123,9 +120,12 @@ def _gather(turn: Turn, job: Job) -> None:
         begin_round(turn, job, "enough workers are ready" if job.formation is None else verdict.reason)
 
 
-def _read_elsewhere(turn: Turn, job: Job, told: Mapping[Member, Answer]) -> None:
-    """Whoever is new may be able to read the checkpoint, and takes the place of one that was not; and those that were
-    not may be by now, each time after twice as long."""
+def _read_elsewhere(turn: Turn, job: Job) -> None:
+    """Unless somebody holds that state: whoever is new may be able to read the checkpoint, and takes the place of one
+    that was not; and those that were not may be by now, each time after twice as long."""
+    told = candidates(turn.cluster, job)
+    if any(answer.version is not None and answer.version >= job.saved for answer in told.values()):
+        return
     watch, tried = turn.watch(job.id), could_not_read(turn.cluster, job)
     empty = [member.worker for member, answer in told.items() if answer.version is None and member.worker in tried]
     for name in empty[: max(0, len(at_hand(turn.cluster, job)) - job.spec.max_workers)]:

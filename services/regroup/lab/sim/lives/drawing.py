@@ -24,6 +24,13 @@ WEIGHED_TO = list(accumulate(theme.weight for theme in THEMES))  # the sum of th
 SEVERING = 0.1  # of the lives have trainers that cannot reach each other
 LEAVING = 0.2  # of the lives have somebody who is to go
 AT_SAVES = 0.25  # have a task whose own code fails a save
+# What some lives have besides, by dice of its own: which part of them, and what.
+BY_CHANCE = {
+    "strangers": (0.08, Some((Kind.STRANGER,), (1, 2), crowds=(1,))),
+    "mistakes": (0.1, Some((Kind.MISTAKE,), (1, 2, 4), waits=0.3)),
+    "slow": (0.1, Some((Kind.LAG,), (1, 1, 2), (2.0, 4.0, 18.0), (1,), waits=0.0, until=4.0)),
+    "undeletable": (0.05, Some((Kind.UNDELETABLE,), (1, 2), (3.0, 18.0), waits=0.0, until=3.0)),
+}
 GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, lie evenly: even a few seeds in a row meet all themes
 
 
@@ -66,15 +73,13 @@ def draw(seed: int) -> Plan:
             replace(spec, checkpoint_every=apart.choice((1, 3)), keep_last=apart.choice((2, 3))) for spec in jobs
         )
         faults += _parted(apart, workers)
-    strangers = Random(f"{seed} strangers")
-    if strangers.random() < 0.08:
-        faults += _some(strangers, Some((Kind.STRANGER,), (1, 2), crowds=(1,)), workers)
     faults += _at_saves(Random(f"{seed} at saves"), workers)
     faults += _ahead(Random(f"{seed} ahead"), workers)
     faults += _left_behind(Random(f"{seed} left behind"), workers)
-    faults += _mistakes(Random(f"{seed} mistakes"), workers)
-    faults += _slow(Random(f"{seed} slow"), workers)
-    faults += _undeletable(Random(f"{seed} undeletable"), workers)
+    for name, (chance, some) in BY_CHANCE.items():
+        apart = Random(f"{seed} {name}")
+        if apart.random() < chance:
+            faults += _some(apart, some, workers)
     evaluating = Random(f"{seed} evaluating")
     return Plan(
         seed=seed,
@@ -179,25 +184,6 @@ def _left_behind(random: Random, workers: int) -> list[Fault]:
     border = random.choice(("form", "form", "connecting"))
     ahead = Fault(dies, tuple(order[short:]), at=at, border=border)
     return [Fault(Kind.BREAK, tuple(order[:short]), at=at, border="applying"), ahead]
-
-
-def _mistakes(random: Random, workers: int) -> list[Fault]:
-    """Users who ask for what there is not, or for what must not be."""
-    return _some(random, Some((Kind.MISTAKE,), (1, 2, 4), waits=0.3), workers) if random.random() < 0.1 else []
-
-
-def _slow(random: Random, workers: int) -> list[Fault]:
-    """A device is slower than the others', for a while or until the end."""
-    if random.random() >= 0.1:
-        return []
-    return _some(random, Some((Kind.LAG,), (1, 1, 2), (2.0, 4.0, 18.0), (1,), waits=0.0, until=4.0), workers)
-
-
-def _undeletable(random: Random, workers: int) -> list[Fault]:
-    """Files that are not kept any more stay where they are."""
-    if random.random() >= 0.05:
-        return []
-    return _some(random, Some((Kind.UNDELETABLE,), (1, 2), (3.0, 18.0), waits=0.0, until=3.0), workers)
 
 
 def _some(random: Random, some: Some, workers: int, first: Fault | None = None) -> list[Fault]:

@@ -37,10 +37,9 @@ _WAITS = (JobPhase.QUEUED, JobPhase.PREPARING, JobPhase.WAITING)
 class Users:
     def __init__(self, life: "Life") -> None:
         self._life = life
-        self._begins = Random(
-            f"{life.plan.seed} begins"
-        )  # of its own, so that the other dice fall as they would without
-        self.dice = Random(f"{life.plan.seed} asks")  # likewise
+        # Dice of their own, so that the others fall as they would without.
+        self._begins = Random(f"{life.plan.seed} begins")
+        self.dice = Random(f"{life.plan.seed} asks")
         self._free = asyncio.Event()  # the first job is over
         self._kept = asyncio.Event()  # it has a checkpoint, or will have none any more
         self._to_ask = 0  # what they will still ask for
