@@ -97,11 +97,17 @@ def test_what_nobody_told_of_goes_wherever_it_lies_and_other_jobs_files_stay(kep
     assert sorted(kept.names) == [f"j/{counts}", f"jj/{old}", f"k/{old}"]
 
 
-def test_what_was_swept_is_not_deleted_again_when_it_is_told_of_after_all(place, tmp_path, monkeypatch):
-    (old,) = (f"{place}/j/{name}" for name in named(4))
-    Path(old).write_bytes(b"x")
+@pytest.fixture
+def asked(monkeypatch):
+    """The files that a storage was to delete, time after time."""
     asked, delete = [], Storage.delete
     monkeypatch.setattr(Storage, "delete", lambda storage, paths: asked.extend(paths) or delete(storage, paths))
+    return asked
+
+
+def test_what_was_swept_is_not_deleted_again_when_it_is_told_of_after_all(place, tmp_path, asked):
+    (old,) = (f"{place}/j/{name}" for name in named(4))
+    Path(old).write_bytes(b"x")
     sweeper = Sweeper(Storage(str(place), tmp_path))
     assert sweeper.discard(order(below=Version(1, 8))).error is None
     assert asked == [old]
@@ -110,6 +116,26 @@ def test_what_was_swept_is_not_deleted_again_when_it_is_told_of_after_all(place,
     Path(old).write_bytes(b"x")  # it was saved again meanwhile
     assert sweeper.discard(order(old, below=Version(1, 8))) == Discarded(job="j", paths=(old,))
     assert not Path(old).exists()
+
+
+def test_an_order_that_was_on_its_way_when_its_files_were_told_gone_deletes_only_what_is_new(place, tmp_path, asked):
+    first, second = (f"{place}/j/{name}" for name in named(5, 6))
+    for path in (first, second):
+        Path(path).write_bytes(b"x")
+    sweeper = Sweeper(Storage(str(place), tmp_path))
+    sweeper.discard(order(first))
+    assert sweeper.discard(order(first, second)) == Discarded(job="j", paths=(first, second))
+    assert asked == [first, second]
+
+
+def test_a_file_that_could_not_be_deleted_is_tried_again_when_it_is_ordered_again(place, tmp_path, asked):
+    stuck = place / "j" / named(7)[0]
+    stuck.mkdir()  # what cannot be unlinked
+    sweeper = Sweeper(Storage(str(place), tmp_path))
+    assert sweeper.discard(order(str(stuck))).error is not None
+    stuck.rmdir()
+    assert sweeper.discard(order(str(stuck))) == Discarded(job="j", paths=(str(stuck),))
+    assert asked == [str(stuck)] * 2
 
 
 def test_half_a_file_goes_when_nobody_wrote_to_it_for_an_hour(place, tmp_path):

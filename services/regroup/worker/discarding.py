@@ -8,6 +8,7 @@ Does not guarantee: to find what is still on its way there when it looks.
 """
 
 import re
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -21,6 +22,7 @@ from regroup.worker.storage import Storage, StorageFailed
 NAME = re.compile(r"checkpoint-g(\d{6,})-s(\d{8,})-[0-9a-f]{8}\.safetensors")
 HALF = re.compile(r"\.[0-9a-f]{16}")
 DEAD = 3600.0  # seconds after which nobody writes on in half a file
+REMEMBERED = 100  # files of a job that were deleted last
 
 
 class Discarding:
@@ -48,21 +50,23 @@ class Discarding:
 class Sweeper:
     """Deletes in one storage. What it cannot delete it names once, and does not try again unless it is ordered to.
 
-    What it swept may have been told of all the same, and the word was still on its way: the order that follows is done.
+    An order for what is deleted already is done: it was on its way when that was told, or the word of a file that was
+    swept came after all. Should such a file be written anew, it is swept once more.
     """
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._left = set[str]()  # what was named
-        self._swept = set[str]()
+        self._gone: dict[str, deque[str]] = {}  # of each job
 
     def discard(self, order: Discard) -> Discarded:
         """Delete these files. Those that it does not come to in time are not in the answer, and are ordered again."""
         folder = self._storage.home(order.job)
+        gone = self._gone.setdefault(order.job, deque(maxlen=REMEMBERED))
         ours = [path for path in order.paths if _is_checkpoint(path, folder)]
-        due = [path for path in ours if path not in self._swept]
-        found = dict.fromkeys(self._swept.intersection(ours), "") | (self._storage.delete(due) if due else {})
-        self._swept.difference_update(ours)
+        due = [path for path in ours if path not in gone]
+        found = {path: "" for path in ours if path in gone} | (self._storage.delete(due) if due else {})
+        gone.extend(path for path in due if found.get(path) == "")
         for path in set(order.paths).difference(ours):
             found[path] = f"{path} is no checkpoint of this job in {self._storage.place}"
         told = tuple(path for path in order.paths if path in found)
@@ -83,7 +87,7 @@ class Sweeper:
         names = [name for name, age in there.items() if _is_dead(name, age, order.below) and name not in keep]
         dead = [path for name in names if (path := f"{folder}/{name}") not in self._left]
         found = self._storage.delete(dead) if dead else {}
-        self._swept.update(path for path, error in found.items() if not error)
+        self._gone[order.job].extend(path for path, error in found.items() if not error)
         return self._once(found)
 
     def _once(self, said: Mapping[str, str]) -> list[str]:
