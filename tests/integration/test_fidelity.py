@@ -55,11 +55,11 @@ def undisturbed(bed: Any, tmp_path_factory: pytest.TempPathFactory) -> Undisturb
 
 @pytest.fixture
 def started(trial: Any) -> Callable[..., Any]:
-    """A small job that three workers train, past its first steps only when all three are there."""
+    """A small job that three workers train, hardly past its first steps until all three do."""
 
     def start(**given: Any) -> Any:
-        gates = given.pop("gates", ())
-        trial.submit(**{**CURVE, **given}, gates=(1, *gates))
+        gates, options = given.pop("gates", ()), given.pop("options", {})
+        trial.submit(**{**CURVE, **given}, gates=(1, *gates), options={"together": 3, **options})
         trial.until_all(3)
         trial.open(1)
         return trial

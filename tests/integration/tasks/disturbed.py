@@ -29,6 +29,8 @@ from torch.utils.data import TensorDataset
 
 from regroup.tasks.contract import SizedDataset, Task
 
+SLOWLY = 0.05  # seconds that a step takes longer while somebody is missing
+
 # Places that no method of a task is called in: seen from a thread, as a function of the main thread's stack.
 WATCHED = {
     "exchange": ("finish", "reduce.py"),
@@ -48,6 +50,7 @@ class Disturbed(Task):
         faults: list[dict[str, Any]],
         gates: list[int],
         pace: float = 0.0,
+        together: int = 1,
         ballast: int = 0,
         **options: Any,
     ) -> None:
@@ -56,9 +59,10 @@ class Disturbed(Task):
         self._folder = Path(folder)
         self._gates = [(step, os.open(self._folder / f"gate-{step}", os.O_RDWR)) for step in gates]
         self._pace = pace  # seconds that each step takes longer
+        self._awaited = together  # workers, until all of which have come to a step's end the others go slowly
         self._ballast = torch.zeros(ballast << 20, dtype=torch.uint8)  # makes a transfer of the state long
-        here = os.environ["REGROUP_WORKER"]
-        self._faults = {n: fault for n, fault in enumerate(faults) if fault.get("worker") in (None, here)}
+        self._here = os.environ["REGROUP_WORKER"]
+        self._faults = {n: fault for n, fault in enumerate(faults) if fault.get("worker") in (None, self._here)}
         for number, fault in self._faults.items():
             if fault["at"] in WATCHED:
                 threading.Thread(target=self._watch, args=(number, *WATCHED[fault["at"]]), daemon=True).start()
@@ -124,7 +128,7 @@ class Disturbed(Task):
             mark = os.open(self._folder / f"fault-{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
         except FileExistsError:
             return False
-        done = {**fault, "worker": os.environ["REGROUP_WORKER"], "step": self.step, "at_ns": time.monotonic_ns()}
+        done = {**fault, "worker": self._here, "step": self.step, "at_ns": time.monotonic_ns()}
         os.write(mark, json.dumps(done).encode())
         os.close(mark)
         return True
@@ -141,11 +145,21 @@ class Disturbed(Task):
 
     def _before_step(self, model: nn.Module, optimizer: Optimizer) -> None:
         time.sleep(self._pace)
+        if self._awaited > 1:
+            self._wait_a_little()
         state = [*model.state_dict().values(), *_tensors(optimizer.state_dict()["state"])]
         gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
         told = {"witness": self.step, "state": _digest(state), "gradient": _digest(gradients)}
         print(json.dumps({**told, "at_ns": time.monotonic_ns()}), flush=True)
         self.meet("optimizer", model)
+
+    def _wait_a_little(self) -> None:
+        """A step must end for others to join, so they are given time, and not waited for."""
+        (self._folder / f"began-{self._here}").touch()
+        if len(list(self._folder.glob("began-*"))) < self._awaited:
+            time.sleep(SLOWLY)
+        else:
+            self._awaited = 1
 
     def _after_step(self, model: nn.Module) -> None:
         self.meet("applied", model)
