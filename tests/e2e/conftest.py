@@ -100,15 +100,16 @@ class Served:
     def ended(self, job: JobView) -> JobView:
         return self.client.wait(job.id, timeout=LIMIT, interval=0.02)
 
-    def after(self, job: JobView, step: int) -> JobView:
-        """The job, once `step` steps are committed and it runs."""
+    def after(self, job: JobView, step: int, workers: int = 1) -> JobView:
+        """The job, once `step` steps are committed and it runs, on so many workers at least."""
 
         def there() -> JobView | None:
             found = self.client.job(job.id)
             assert not found.ended, found.reason
-            return found if found.phase == "running" and found.step >= step else None
+            runs = found.phase == "running" and len(found.members) >= workers
+            return found if runs and found.step >= step else None
 
-        found = until(there, f"job {job.id} runs and commits {step} steps")
+        found = until(there, f"job {job.id} runs on {workers} and commits {step} steps")
         assert isinstance(found, JobView)
         return found
 

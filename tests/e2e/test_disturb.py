@@ -19,7 +19,7 @@ pytestmark = pytest.mark.cluster
 def test_a_job_is_struck_in_each_way_and_goes_on_and_nothing_is_held_against_its_workers(
     served: Any, tmp_path: Path
 ) -> None:
-    job = served.after(served.submit("faulty:Slow", steps=100_000, max_workers=2, step_timeout=5.0), 3)
+    job = served.after(served.submit("faulty:Slow", steps=100_000, max_workers=2, step_timeout=5.0), 3, workers=2)
     faults = [each for name in DEEDS for each in ("--fault", name)]
     file = tmp_path / "told.json"
     words = ["disturb", job.id[:6], *faults, "--minutes", "0.6", "--every", "1", "--seed", "3", "--json", str(file)]
@@ -42,7 +42,7 @@ def test_a_job_is_struck_in_each_way_and_goes_on_and_nothing_is_held_against_its
 
 
 def test_where_it_is_interrupted_nobody_is_left_drained_or_stopped(served: Any, until: Any) -> None:
-    job = served.after(served.submit("faulty:Slow", steps=100_000, max_workers=2), 3)
+    job = served.after(served.submit("faulty:Slow", steps=100_000, max_workers=2), 3, workers=2)
     with served.cli.started("disturb", job.id, "--fault", "trainer-stopped", "--every", "1000") as process:
         until(lambda: "T" in {state_of(each.trainer) for each in served.client.workers()}, "a trainer is stopped")
         process.send_signal(signal.SIGINT)
@@ -74,7 +74,7 @@ def test_what_cannot_be_disturbed_is_refused_in_one_line(served: Any) -> None:
 
 
 def test_only_what_descends_from_the_named_agent_is_touched(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = served.after(served.submit("faulty:Slow", steps=100_000, max_workers=2), 1)
+    job = served.after(served.submit("faulty:Slow", steps=100_000, max_workers=2), 1, workers=2)
     found = deeds.victims(served.client, job)
     assert sorted(each.worker for each in found) == ["w0", "w1"]
     assert all(deeds.descends(each.trainer, each.agent) for each in found)

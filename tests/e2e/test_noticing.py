@@ -39,7 +39,8 @@ def trains(served: Any, folder: Path, place: str) -> Any:
     """A job that both workers train, long enough for its limits to be learned."""
     options = {"folder": str(folder), "place": place}
     job = served.submit("faulty:HangsWhenTold", options=options, steps=100_000, min_workers=1, max_workers=2)
-    return served.after(job, 30)
+    both = served.after(job, 0, workers=2)
+    return served.after(job, both.step + 30)
 
 
 def event(served: Any, until: Any, job: Any, kind: str, since: float, worker: str | None = None) -> Any:

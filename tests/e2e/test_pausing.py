@@ -20,7 +20,7 @@ def hurry(tmp_path: Path) -> Path:
 def training(served: Any, hurry: Path) -> Iterator[Any]:
     """A job that trains on both workers."""
     fields = {"options": {"file": str(hurry)}, "steps": 60, "min_workers": 1, "max_workers": 2}
-    yield served.after(served.submit("faulty:SlowUntil", **fields), 3)
+    yield served.after(served.submit("faulty:SlowUntil", **fields), 3, workers=2)
     served.stop_all()
 
 

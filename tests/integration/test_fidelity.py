@@ -114,7 +114,8 @@ def test_five_kills_and_three_joins_leave_the_loss_curve_as_it_was(
 
     draw = random.Random(repr(options))
     first, second = ({"at": at, "step": draw.randint(10, 40), "do": "kill"} for at in ("exchange", "optimizer"))
-    trial.submit(**spec, faults=(first, second), gates=(1, 60, 110, 160, 190))
+    together = {"options": {**spec["options"], "together": 3}}
+    trial.submit(**{**spec, **together}, faults=(first, second), gates=(1, 60, 110, 160, 190))
     trial.until_all(3)
     trial.open(1)
     trial.bed.until(lambda: trial.done(0) and trial.done(1), "two trainers died inside of a step")
