@@ -22,12 +22,13 @@ from regroup.lab.sim.lives.ledger import Ledger, code_under_test, read, write
 def test_ranges_are_united_and_no_seed_counts_twice(added, ranges, lives, following):
     kept = Ledger("code")
     for first, count in added:
-        kept = kept.add(first, count, [])
+        kept = kept.add(first, count, [], {})
     assert (kept.ranges, kept.lives, kept.next) == (ranges, lives, following)
 
 
 def test_what_is_written_is_read_again(tmp_path):
-    kept = Ledger(code_under_test()).add(0, 100, [17]).add(200, 50, [3, 17])
+    never = {"reasons": ["a", "b"], "pairs": []}
+    kept = Ledger(code_under_test()).add(0, 100, [17], never).add(200, 50, [3, 17], never)
     write(tmp_path / "lives.json", kept)
     assert read(tmp_path / "lives.json") == kept
     assert kept.broken == (3, 17)
@@ -35,9 +36,16 @@ def test_what_is_written_is_read_again(tmp_path):
 
 
 def test_a_seed_that_is_lived_anew_is_broken_or_not_as_it_is_now():
-    kept = Ledger("code").add(0, 100, [17, 50]).add(40, 20, [])
+    kept = Ledger("code").add(0, 100, [17, 50], {}).add(40, 20, [], {})
     assert kept.broken == (17,)
-    assert kept.add(17, 1, [17]).broken == (17,)
+    assert kept.add(17, 1, [17], {}).broken == (17,)
+
+
+def test_what_no_life_met_is_what_none_of_all_those_ranges_did():
+    kept = Ledger("code").add(0, 100, [], {"reasons": ["a", "b", "c"], "pairs": ["d"]})
+    kept = kept.add(100, 100, [], {"reasons": ["c", "b", "e"], "pairs": []})
+    assert kept.never == {"reasons": ("c", "b"), "pairs": ()}
+    assert kept.add(200, 100, [], {"reasons": ["a", "b"], "pairs": ["d"]}).never == {"reasons": ("b",), "pairs": ()}
 
 
 def test_without_a_file_nothing_was_lived_through(tmp_path):
@@ -45,11 +53,14 @@ def test_without_a_file_nothing_was_lived_through(tmp_path):
 
 
 def test_lives_on_other_code_do_not_count(tmp_path):
-    write(tmp_path / "lives.json", Ledger("0123456789abcdef").add(0, 100, []))
+    write(tmp_path / "lives.json", Ledger("0123456789abcdef").add(0, 100, [], {}))
     assert read(tmp_path / "lives.json") == Ledger(code_under_test())
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"code": "x"}', '{"code": "x", "ranges": [[1]], "broken": []}'])
+WITHOUT = '{"code": "x", "ranges": [[0, 1]], "broken": [], "never": []}'
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"code": "x"}', '{"code": "x", "ranges": [[1]], "broken": []}', WITHOUT])
 def test_a_file_that_is_no_record_is_refused_by_name(tmp_path, text):
     (tmp_path / "lives.json").write_text(text)
     with pytest.raises(ValueError, match=r"lives\.json is no record of lives"):

@@ -26,7 +26,7 @@ from regroup.lab.sim.lives.drawing import draw
 from regroup.lab.sim.lives.ledger import Ledger, read, write
 from regroup.lab.sim.lives.outcome import cut, live
 from regroup.lab.sim.lives.runs import lives
-from regroup.lab.sim.lives.showing import show, summarize
+from regroup.lab.sim.lives.showing import show, summarize, tell_reach
 from regroup.lab.sim.lives.story import QUIET
 from regroup.lab.sim.lives.tally import Tally
 from regroup.lab.sim.planted.finding import find_planted
@@ -168,8 +168,8 @@ def _live(
                     out.print(f"seed {one.seed}: {one.error}", soft_wrap=True)
             rate = f"{tally.lives / (time.monotonic() - began):.0f} lives/s, {len(tally.broken)} broken"
             progress.update(bar, advance=len(chunk), rate=rate)
-            if keep is not None and (tally.lives % KEPT < len(chunk) or tally.lives == count):
-                keep(first, tally, tally.lives == count)
+            if keep is not None and tally.lives % KEPT < len(chunk):
+                keep(first, tally, False)
     took = time.monotonic() - began
     show(out, tally)
     rate, hours = f"{count / took:.0f}/s", f"{tally.seconds / 3600:.1f} h of virtual time"
@@ -177,6 +177,8 @@ def _live(
     out.print(f"seeds {first} to {first + count - 1}: {len(tally.broken)} broke a rule")
     for one in tally.broken[:SHOWN]:
         out.print(f"regroup sim --seed {one.seed} tells its story")
+    if keep is not None:
+        keep(first, tally, True)
     return not tally.broken, {"first": first, "lives_per_second": count / took, **tally.facts()}
 
 
@@ -193,10 +195,16 @@ def _read(record: Path) -> Ledger:
 
 
 def _keep(out: Console, record: Path, before: Ledger, first: int, tally: Tally, over: bool) -> None:
-    now = before.add(first, tally.lives, [one.seed for one in tally.broken])
+    reach = tally.reach
+    now = before.add(
+        first, tally.lives, [one.seed for one in tally.broken], {sort: one.never for sort, one in reach.items()}
+    )
     write(record, now)
     if over:
-        out.print(f"{record}: {now.lives:,} lives on this code ({now.code}), {len(now.broken)} broke a rule")
+        out.print(
+            f"\n{record}: {now.lives:,} lives on this code ({now.code}), {len(now.broken)} broke a rule; all met:"
+        )
+        tell_reach(out, {sort: one.within(now.never[sort]) for sort, one in reach.items()})
 
 
 def _plant(out: Console, count: int, processes: int) -> tuple[bool, dict[str, Any]]:

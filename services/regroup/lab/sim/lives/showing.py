@@ -3,7 +3,7 @@
 Owns: the tables and the sentences. Refuses to know: how anything was counted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import fill
 
 from rich.console import Console
@@ -11,7 +11,7 @@ from rich.console import Console
 from regroup.core.jobs import JobPhase
 from regroup.lab.sim.lives.plan import Kind
 from regroup.lab.sim.lives.reasons import sentences
-from regroup.lab.sim.lives.tally import Meetings, Tally, spell
+from regroup.lab.sim.lives.tally import Meetings, Reach, Tally, spell
 from regroup.lab.sim.lives.underway import Activity
 
 WIDTH = 100  # columns at most, also where lines may be as long as they like
@@ -22,28 +22,19 @@ NEVER, IMPOSSIBLE = "·", "-"
 
 def summarize(out: Console, tally: Tally) -> None:
     """How much of all that could be met was, in about ten lines; `show` tells what it is."""
-    struck = {kind for kind, _ in tally.met}
-    missed = tally.never_decided
     _say(out, "met, of all that there is:")
-    for what, found, never in (
-        ("kinds of fault", len(struck), dict.fromkeys(kind for kind in Kind if kind not in struck)),
-        ("faults, by the phase of a job", *_split(tally.in_phases)),
-        ("faults, by what was under way", *_split(tally.by_activity)),
-        ("two things under way at once", *_split(tally.at_once)),
-        ("two faults at once", *_split(tally.paired)),
-        ("reasons of decisions", len(sentences()) - len(missed), missed),
-    ):
-        explained = sum(why is not None for why in never.values())
-        counts = f"{found:>4} of {found + len(never):>4}, {explained:>4} explained, {len(never) - explained:>4} neither"
-        out.print(f"  {what:<29}  {counts}", soft_wrap=True)
+    tell_reach(out, tally.reach)
     for name, why in tally.contradictions.items():
         _contradiction(out, name, why)
     _say(out, "what it is that was never met: --coverage, or --json FILE")
 
 
-def _split(meetings: Meetings) -> tuple[int, dict[str, str | None]]:
-    never = meetings.never
-    return len(meetings.every) - len(never), never
+def tell_reach(out: Console, reach: Mapping[str, Reach]) -> None:
+    """A line for each sort of what there is to be met."""
+    for what, one in reach.items():
+        never, explained = len(one.never), sum(why is not None for why in one.never.values())
+        counts = f"{one.every - never:>4} of {one.every:>4}, {explained:>4} explained, {never - explained:>4} neither"
+        out.print(f"  {what:<29}  {counts}", soft_wrap=True)
 
 
 def _contradiction(out: Console, name: str, why: str) -> None:

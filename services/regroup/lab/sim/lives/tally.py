@@ -7,7 +7,7 @@ Does not guarantee: that what met, met in one job. Faults are counted with whate
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from typing import Any
@@ -114,6 +114,18 @@ class Meetings:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How much could be met, and what of it never was, with the reason; None: it is not explained."""
+
+    every: int
+    never: Mapping[str, str | None]
+
+    def within(self, names: Container[str]) -> "Reach":
+        """Where only these were never met."""
+        return Reach(self.every, {name: why for name, why in self.never.items() if name in names})
+
+
 @dataclass
 class Tally:
     lives: int = 0
@@ -176,6 +188,22 @@ class Tally:
     def never_decided(self) -> dict[str, str | None]:
         """The reasons of decisions that no life reached, and why none can."""
         return {name: explanation(name) for name in unreached(self.reasons)}
+
+    @property
+    def reach(self) -> dict[str, Reach]:
+        """Of all that there is to be met, in the order of its telling."""
+        struck = {kind for kind, _ in self.met}
+        sorts = {
+            "faults, by the phase of a job": self.in_phases,
+            "faults, by what was under way": self.by_activity,
+            "two things under way at once": self.at_once,
+            "two faults at once": self.paired,
+        }
+        return {
+            "kinds of fault": Reach(len(Kind), dict.fromkeys(kind for kind in Kind if kind not in struck)),
+            **{what: Reach(len(meetings.every), meetings.never) for what, meetings in sorts.items()},
+            "reasons of decisions": Reach(len(sentences()), self.never_decided),
+        }
 
     @property
     def contradictions(self) -> dict[str, str]:
