@@ -92,7 +92,7 @@ def test_a_worker_that_is_cut_off_the_network_is_left_out_until_it_is_back(clust
 def test_without_a_control_plane_the_training_goes_on(cluster: Composed, services: list[str]) -> None:
     job = cluster.submitted()
     generation = cluster.client.job(job).generation
-    cluster.compose("restart", *services)
+    cluster.compose("restart", "--no-deps", *services)
     cluster.until(cluster.serves, "REST answers again, and the store, too")
     assert cluster.trains(job).generation == generation, "nobody regrouped for that"
     cluster.stopped(job)
@@ -207,12 +207,25 @@ def test_a_second_machine_joins_with_the_pages_command_and_the_join_token(cluste
     assert "elsewhere" not in {each.name for each in cluster.client.workers() if each.healthy}
 
 
-def test_containers_that_are_made_anew_all_at_once_are_known_by_their_names_and_go_on(cluster: Composed) -> None:
+@pytest.mark.parametrize(
+    "anew",
+    [
+        ["up", "--detach", "--wait", "--force-recreate", "--timeout", "40"],
+        ["up", "--detach", "--wait", "--force-recreate", "--no-deps", "--timeout", "40", "coordinator"],
+        ["restart", "coordinator", "redis"],
+    ],
+    ids=["all", "the coordinator", "restarted"],
+)
+def test_workers_save_before_a_control_plane_that_is_made_anew_goes_and_go_on_by_their_names(
+    cluster: Composed, anew: list[str]
+) -> None:
     job = cluster.submitted()
-    names = {worker.name for worker in cluster.client.workers()}
-    cluster.compose("up", "--detach", "--wait", "--force-recreate", "--timeout", "40")
+    names, before = {worker.name for worker in cluster.client.workers()}, cluster.client.job(job).step
+    cluster.compose(*anew)
     cluster.until(cluster.serves, "it serves again")
-    cluster.stopped(job)
+    cluster.trains(job)
+    assert not [event for event in cluster.client.events(job) if event.kind == "rolled_back"]
+    assert cluster.stopped(job).step >= before
     assert {worker.name for worker in cluster.client.workers()} == names
     assert names >= {"worker-0", "worker-1"}
 

@@ -196,7 +196,12 @@ def test_each_service_waits_until_what_it_needs_serves():
     assert conditions["prometheus"] == {"secrets": "service_completed_successfully"}
     assert conditions["grafana"] == {"prometheus": "service_healthy"}
     assert conditions["coordinator"] == {"redis": "service_healthy"}
-    assert all(conditions[name] == {"coordinator": "service_healthy"} for name in WORKERS)
+    needed = {"coordinator": "service_healthy", "redis": "service_healthy"}
+    assert all(conditions[name] == needed for name in WORKERS)
+
+
+def test_workers_go_before_what_they_need_to_save_is_made_anew():
+    assert all(each["restart"] for name in WORKERS for each in SERVICES[name]["depends_on"].values())
 
 
 def test_every_variable_is_a_setting_that_there_is():
