@@ -1,5 +1,6 @@
 """Every way in which a task's name can lead to a task, or to a clear error."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ from regroup.tasks import OptionError
 from regroup.tasks.digits import Digits
 from regroup.tasks.gpt import Gpt
 from regroup.tasks.loading import TaskNotFound, load_task
+
+NOBODY = 65534  # a user that owns nothing
 
 USERS = """
 import torch
@@ -60,6 +63,21 @@ def test_an_unknown_name_hears_what_exists() -> None:
 def test_a_name_of_no_class_is_not_found(name: str) -> None:
     with pytest.raises(TaskNotFound):
         load_task(name, {})
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o444, 0o111], ids=oct)
+def test_a_folder_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    me = os.geteuid()
+    tmp_path.chmod(mode)
+    if me == 0:
+        os.seteuid(NOBODY)  # root reads what nobody may
+    try:
+        with pytest.raises(TaskNotFound, match=f"no module hidden.*may not read {tmp_path}, so let all users read it"):
+            load_task("hidden:Mine", {})
+    finally:
+        os.seteuid(me)
+        tmp_path.chmod(0o700)
 
 
 @pytest.mark.parametrize("module", ["no_such_module", "no_such_package.module", "regroup.tasks.nothing"])

@@ -7,7 +7,9 @@ Does not guarantee: that the code it imports is harmless. Whoever may submit job
 
 import importlib
 import inspect
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from regroup.tasks.contract import OptionError, Task
@@ -46,7 +48,8 @@ def _find(name: str) -> type[Task]:
         if module_name.endswith(".py"):
             raise TaskNotFound(f"{name}: write {module_name.removesuffix('.py')}:{class_name}, without .py") from error
         path = "the workers' path: the folder where each was started, and PYTHONPATH"
-        raise TaskNotFound(f"{name}: there is no module {error.name} on {path}") from error
+        shut = "".join(f"; this worker may not read {folder}, so let all users read it" for folder in _unreadable())
+        raise TaskNotFound(f"{name}: there is no module {error.name} on {path}{shut}") from error
     found = getattr(module, class_name, None)
     if isinstance(found, type) and issubclass(found, Task):
         return found
@@ -54,6 +57,17 @@ def _find(name: str) -> type[Task]:
     tasks = [key for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, Task)]
     known = ", ".join(f"{module_name}:{key}" for key in tasks if key != "Task") or "none"
     raise TaskNotFound(f"{name}: module {module_name} {fault}; its tasks: {known}")
+
+
+def _unreadable() -> Iterator[str]:
+    """Folders of the path that an import takes for empty, since it may not look into them."""
+    for folder in sys.path:
+        try:
+            os.listdir(os.path.join(folder, os.curdir))  # asks for both: to list it, and to go in
+        except PermissionError:
+            yield folder or os.curdir
+        except OSError:
+            continue  # an archive, or nothing at all
 
 
 def _check_names(kind: type[Task], options: Mapping[str, Any]) -> None:

@@ -20,8 +20,8 @@ def mistake(dice: Random, spec: JobSpec, first: Job | None) -> Command:
         replace(onward, begin_from=BeginFrom("j0", step=9_999)),
         replace(onward, seed=spec.seed + 1),
     ]
-    if first is not None and first.ended and first.step:  # what it keeps changes no more
-        wrong.append(replace(onward, steps=first.step))
+    if first is not None and first.ended and first.kept:  # there come no more, but the newest may prove to be damaged
+        wrong.append(replace(onward, steps=first.kept[-1].version.step))
     commands: list[Command] = [StopJob(NEVER), PauseJob(NEVER), ClearWorker(NEVER), DrainWorker(NEVER)]
     commands += [SubmitJob(NEVER, spec, 0.0) for spec in (*wrong, *wrong)]
     return dice.choice(commands)
