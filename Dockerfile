@@ -54,7 +54,7 @@ COPY --from=coordinator-packages /opt/regroup /opt/regroup
 COPY --from=code /opt/regroup /opt/regroup
 ENV REGROUP_HOST=0.0.0.0 REGROUP_LINK_HOST=0.0.0.0
 EXPOSE 8787 8788
-HEALTHCHECK --interval=5s --timeout=5s --start-period=20s CMD ["regroup-coordinator", "--check"]
+HEALTHCHECK --interval=3s --timeout=5s --start-period=20s CMD ["regroup-coordinator", "--check"]
 ENTRYPOINT ["regroup-coordinator"]
 ARG VERSION=0.1.0
 LABEL org.opencontainers.image.title="Regroup coordinator" \
@@ -65,7 +65,7 @@ LABEL org.opencontainers.image.title="Regroup coordinator" \
 FROM runtime AS worker
 COPY --from=worker-packages /opt/regroup /opt/regroup
 COPY --from=code /opt/regroup /opt/regroup
-HEALTHCHECK --interval=10s --timeout=5s --start-period=60s CMD ["regroup-agent", "--check"]
+HEALTHCHECK --interval=5s --timeout=5s --start-period=60s CMD ["regroup-agent", "--check"]
 ENTRYPOINT ["regroup-agent"]
 ARG VERSION=0.1.0
 LABEL org.opencontainers.image.title="Regroup worker" \

@@ -13,8 +13,8 @@ import yaml
 from regroup.coordinator.metrics import of_cluster, of_coordinator
 from regroup.coordinator.settings import Settings
 from regroup.core.cluster import Cluster, Policy
-from regroup.wire.environment import SECRETS_DIR
 from regroup.wire.provision import provision
+from regroup.wire.variables import SECRETS_DIR
 from regroup.worker.settings import LEAVE_LIMIT, AgentSettings
 
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from regroup.coordinator.settings import Settings
-from regroup.wire.environment import SECRETS_DIR
+from regroup.wire.variables import SECRETS_DIR
 from regroup.worker.settings import LEAVE_LIMIT, AgentSettings
 
 from .conftest import ROOT

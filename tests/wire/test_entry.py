@@ -39,3 +39,11 @@ def test_a_flag_is_a_setting_that_is_there_only_if_it_was_given(monkeypatch):
     assert entry.begin("regroup-coordinator", "Decisions.", flags=flags) == {}
     monkeypatch.setattr(sys, "argv", ["regroup-coordinator", "--standby"])
     assert entry.begin("regroup-coordinator", "Decisions.", flags=flags) == {"standby": True}
+
+
+@pytest.mark.parametrize("check", ["regroup.coordinator.check", "regroup.worker.health"])
+def test_a_health_check_imports_nothing_that_takes_long(check):
+    asked = f"import sys, regroup.wire.entry, {check}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout.split()
+    assert check in loaded
+    assert not {"pydantic", "httpx", "zmq", "torch", "importlib.metadata"} & set(loaded)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from regroup.worker.name import WorkerTaken, asked_as, expect_name, host_name, take
+from regroup.worker.name import WorkerTaken, asked_as, host_name, take
 
 TAKES = """
 import sys
@@ -45,17 +45,6 @@ def test_a_star_is_the_first_number_that_nobody_has(tmp_path):
             assert (first, second, apart) == ("worker-0", "worker-1", "other-0")
         with another(tmp_path, "worker-*") as again:
             assert again == "worker-1", "whoever is made anew has the name of the one before"
-
-
-@pytest.mark.parametrize("wanted", ["w1", "a.b_c-0", "worker-*", "*"])
-def test_a_star_may_end_a_name(wanted):
-    assert expect_name(wanted) == wanted
-
-
-@pytest.mark.parametrize("wanted", ["", "*-w", "w**", "a b", "w/1", "x" * 65, "x" * 64 + "*"])
-def test_what_no_worker_may_be_called_is_refused(wanted):
-    with pytest.raises(ValueError, match=r"^must match .*, and may end with \* for the first number that is free$"):
-        expect_name(wanted)
 
 
 def test_whoever_asks_how_a_numbered_worker_is_knows_it_by_its_host():

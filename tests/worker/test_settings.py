@@ -131,3 +131,16 @@ def test_what_is_no_address_of_a_link_is_told_with_one_that_is(monkeypatch, addr
     monkeypatch.setenv("REGROUP_COORDINATOR", address)
     with pytest.raises(BadSettings, match=r"^REGROUP_COORDINATOR: must be tcp://host:port, IPv6 as tcp://\[fd00::1\]"):
         read(AgentSettings)
+
+
+@pytest.mark.parametrize("wanted", ["w1", "a.b_c-0", "worker-*", "*"])
+def test_a_star_may_end_a_name(monkeypatch, wanted):
+    monkeypatch.setenv("REGROUP_WORKER", wanted)
+    assert read(AgentSettings).worker == wanted
+
+
+@pytest.mark.parametrize("wanted", ["", "*-w", "w**", "a b", "w/1", "x" * 65, "x" * 64 + "*"])
+def test_what_no_worker_may_be_called_is_refused(monkeypatch, wanted):
+    monkeypatch.setenv("REGROUP_WORKER", wanted)
+    with pytest.raises(BadSettings, match=r"^REGROUP_WORKER: must match .*, and may end with \* for the first number"):
+        read(AgentSettings)

@@ -9,7 +9,9 @@ from typing import Annotated, Self
 from pydantic import Field, SecretStr, model_validator
 
 from regroup.core.cluster import Policy
-from regroup.wire.environment import PREFIX, Host, ProcessSettings
+from regroup.wire.environment import Host, ProcessSettings
+from regroup.wire.places import HOST, PORT
+from regroup.wire.variables import PREFIX
 
 _USUAL = Policy()
 
@@ -20,8 +22,8 @@ Seconds = Annotated[float, Field(gt=0, le=86400, allow_inf_nan=False)]
 class Settings(ProcessSettings):
     """Everything an operator may set, as REGROUP_<NAME>. Durations are seconds."""
 
-    host: Host = "127.0.0.1"
-    port: Port = 8787  # of REST; 0: any free one
+    host: Host = HOST
+    port: Port = PORT  # of REST; 0: any free one
     link_host: Host = "127.0.0.1"
     link_port: Port = 8788  # of the agents' link; 0: any free one
     redis_url: SecretStr | None = None  # None: the embedded store, in the data directory

@@ -22,7 +22,7 @@ from regroup.client.errors import RegroupError
 from regroup.client.printable import PlainConsole
 from regroup.lab.local import ClusterFailed, LocalCluster, Supervised
 from regroup.wire.environment import BadSettings, read
-from regroup.wire.places import Places, default_data_dir
+from regroup.wire.places import PORT, Places, default_data_dir
 from regroup.worker.settings import AgentSettings
 
 
@@ -30,7 +30,7 @@ def up(
     workers: Annotated[int, typer.Option("--workers", "-n", min=1, max=64, help="CPU workers to start.")] = 2,
     port: Annotated[
         int, typer.Option(min=0, max=65535, envvar="REGROUP_PORT", help="Of the REST API; 0: any free one.")
-    ] = 8787,
+    ] = PORT,
     coordinators: Annotated[
         int, typer.Option(min=1, max=8, help="One leads, the others stand by at the ports that follow the first.")
     ] = 1,

@@ -7,7 +7,6 @@ Refuses to know: settings (`environment`), and what the process is for.
 import argparse
 import sys
 from collections.abc import Iterable, Mapping
-from importlib.metadata import version
 from importlib.util import find_spec
 
 EXTRAS = {
@@ -31,10 +30,15 @@ def begin(program: str, what: str, *extras: str, flags: Mapping[str, str] | None
     """
     settings = "Its settings are REGROUP_* environment variables; docs/cli.md lists them."
     parser = argparse.ArgumentParser(prog=program, description=what, epilog=settings)
-    parser.add_argument("--version", action="version", version=f"{program} {version('regroup')}")
+    parser.add_argument("--version", action="store_true", help="show which release this is, and exit")
     for name, words in (flags or {}).items():
         parser.add_argument(f"--{name}", action="store_const", const=True, default=argparse.SUPPRESS, help=words)
     given = vars(parser.parse_args())
+    if given.pop("version"):
+        from importlib.metadata import version  # takes as long as all the rest of a health check
+
+        print(f"{program} {version('regroup')}")
+        sys.exit()
     if trouble := not_installed(extras):
         sys.exit(f"{program}: {trouble}")
     return given

@@ -1,7 +1,6 @@
 """How a process reads what its operator set: REGROUP_* variables become one frozen value, read once at its start.
 
-Owns: the prefix, that each may also be a file of that name in REGROUP_SECRETS_DIR (as Docker and Kubernetes hand out
-secrets), what the settings of all processes share, and one line for each variable that cannot be used.
+Owns: what the settings of all processes share, and one line for each variable that cannot be used.
 Refuses to know: which settings a process has beside those (its own `settings`), and what they are used for.
 """
 
@@ -14,9 +13,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from regroup.wire.folders import told
 from regroup.wire.places import default_data_dir
-
-PREFIX = "REGROUP_"
-SECRETS_DIR = f"{PREFIX}SECRETS_DIR"
+from regroup.wire.variables import PREFIX, SECRETS_DIR
 
 Host = Annotated[str, Field(min_length=1)]  # an empty one would bind every interface
 

@@ -16,6 +16,8 @@ from pathlib import Path
 
 from regroup.wire.folders import expect_writable
 
+HOST, PORT = "127.0.0.1", 8787  # where a coordinator answers REST, unless it is told otherwise
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:

@@ -7,13 +7,12 @@ Does not guarantee: anything about its trainer, which the agent judges itself (`
 
 import os
 import struct
-import sys
 import time
 from pathlib import Path
 
-from regroup.wire.environment import BadSettings, read
-from regroup.worker.name import asked_as
-from regroup.worker.settings import AgentSettings
+from regroup.wire.places import default_data_dir
+from regroup.wire.variables import said
+from regroup.worker.name import asked_as, usual
 
 PATIENCE = 10.0  # seconds, or three heartbeats, until silence says something
 _MOMENTS = struct.Struct("<dd")  # seconds of the monotonic clock, which the processes of a machine share
@@ -62,11 +61,7 @@ def trouble(path: Path, now: float, *, unheard: bool) -> str | None:
 
 def check(*, unheard: bool) -> int:
     """The exit status for `regroup-agent --check`, and for `--alive`, which minds no coordinator."""
-    try:
-        settings = read(AgentSettings)
-    except BadSettings as error:
-        sys.exit(f"regroup-agent: {error}")
-    name = asked_as(settings.worker)
-    wrong = trouble(file_of(settings.data_dir, name), time.monotonic(), unheard=unheard)
+    name = asked_as(said("WORKER") or usual())
+    wrong = trouble(file_of(default_data_dir(os.environ), name), time.monotonic(), unheard=unheard)
     print(f"{name}: {wrong or 'well'}")
     return 0 if wrong is None else 1

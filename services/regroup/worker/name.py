@@ -6,12 +6,10 @@ Refuses to know: what the name is used for.
 Does not guarantee: that nobody has it who works on another data directory.
 """
 
-import re
 import socket
 from itertools import count
 from pathlib import Path
 
-from regroup.wire.link import WORKER_NAME
 from regroup.worker.locks import hold
 
 STAR = "*"
@@ -25,12 +23,9 @@ def host_name() -> str:
     return socket.gethostname().split(".")[0]
 
 
-def expect_name(wanted: str) -> str:
-    """Raises ValueError if no worker may be called that."""
-    head, star, tail = wanted.partition(STAR)
-    if tail or not re.fullmatch(WORKER_NAME, f"{head}0" if star else head):
-        raise ValueError(f"must match {WORKER_NAME.pattern}, and may end with {STAR} for the first number that is free")
-    return wanted
+def usual() -> str:
+    """The name of whoever is given none."""
+    return f"{host_name()}-0"
 
 
 def take(run: Path, wanted: str) -> str:

@@ -11,11 +11,11 @@ from pydantic import AfterValidator, Field, SecretStr
 
 from regroup.wire.environment import Host, ProcessSettings
 from regroup.wire.join import read_join_token
+from regroup.wire.link import WORKER_NAME
 from regroup.worker.device import expect_device
-from regroup.worker.name import expect_name, host_name
+from regroup.worker.name import STAR, usual
 from regroup.worker.place import place_of
 
-Name = Annotated[str, AfterValidator(expect_name)]
 LEAVE_LIMIT = 25.0  # seconds to hand over before it ends; below the 30 that Kubernetes gives before it kills
 
 
@@ -33,6 +33,14 @@ def _addresses(text: str) -> str:
     return text
 
 
+def _name(wanted: str) -> str:
+    head, star, tail = wanted.partition(STAR)
+    if tail or not WORKER_NAME.fullmatch(f"{head}0" if star else head):
+        raise ValueError(f"must match {WORKER_NAME.pattern}, and may end with {STAR} for the first number that is free")
+    return wanted
+
+
+Name = Annotated[str, AfterValidator(_name)]
 Device = Annotated[str, AfterValidator(expect_device)]
 Place = Annotated[str, AfterValidator(place_of)]
 LinkAddresses = Annotated[str, AfterValidator(_addresses)]
@@ -42,7 +50,7 @@ JoinToken = Annotated[SecretStr, AfterValidator(_readable)]
 class AgentSettings(ProcessSettings):
     """Everything that may be set for an agent, as REGROUP_<NAME>."""
 
-    worker: Name = Field(default_factory=lambda: f"{host_name()}-0")
+    worker: Name = Field(default_factory=usual)
     device: Device = "cpu"
     coordinator: LinkAddresses | None = None  # each tcp://host:port of a link; None: as the data directory says
     join: JoinToken | None = None  # lets it in without files of keys; None: those in the data directory

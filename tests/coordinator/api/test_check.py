@@ -3,8 +3,13 @@
 import socket
 import threading
 from http.server import HTTPServer, SimpleHTTPRequestHandler
+from urllib.parse import urlsplit
 
+import pytest
+
+from regroup.coordinator import check
 from regroup.coordinator.check import trouble
+from regroup.wire.places import Endpoint, Places
 
 
 def test_who_leads_and_has_its_store_is_well(served):
@@ -28,3 +33,28 @@ def test_another_service_on_the_port_is_not_taken_for_a_coordinator():
         url = f"http://127.0.0.1:{server.server_port}"
         assert trouble(url) == f"something else answers at {url}"
         server.shutdown()
+
+
+def test_the_one_is_asked_that_these_settings_would_start(served, monkeypatch, capsys):
+    place = urlsplit(served.url)
+    monkeypatch.setenv("REGROUP_HOST", "0.0.0.0")
+    monkeypatch.setenv("REGROUP_PORT", str(place.port))
+    assert (check.check(), capsys.readouterr().out) == (0, "well\n")
+    served.desk.ready = "the store does not answer"
+    assert (check.check(), capsys.readouterr().out) == (1, "the store does not answer\n")
+
+
+@pytest.mark.parametrize("port", ["here", "-1", "65536"])
+def test_a_port_that_is_none_is_told(port, monkeypatch):
+    monkeypatch.setenv("REGROUP_PORT", port)
+    with pytest.raises(SystemExit, match=rf"^regroup-coordinator: REGROUP_PORT: {port} is no port$"):
+        check.check()
+
+
+def test_of_a_free_port_the_data_directory_tells_which(served, monkeypatch, tmp_path):
+    monkeypatch.setenv("REGROUP_PORT", "0")
+    monkeypatch.setenv("REGROUP_DATA_DIR", str(tmp_path))
+    with pytest.raises(SystemExit, match=r"^regroup-coordinator: none runs here$"):
+        check.check()
+    Places(tmp_path).endpoint.write_text(Endpoint(served.url, 1).encode())
+    assert check.check() == 0
