@@ -97,7 +97,8 @@ class Justice:
                 self._changed(before, decision, old, job)
                 self._measures(old, job)
             self._keeps(after, job)
-            self._saves(after, job)
+            if not self._life.jobs[id].ended:  # as is durable: who was deposed may not know
+                self._saves(after, job)
 
     def _measures(self, before: Job, job: Job) -> None:
         """Who ends the last evaluation is not given up for the time that all of it takes."""
@@ -115,8 +116,6 @@ class Justice:
 
     def _saves(self, after: Cluster, job: Job) -> None:
         """What the task does to its saves comes to an end, on one worker and on all."""
-        if job.ended:
-            return
         raised = self._raised_in_state.get(job.id, [])
         often = len(set(raised)) > 1 or len(raised) > TRIES_OF_ONE
         assert not often, f"state() raised on {raised}, and {job.id} goes on"

@@ -115,11 +115,12 @@ def closed(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) ->
     assert all(version <= job.saved for version in bound), f"paused at {job.saved}, and {bound} are held"
 
 
-def _is_untold(world: World, before: Cluster, old: Job, job: Job, trainer: Trainer) -> bool:
-    """Whether all that it has is one step more than a member that answered, and nobody heard of it."""
+def _is_passed(world: World, before: Cluster, old: Job, job: Job, trainer: Trainer) -> bool:
+    """Whether all that it has is one step more than a member that answered, and nobody heard of it, or it is cut off:
+    by rule 6 the answer is enough. That step was never shown, for not all had committed it."""
     held, seen = trainer.session.version, before.sightings.get(trainer.member.worker)
     assert old.formation is not None
-    if seen is not None and seen.trainer is not None and seen.trainer.version == held:
+    if seen is not None and seen.connected and seen.trainer is not None and seen.trainer.version == held:
         return False
     others = [one.session for one in map(world.living, old.formation.members) if one is not None and one is not trainer]
     beside = any(one.promised >= job.generation and one.version == job.saved for one in others)
@@ -144,8 +145,8 @@ def ended(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) -> 
             away = world.decided_at - (seen.seen if seen else before.started)
             listed = trainer.member in old.formation.members
             absent = away > world.policy.absent_limit or trainer.stuck or not (listed or (seen and seen.connected))
-            untold = _is_untold(world, before, old, job, trainer)
-            assert absent or untold, f"stopped without the state of {trainer.member}"
+            passed = _is_passed(world, before, old, job, trainer)
+            assert absent or passed, f"stopped without the state of {trainer.member}"
     if job.phase is JobPhase.FAILED:
         newest = job.failures[-1:] if job.failures is not old.failures else ()
         trained = not job.history or all(failure.step >= 0 for failure in newest)
