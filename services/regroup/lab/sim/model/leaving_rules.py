@@ -84,8 +84,10 @@ def rests(world: World, before: Cluster, decision: Decision, old: Job, job: Job)
 
 
 def saved(cluster: Cluster, old: Job, job: Job) -> None:
-    """What was saved because all that hold it go, rests then."""
+    """What was saved because all that hold it go, rests then; after one more round, if who saved it hangs."""
     if old.saver is None or job.saver is not None or job.checkpoint is old.checkpoint or job.formation is None:
+        return
+    if job.round is not None and cluster.hang(old.saver) is not None:
         return
     have = [member for member, version in _told(cluster, job).items() if version == job.saved]
     assert job.ended or not have or not all(departs(cluster, one) for one in have), (
