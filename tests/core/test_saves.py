@@ -109,6 +109,48 @@ def test_another_file_than_the_one_that_was_ordered_does_not_count_at_once(scene
     assert scene.job.checkpoint is None
 
 
+def test_a_save_that_comes_off_after_it_was_said_to_have_failed_counts(scene):
+    """The order came twice, and only its first try failed. Of the last step b never told that it committed it."""
+    scene.running("a", "b", step=9)
+    scene.beat("a", TrainerPhase.FINISHED, promised=1, generation=1, version=Version(1, 10))
+    scene.exits("b")
+    scene.halt("a", (1, 10))
+    assert scene.job.saver.worker == "a"
+    failed = {"job": "j", "incarnation": "i1", "generation": scene.job.generation, "error": "OSError: disk full"}
+    scene.says("a", SaveFailed(**failed))
+    assert scene.job.saver is None
+    writes(scene, "a", written=(FILE,))
+    assert scene.job.checkpoint == replace(FILE, worker="a", host="h")
+    dies(scene, "a", IN_REPORT)
+    assert (scene.job.ended, scene.job.saved) == (False, Version(1, 10))
+
+
+def test_what_a_member_wrote_counts_for_a_job_that_rests_once_it_promised(scene):
+    """Nobody can commit that step any more, and nobody need: the job does not train on."""
+    scene.running("a", "b", step=3)
+    scene.does(PauseJob("j"))
+    file = replace(FILE, version=Version(1, 4))
+    scene.beat("a", TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, 4), written=(file,))
+    assert scene.job.checkpoint is None
+    writes(scene, "a", version=(1, 4), written=(file,))
+    assert scene.job.checkpoint.version == Version(1, 4)
+
+
+def test_a_step_that_not_all_committed_does_not_count_while_the_job_trains_on(scene):
+    scene.running("a", "b", step=3)
+    scene.breaks("b", 1)
+    writes(scene, "a", version=(1, 4), written=(replace(FILE, version=Version(1, 4)),))
+    assert scene.job.round is not None
+    assert scene.job.checkpoint is None
+
+
+def test_the_last_step_does_not_count_before_its_writer_promised_or_all_committed_it(scene):
+    scene.running("a", "b", step=9)
+    told = {"promised": 1, "generation": 1, "version": Version(1, 10), "written": (FILE,)}
+    scene.beat("a", TrainerPhase.FINISHED, **told)
+    assert scene.job.checkpoint is None
+
+
 # --- A state() that dies, or raises
 
 

@@ -63,8 +63,8 @@ def save_failed(turn: Turn, job: Job, member: Member, report: SaveFailed) -> Non
 
 def take_written(turn: Turn, job: Job, name: str, status: TrainerStatus) -> None:
     """What was written beside the training counts once all members committed it, and is told until then. What was
-    written as it was ordered counts at once, whatever the task's report does to its process then. What was overtaken
-    before, or its job ended, is to be deleted."""
+    written as it was ordered counts at once, whatever the task's report does to its process then, and also if that
+    order was given up before. What was overtaken before, or its job ended, is to be deleted."""
     for one in status.written:
         _count(turn, turn.jobs[job.id], status, _written_by(turn, name, one))
     job = turn.jobs[job.id]
@@ -79,12 +79,14 @@ def _count(turn: Turn, job: Job, status: TrainerStatus, written: Checkpoint) -> 
         return  # a pause closed what it was written by, and said what is left
     state, committed = written.version, reached(job, turn.watches.get(job.id))
     saves = job.saver == Member(written.worker, status.incarnation)
-    ordered = saves and status.promised == job.generation and status.version == state
+    due = saves or (job.saver is None and (job.wanted in RESTED or job.complete_at(state.step)))
+    closed = job.formation.generation < status.promised == job.generation  # its writer makes no step of it any more
+    ordered = due and closed and status.version == state
     # below one that was struck, its file may have been deleted, as one that nobody told of
     newest = max([job.saved, *(one.checkpoint.version for one in job.struck)])
     if state > newest and not job.ended and (ordered or survives(job.history, state, committed)):
         turn.change_job(job, **taken_in(job, written))
-        if ordered:
+        if saves and ordered:
             turn.change_watch(job.id, since=turn.now)  # the report has its own time
         reason = f"the state of step {state.step} is durable: {written.path}"
         turn.note("checkpoint", reason, job=job.id, worker=written.worker, step=state.step, generation=state.generation)

@@ -11,6 +11,7 @@ from regroup.core.cluster import Cluster, reached
 from regroup.core.decide import Decision
 from regroup.core.jobs import Job, JobPhase, Member, StepPoint, Version
 from regroup.core.messages.orders import Discard
+from regroup.core.regroup import RESTED
 from regroup.lab.sim.model import beginning_rules, leaving_rules
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further
@@ -62,9 +63,17 @@ def saved(ghosts: Ghosts, world: World, decision: Decision, old: Job, job: Job) 
     else:
         assert version in beside, f"{version} counts, and nobody said so"
     for each in beside:
-        if ordered and each == version:  # told before the task is asked what it reports of it
+        if each == version and (ordered or _is_closed(world, old, version)):  # told before the task reports of it
             continue
         _beside(ghosts, world, old, each, said=reached(job, decision.cluster.watches.get(job.id)))
+
+
+def _is_closed(world: World, job: Job, version: Version) -> bool:
+    """Whether a job that is to end, or to rest, has this state of a member whose promise ended the generation."""
+    if job.formation is None or not (job.wanted in RESTED or job.complete_at(version.step)):
+        return False
+    sessions = [one.session for one in map(world.living, job.formation.members) if one is not None]
+    return any(one.version == version and one.promised >= job.generation > job.formation.generation for one in sessions)
 
 
 def _keeps(old: Job, job: Job, beside: Collection[Version]) -> None:
