@@ -136,6 +136,20 @@ def test_what_a_member_wrote_counts_for_a_job_that_rests_once_it_promised(scene)
     assert scene.job.checkpoint.version == Version(1, 4)
 
 
+def test_what_was_written_beyond_the_last_base_counts_for_no_job(scene):
+    """a made step 4 of generation 1, and the others went on from step 3 without it; it is back, and promised."""
+    scene.running("a", "b", step=3, min_workers=1)
+    scene.does(Disconnected("a"))
+    scene.breaks("b", 1)
+    scene.halt("b", (1, 3))
+    scene.train("b", 4)
+    scene.does(PauseJob("j"))
+    scene.register("a")
+    file = replace(FILE, version=Version(1, 4))
+    scene.prepare("a", promised=scene.job.generation, generation=1, version=Version(1, 4), written=(file,))
+    assert scene.job.checkpoint is None
+
+
 def test_a_step_that_not_all_committed_does_not_count_while_the_job_trains_on(scene):
     scene.running("a", "b", step=3)
     scene.breaks("b", 1)

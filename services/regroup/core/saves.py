@@ -79,9 +79,10 @@ def _count(turn: Turn, job: Job, status: TrainerStatus, written: Checkpoint) -> 
         return  # a pause closed what it was written by, and said what is left
     state, committed = written.version, reached(job, turn.watches.get(job.id))
     saves = job.saver == Member(written.worker, status.incarnation)
-    due = saves or (job.saver is None and (job.wanted in RESTED or job.complete_at(state.step)))
-    closed = job.formation.generation < status.promised == job.generation  # its writer makes no step of it any more
-    ordered = due and closed and status.version == state
+    last = job.formation.generation
+    closed = last < status.promised == job.generation  # by its writer's promise: nobody makes a step of it any more
+    due = job.saver is None and state.generation == last and (job.wanted in RESTED or job.complete_at(state.step))
+    ordered = closed and status.version == state and (saves or due)
     # below one that was struck, its file may have been deleted, as one that nobody told of
     newest = max([job.saved, *(one.checkpoint.version for one in job.struck)])
     if state > newest and not job.ended and (ordered or survives(job.history, state, committed)):
