@@ -63,17 +63,18 @@ def saved(ghosts: Ghosts, world: World, decision: Decision, old: Job, job: Job) 
     else:
         assert version in beside, f"{version} counts, and nobody said so"
     for each in beside:
-        if each == version and (ordered or _is_closed(world, old, version)):  # told before the task reports of it
+        if each == version and (ordered or _is_closed(decision.cluster, old, version)):  # told before the report
             continue
         _beside(ghosts, world, old, each, said=reached(job, decision.cluster.watches.get(job.id)))
 
 
-def _is_closed(world: World, job: Job, version: Version) -> bool:
+def _is_closed(cluster: Cluster, job: Job, version: Version) -> bool:
     """Whether a job that is to end, or to rest, has this state of a member whose promise ended the generation."""
     if job.formation is None or not (job.wanted in RESTED or job.complete_at(version.step)):
         return False
-    sessions = [one.session for one in map(world.living, job.formation.members) if one is not None]
-    return any(one.version == version and one.promised >= job.generation > job.formation.generation for one in sessions)
+    last, told = job.formation.generation, [cluster.trainer(member) for member in job.formation.members]
+    bound = [one.version for one in told if one is not None and one.promised >= job.generation > last]
+    return version.generation == last and version in bound
 
 
 def _keeps(old: Job, job: Job, beside: Collection[Version]) -> None:
