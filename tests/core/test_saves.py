@@ -125,15 +125,32 @@ def test_a_save_that_comes_off_after_it_was_said_to_have_failed_counts(scene):
     assert (scene.job.ended, scene.job.saved) == (False, Version(1, 10))
 
 
-def test_what_a_member_wrote_counts_for_a_job_that_rests_once_it_promised(scene):
-    """Nobody can commit that step any more, and nobody need: the job does not train on."""
+def test_a_save_that_ends_after_it_was_given_up_counts_as_well_for_a_job_that_rests(scene):
+    """It took too long; and nobody else holds that state any more when the word of it comes."""
     scene.running("a", "b", step=3)
     scene.does(PauseJob("j"))
-    file = replace(FILE, version=Version(1, 4))
-    scene.beat("a", TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, 4), written=(file,))
-    assert scene.job.checkpoint is None
-    writes(scene, "a", version=(1, 4), written=(file,))
-    assert scene.job.checkpoint.version == Version(1, 4)
+    for name in "ab":
+        scene.halt(name, (1, 3))
+    given_up = scene.job.generation
+    scene.after(scene.job.spec.step_timeout + 0.1, heard="ab")
+    assert (scene.job.saver, scene.job.reason) == (None, "a did not save in 60 s")
+    scene.exits("b")
+    scene.saved("a", (1, 3), generation=given_up)
+    assert (scene.job.ended, scene.job.checkpoint.version) == (False, Version(1, 3))
+    scene.halt("a", (1, 3))
+    assert (scene.job.phase, scene.job.reason) == (JobPhase.PAUSED, "paused at step 3; its state is in /c/j")
+
+
+def test_what_the_saver_wrote_before_counts_with_what_it_saves(scene):
+    """Else it would be deleted, as files are that were overtaken before anybody told of them."""
+    scene.running("a", "b", step=3, keep_last=2)
+    scene.does(StopJob("j"))
+    scene.halt("a", (1, 6))
+    scene.halt("b", (1, 6))
+    older = replace(FILE, version=Version(1, 5), path="/c/older")
+    writes(scene, "a", version=(1, 6), written=(older, replace(FILE, version=Version(1, 6))))
+    assert [one.path for one in scene.job.kept] == ["/c/j", "/c/older"]
+    assert scene.job.doomed == ()
 
 
 def test_what_was_written_beyond_the_last_base_counts_for_no_job(scene):

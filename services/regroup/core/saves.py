@@ -11,7 +11,7 @@ from regroup.core import leaving
 from regroup.core.blame import blame_task
 from regroup.core.cluster import reached
 from regroup.core.history import survives
-from regroup.core.jobs import IN_STATE, Checkpoint, Job, JobPhase, Member, StepFailure, Wanted
+from regroup.core.jobs import IN_STATE, Checkpoint, Job, JobPhase, Member, StepFailure, Version, Wanted
 from regroup.core.keeping import taken_in
 from regroup.core.messages.agent_reports import Discarded
 from regroup.core.messages.trainer_reports import SaveFailed, StateSaved
@@ -28,7 +28,9 @@ def state_saved(turn: Turn, job: Job, member: Member, report: StateSaved) -> Non
     asked = job.saver == member and report.generation == job.generation
     # A slow saver that was given up may still be the first: a state is what its version says, whoever wrote it.
     if job.saver is None or not (asked or version == wanted):
-        return  # an evicted or superseded saver moves nothing
+        if _is_newer(job, version) and _was_asked(turn, job, member, version):
+            _take_in(turn, job, _written_by(turn, member.worker, report.checkpoint))
+        return  # an evicted or superseded saver moves nothing else
     saved = {**taken_in(job, _written_by(turn, member.worker, report.checkpoint)), "result": report.result}
     where = f"at step {version.step}; its state is in {report.checkpoint.path}"
     where += f"; {report.remark}" if report.remark else ""
@@ -63,8 +65,8 @@ def save_failed(turn: Turn, job: Job, member: Member, report: SaveFailed) -> Non
 
 def take_written(turn: Turn, job: Job, name: str, status: TrainerStatus) -> None:
     """What was written beside the training counts once all members committed it, and is told until then. What was
-    written as it was ordered counts at once, whatever the task's report does to its process then, and also if that
-    order was given up before. What was overtaken before, or its job ended, is to be deleted."""
+    written as it was ordered counts at once, whatever the task's report does to its process then. What was overtaken
+    before, or its job ended, is to be deleted."""
     for one in status.written:
         _count(turn, turn.jobs[job.id], status, _written_by(turn, name, one))
     job = turn.jobs[job.id]
@@ -77,20 +79,34 @@ def take_written(turn: Turn, job: Job, name: str, status: TrainerStatus) -> None
 def _count(turn: Turn, job: Job, status: TrainerStatus, written: Checkpoint) -> None:
     if job.formation is None:
         return  # a pause closed what it was written by, and said what is left
-    state, committed = written.version, reached(job, turn.watches.get(job.id))
-    saves = job.saver == Member(written.worker, status.incarnation)
-    last = job.formation.generation
-    closed = last < status.promised == job.generation  # by its writer's promise: nobody makes a step of it any more
-    due = job.saver is None and state.generation == last and (job.wanted in RESTED or job.complete_at(state.step))
-    ordered = closed and status.version == state and (saves or due)
-    # below one that was struck, its file may have been deleted, as one that nobody told of
-    newest = max([job.saved, *(one.checkpoint.version for one in job.struck)])
-    if state > newest and not job.ended and (ordered or survives(job.history, state, committed)):
-        turn.change_job(job, **taken_in(job, written))
-        if saves and ordered:
+    state, held, committed = written.version, status.version, reached(job, turn.watches.get(job.id))
+    writer = Member(written.worker, status.incarnation)
+    saves = job.saver == writer and status.promised == job.generation
+    lies_on = held is not None and held.generation == state.generation and held >= state  # its line, below what it has
+    ordered = lies_on and (saves or _was_asked(turn, job, writer, state))
+    if _is_newer(job, state) and (ordered or survives(job.history, state, committed)):
+        _take_in(turn, job, written)
+        if saves and held == state:
             turn.change_watch(job.id, since=turn.now)  # the report has its own time
-        reason = f"the state of step {state.step} is durable: {written.path}"
-        turn.note("checkpoint", reason, job=job.id, worker=written.worker, step=state.step, generation=state.generation)
+
+
+def _is_newer(job: Job, state: Version) -> bool:
+    """Below one that was struck its file may have been deleted, as one that nobody told of."""
+    newest = max([job.saved, *(one.checkpoint.version for one in job.struck)])
+    return state > newest and not job.ended
+
+
+def _was_asked(turn: Turn, job: Job, writer: Member, state: Version) -> bool:
+    """Whether it was to save this state of the last generation, and was given up: it may have come off after all."""
+    last = job.formation.generation if job.formation is not None else 0
+    return state.generation == last and writer in turn.watch(job.id).failed_savers
+
+
+def _take_in(turn: Turn, job: Job, written: Checkpoint) -> None:
+    turn.change_job(job, **taken_in(job, written))
+    state, name = written.version, written.worker
+    reason = f"the state of step {state.step} is durable: {written.path}"
+    turn.note("checkpoint", reason, job=job.id, worker=name, step=state.step, generation=state.generation)
 
 
 def settled(turn: Turn, trainer: TrainerStatus | None) -> tuple[str, ...]:

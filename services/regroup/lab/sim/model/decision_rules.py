@@ -139,7 +139,7 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     if len(job.struck) > len(old.struck):
         striking_rules.struck(ghosts, decision, old, job)
     elif job.checkpoint is not old.checkpoint:
-        saving_rules.saved(ghosts, world, decision, old, job)
+        saving_rules.saved(ghosts, world, before, decision, old, job)
     rests = job.phase is JobPhase.PAUSED and old.phase is not JobPhase.PAUSED and job.formation is not None
     if rests and told_back(decision, job.id):
         gave_up(world, before, decision.cluster, old, job, job.saved)

@@ -11,7 +11,6 @@ from regroup.core.cluster import Cluster, reached
 from regroup.core.decide import Decision
 from regroup.core.jobs import Job, JobPhase, Member, StepPoint, Version
 from regroup.core.messages.orders import Discard
-from regroup.core.regroup import RESTED
 from regroup.lab.sim.model import beginning_rules, leaving_rules
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further
@@ -37,7 +36,7 @@ def to_save(world: World, before: Cluster, decision: Decision, old: Job, job: Jo
         assert version.step >= shown or told_back(decision, job.id), "steps that were shown are given up unsaid"
 
 
-def saved(ghosts: Ghosts, world: World, decision: Decision, old: Job, job: Job) -> None:
+def saved(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
     """What is called durable is, is what was asked for, and is the state that history tells of."""
     notes = [note.data for note in decision.notes if note.kind == "checkpoint" and note.job == job.id]
     beside = [Version(data["generation"], data["step"]) for data in notes]  # several may be told at once
@@ -63,18 +62,22 @@ def saved(ghosts: Ghosts, world: World, decision: Decision, old: Job, job: Job) 
     else:
         assert version in beside, f"{version} counts, and nobody said so"
     for each in beside:
-        if each == version and (ordered or _is_closed(decision.cluster, old, version)):  # told before the report
-            continue
+        if _lies_on(each, status.version if status is not None else None) or _was_asked(ghosts, before, old, each):
+            continue  # what the saver has, or had before: it is told before the task is asked for its report
         _beside(ghosts, world, old, each, said=reached(job, decision.cluster.watches.get(job.id)))
 
 
-def _is_closed(cluster: Cluster, job: Job, version: Version) -> bool:
-    """Whether a job that is to end, or to rest, has this state of a member whose promise ended the generation."""
-    if job.formation is None or not (job.wanted in RESTED or job.complete_at(version.step)):
+def _was_asked(ghosts: Ghosts, before: Cluster, job: Job, version: Version) -> bool:
+    """Whether somebody wrote it, or more of its generation, who was to save that and was given up."""
+    if job.formation is None or version.generation != job.formation.generation or job.id not in before.watches:
         return False
-    last, told = job.formation.generation, [cluster.trainer(member) for member in job.formation.members]
-    bound = [one.version for one in told if one is not None and one.promised >= job.generation > last]
-    return version.generation == last and version in bound
+    asked = before.watches[job.id].failed_savers
+    return any(one in asked and _lies_on(version, its) for one, its in ghosts.writers)
+
+
+def _lies_on(version: Version, held: Version | None) -> bool:
+    """Whether a state is one that another one of its generation came from, or that one."""
+    return held is not None and held.generation == version.generation and held >= version
 
 
 def _keeps(old: Job, job: Job, beside: Collection[Version]) -> None:
