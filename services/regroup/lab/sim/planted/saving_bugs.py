@@ -45,7 +45,7 @@ BUGS = (
         "return self.base.generation > 0 and",
         "return False and",
     ),
-    Bug("an older checkpoint takes the place of a newer one", SAVES, "if state > newest and", "if"),
+    Bug("an older checkpoint takes the place of a newer one", SAVES, "return state > newest and", "return"),
     Bug("a checkpoint that is kept is deleted", KEEPING, "one for one in others if one not in kept", "*others"),
     Bug("what is kept is swept away with what nobody told of", KEEPING, "keep=_to_keep(cluster, job)", "keep=()"),
     Bug("a best one is deleted", KEEPING, " or one in best]", "]"),
