@@ -65,7 +65,7 @@ LABEL org.opencontainers.image.title="Regroup coordinator" \
 FROM runtime AS worker
 COPY --from=worker-packages /opt/regroup /opt/regroup
 COPY --from=code /opt/regroup /opt/regroup
-HEALTHCHECK --interval=5s --timeout=5s --start-period=60s CMD ["regroup-agent", "--check"]
+HEALTHCHECK --interval=5s --timeout=5s --start-period=60s --retries=6 CMD ["regroup-agent", "--check"]
 ENTRYPOINT ["regroup-agent"]
 ARG VERSION=0.1.0
 LABEL org.opencontainers.image.title="Regroup worker" \

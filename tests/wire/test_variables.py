@@ -4,6 +4,8 @@ import os
 
 import pytest
 
+from regroup.coordinator.settings import Settings
+from regroup.wire.environment import read
 from regroup.wire.variables import said
 
 
@@ -24,6 +26,18 @@ def test_what_nobody_set_says_nothing(folder):
 def test_a_setting_may_be_a_file_and_the_variable_goes_first(folder):
     assert said("PORT", {"REGROUP_SECRETS_DIR": folder}) == "1234"
     assert said("PORT", {"REGROUP_SECRETS_DIR": folder, "REGROUP_PORT": "1"}) == "1"
+
+
+@pytest.mark.parametrize("name", ["REGROUP_PORT", "regroup_port", "Regroup_Port"])
+@pytest.mark.parametrize("where", ["environment", "file"])
+def test_it_is_found_in_letters_of_any_case_as_it_is_by_whoever_reads_them_all(name, where, tmp_path, monkeypatch):
+    if where == "file":
+        (tmp_path / name).write_text("4321\n")
+    monkeypatch.delenv("REGROUP_PORT", raising=False)
+    monkeypatch.setenv("REGROUP_SECRETS_DIR", str(tmp_path))
+    if where == "environment":
+        monkeypatch.setenv(name, "4321")
+    assert said("PORT") == str(read(Settings).port) == "4321"
 
 
 @pytest.mark.parametrize("name", ["HOST", "WORKER"])

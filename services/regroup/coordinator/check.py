@@ -45,12 +45,16 @@ def _ask(url: str, path: str) -> tuple[int, Any]:
 
 def check() -> int:
     """The exit status for `regroup-coordinator --check`."""
-    host, port = said("HOST") or HOST, said("PORT") or str(PORT)
-    if not port.isdecimal() or int(port) > 65535:
-        sys.exit(f"regroup-coordinator: REGROUP_PORT: {port} is no port")
+    host, given = said("HOST") or HOST, said("PORT") or PORT
+    try:
+        port = int(given)
+    except ValueError:
+        port = -1
+    if not 0 <= port <= 65535:
+        sys.exit(f"regroup-coordinator: REGROUP_PORT: {given} is no port")
     host = ANY.get(host, host)
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    if port == "0":
+    if port == 0:
         try:
             url = Endpoint.decode(Places(default_data_dir(os.environ)).endpoint.read_text()).url
         except (OSError, ValueError):

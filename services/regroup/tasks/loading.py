@@ -48,7 +48,7 @@ def _find(name: str) -> type[Task]:
         if module_name.endswith(".py"):
             raise TaskNotFound(f"{name}: write {module_name.removesuffix('.py')}:{class_name}, without .py") from error
         path = "the workers' path: the folder where each was started, and PYTHONPATH"
-        shut = "".join(f"; this worker may not read {folder}, so let all users read it" for folder in _unreadable())
+        shut = "".join(f"; this worker may not read {folder} (chmod a+rx)" for folder in _unreadable())
         raise TaskNotFound(f"{name}: there is no module {error.name} on {path}{shut}") from error
     found = getattr(module, class_name, None)
     if isinstance(found, type) and issubclass(found, Task):

@@ -15,12 +15,13 @@ SECRETS_DIR = f"{PREFIX}SECRETS_DIR"
 
 
 def said(name: str, environ: Mapping[str, str] = os.environ) -> str | None:
-    """What REGROUP_`name` is; None: nobody set it, or its file cannot be read."""
-    variable = f"{PREFIX}{name}"
-    if given := environ.get(variable):
+    """What REGROUP_`name` is, in letters of any case; None: nobody set it, or its file cannot be read."""
+    variable = f"{PREFIX}{name}".lower()
+    if given := {each.lower(): value for each, value in environ.items()}.get(variable):
         return given
-    folder = environ.get(SECRETS_DIR)
     try:
-        return Path(folder, variable.lower()).read_text().strip() or None if folder else None
+        folder = environ.get(SECRETS_DIR)
+        files = [path for path in Path(folder).iterdir() if path.name.lower() == variable] if folder else []
+        return files[0].read_text().strip() or None if files else None
     except (OSError, UnicodeDecodeError):
         return None

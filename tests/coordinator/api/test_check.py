@@ -38,7 +38,7 @@ def test_another_service_on_the_port_is_not_taken_for_a_coordinator():
 def test_the_one_is_asked_that_these_settings_would_start(served, monkeypatch, capsys):
     place = urlsplit(served.url)
     monkeypatch.setenv("REGROUP_HOST", "0.0.0.0")
-    monkeypatch.setenv("REGROUP_PORT", str(place.port))
+    monkeypatch.setenv("REGROUP_PORT", f" {place.port} ")
     assert (check.check(), capsys.readouterr().out) == (0, "well\n")
     served.desk.ready = "the store does not answer"
     assert (check.check(), capsys.readouterr().out) == (1, "the store does not answer\n")
