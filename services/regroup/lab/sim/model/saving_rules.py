@@ -55,7 +55,7 @@ def saved(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old
         assert ghosts.states[job.id, each] == made, "the checkpoint is not as history tells"
     status = decision.cluster.trainer(old.saver) if old.saver is not None else None
     ordered = status is not None and status.version == version and (old.saver, version) in ghosts.writers
-    if old.saver is not None and (job.saver is None or ordered):
+    if old.saver is not None and (ordered or (job.saver is None and version not in beside)):
         saver = world.living(old.saver)
         asked = (old.saver, version) in ghosts.writers or (saver is not None and saver.session.version == version)
         assert asked or saver is None, "the checkpoint is not what the saver was asked for"
@@ -122,8 +122,10 @@ def closed(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) ->
     if old.formation is None or job.checkpoint is not old.checkpoint:
         return
     listed = [one for one in map(world.living, old.formation.members) if one is not None]
-    bound = [one.session.version for one in listed if one.session.promised >= job.generation and one.session.version]
-    if not bound:
+    promised = [one for one in listed if one.session.promised >= job.generation and one.session.version]
+    heard = [one for one in promised if not _is_passed(world, before, old, job, one)]
+    bound = [one.session.version for one in heard if one.session.version is not None]
+    if not promised:
         gave_up(world, before, before, old, job, job.saved)
     base = old.formation.base
     anew = Version(old.formation.generation, base.step)  # the same state: no step is made yet
