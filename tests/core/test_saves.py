@@ -175,7 +175,7 @@ def test_a_step_that_not_all_committed_does_not_count_while_the_job_trains_on(sc
     assert scene.job.checkpoint is None
 
 
-def test_the_last_step_does_not_count_before_its_writer_promised_or_all_committed_it(scene):
+def test_the_last_step_does_not_count_before_all_committed_it(scene):
     scene.running("a", "b", step=9)
     told = {"promised": 1, "generation": 1, "version": Version(1, 10), "written": (FILE,)}
     scene.beat("a", TrainerPhase.FINISHED, **told)

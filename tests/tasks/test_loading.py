@@ -1,7 +1,6 @@
 """Every way in which a task's name can lead to a task, or to a clear error."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -67,30 +66,21 @@ def test_a_name_of_no_class_is_not_found(name: str) -> None:
         load_task(name, {})
 
 
-@pytest.fixture
-def shut(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty folder on the path, below one that everybody may read; and whoever looks is not root."""
+@pytest.mark.parametrize("mode", [0o000, 0o444, 0o111, 0o555], ids=oct)
+def test_a_folder_that_may_not_be_read_is_named(monkeypatch: pytest.MonkeyPatch, mode: int) -> None:
     me = os.geteuid()
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder:  # below one that everybody may read
         monkeypatch.syspath_prepend(folder)
+        os.chmod(folder, mode)
         if me == 0:
             os.seteuid(NOBODY)  # root reads what nobody may
         try:
-            yield Path(folder)
+            with pytest.raises(TaskNotFound, match=r"no module hidden on the workers' path") as found:
+                load_task("hidden:Mine", {})
         finally:
             os.seteuid(me)
             os.chmod(folder, 0o700)
-
-
-@pytest.mark.parametrize("mode", [0o000, 0o444, 0o111, 0o555], ids=oct)
-def test_a_folder_that_may_not_be_read_is_named(shut: Path, mode: int) -> None:
-    me = os.geteuid()
-    os.seteuid(os.getuid())
-    shut.chmod(mode)
-    os.seteuid(me)
-    with pytest.raises(TaskNotFound, match=r"no module hidden on the workers' path") as found:
-        load_task("hidden:Mine", {})
-    assert (f"; this worker may not read {shut} (chmod a+rx)" in str(found.value)) == (mode != 0o555)
+    assert (f"; this worker may not read {folder} (chmod a+rx)" in str(found.value)) == (mode != 0o555)
 
 
 @pytest.mark.parametrize("module", ["no_such_module", "no_such_package.module", "regroup.tasks.nothing"])

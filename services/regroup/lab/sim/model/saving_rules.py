@@ -122,14 +122,14 @@ def closed(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) ->
     if old.formation is None or job.checkpoint is not old.checkpoint:
         return
     listed = [one for one in map(world.living, old.formation.members) if one is not None]
-    promised = [one for one in listed if one.session.promised >= job.generation and one.session.version]
-    heard = [one for one in promised if not _is_passed(world, before, old, job, one)]
-    bound = [one.session.version for one in heard if one.session.version is not None]
-    if not promised:
+    promised = [one for one in listed if one.session.promised >= job.generation]
+    bound = [(one, held) for one in promised if (held := one.session.version) is not None]
+    if not bound:
         gave_up(world, before, before, old, job, job.saved)
     base = old.formation.base
     anew = Version(old.formation.generation, base.step)  # the same state: no step is made yet
-    more = [version for version in bound if (base if version == anew else version) > job.saved]
+    ahead = [(one, held) for one, held in bound if (base if held == anew else held) > job.saved]
+    more = [held for one, held in ahead if not _is_passed(world, before, old, job, one)]
     assert not more, f"paused at {job.saved}, and {more} are held"
 
 
