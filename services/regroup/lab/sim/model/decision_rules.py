@@ -146,9 +146,9 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     if job.phase is JobPhase.PAUSED and job.formation is not None:
         assert job.wanted is Wanted.HOLD, f"{job.id} is to {job.wanted}, and rests with its state in memory"
     if job.phase is JobPhase.PAUSED and job.formation is None:
-        saving_rules.closed(ghosts, world, before, old, job)
+        saving_rules.closed(ghosts, world, before, decision, old, job)
     if job.ended:
-        saving_rules.ended(ghosts, world, before, old, job)
+        saving_rules.ended(ghosts, world, before, decision, old, job)
 
 
 def _issued(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job, back: bool) -> None:

@@ -11,7 +11,7 @@ from regroup.core.messages.orders import Go
 from regroup.core.regroup import RESTED
 from regroup.core.workers import Worker
 from regroup.lab.sim.model import lending_rules
-from regroup.lab.sim.model.world import World
+from regroup.lab.sim.model.world import World, is_evicted
 
 
 def departs(cluster: Cluster, member: Member) -> bool:
@@ -73,9 +73,8 @@ def rests(world: World, before: Cluster, decision: Decision, old: Job, job: Job)
     if old.formation is None:
         return
     after, watch = decision.cluster, before.watches.get(job.id)
-    gone = {*watch.dead, *watch.evicted} if watch is not None else set()
-    evicted = {note.worker for note in decision.notes if note.kind == "evicted" and note.job == job.id}
-    listed = [one for one in old.formation.members if not (one in gone or one.worker in evicted or departs(after, one))]
+    left = [one for one in old.formation.members if not is_evicted(before, decision, job.id, one)]
+    listed = [one for one in left if not (departs(after, one) or (watch is not None and one in watch.dead))]
     seen = [(one, after.present(one.worker)) for one in listed]
     heard = [one for one, its in seen if its is not None and world.decided_at - its.seen <= world.policy.quiet_limit]
     there = [(one, after.trainer(one)) for one in heard]

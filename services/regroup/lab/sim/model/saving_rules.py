@@ -15,7 +15,7 @@ from regroup.lab.sim.model import beginning_rules, leaving_rules
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further
 from regroup.lab.sim.model.trainer import PRINT, Trainer, consumed
-from regroup.lab.sim.model.world import World, holders, told_back
+from regroup.lab.sim.model.world import World, holders, is_evicted, told_back
 
 
 def to_save(world: World, before: Cluster, decision: Decision, old: Job, job: Job, saver: Member) -> None:
@@ -115,7 +115,7 @@ def _beside(ghosts: Ghosts, world: World, job: Job, version: Version, said: int)
         assert not behind, f"{version} counts, and {trainer.member} holds {held}"
 
 
-def closed(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) -> None:
+def closed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
     """A pause freed the workers: nothing is left of the job but what is durable, and that was all there was."""
     ghosts.closed.add((job.id, job.saved))
     assert job.step == job.saved.step, f"paused at step {job.saved.step}, and {job.step} is shown"
@@ -129,23 +129,25 @@ def closed(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) ->
     base = old.formation.base
     anew = Version(old.formation.generation, base.step)  # the same state: no step is made yet
     ahead = [(one, held) for one, held in bound if (base if held == anew else held) > job.saved]
-    more = [held for one, held in ahead if not _is_passed(world, before, old, job, one)]
+    more = [held for one, held in ahead if not _is_passed(world, before, decision, old, job, one)]
     assert not more, f"paused at {job.saved}, and {more} are held"
 
 
-def _is_passed(world: World, before: Cluster, old: Job, job: Job, trainer: Trainer) -> bool:
-    """Whether all that it has is one step more than a member that answered, and nobody heard of it, or it is cut off:
-    by rule 6 the answer is enough. That step was never shown, for not all had committed it."""
+def _is_passed(world: World, before: Cluster, decision: Decision, old: Job, job: Job, trainer: Trainer) -> bool:
+    """Whether all that it has is one step more than a member that answered, and nobody heard of it, or it is cut off,
+    or it had its time to answer: by rule 6 the other's answer is enough. That step was never shown, for not all had
+    committed it."""
     held, seen = trainer.session.version, before.sightings.get(trainer.member.worker)
     assert old.formation is not None
-    if seen is not None and seen.connected and seen.trainer is not None and seen.trainer.version == held:
+    told = seen is not None and seen.connected and seen.trainer is not None and seen.trainer.version == held
+    if told and not is_evicted(before, decision, job.id, trainer.member):
         return False
     others = [one.session for one in map(world.living, old.formation.members) if one is not None and one is not trainer]
     beside = any(one.promised >= job.generation and one.version == job.saved for one in others)
     return beside and held == Version(job.saved.generation, job.saved.step + 1)
 
 
-def ended(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) -> None:
+def ended(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
     if job.phase is JobPhase.COMPLETED:
         assert job.checkpoint is not None, "called completed before its state was durable"
         assert job.checkpoint is not old.checkpoint, "called completed, and nothing was saved"
@@ -163,7 +165,7 @@ def ended(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) -> 
             away = world.decided_at - (seen.seen if seen else before.started)
             listed = trainer.member in old.formation.members
             absent = away > world.policy.absent_limit or trainer.stuck or not (listed or (seen and seen.connected))
-            passed = _is_passed(world, before, old, job, trainer)
+            passed = _is_passed(world, before, decision, old, job, trainer)
             assert absent or passed, f"stopped without the state of {trainer.member}"
     if job.phase is JobPhase.FAILED:
         newest = job.failures[-1:] if job.failures is not old.failures else ()

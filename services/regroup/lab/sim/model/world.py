@@ -6,7 +6,7 @@ Owns: the questions. Refuses to know: who answers them (`lives`, `search`), and 
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from regroup.core.cluster import Policy
+from regroup.core.cluster import Cluster, Policy
 from regroup.core.decide import Decision
 from regroup.core.jobs import Member
 from regroup.core.workers import Worker
@@ -42,3 +42,10 @@ def holders(world: World, job: str) -> list[Trainer]:
 
 def told_back(decision: Decision, job: str) -> bool:
     return any(note.kind == "rolled_back" and note.job == job for note in decision.notes)
+
+
+def is_evicted(before: Cluster, decision: Decision, job: str, member: Member) -> bool:
+    """Whether it was given up, now or before."""
+    watch = before.watches.get(job)
+    told = any(note.kind == "evicted" and (note.job, note.worker) == (job, member.worker) for note in decision.notes)
+    return told or (watch is not None and member in watch.evicted)
