@@ -55,10 +55,10 @@ def test_a_standby_takes_over_in_mid_training_and_nothing_is_lost(serve: Any, un
             told = json.loads(cli("cluster", "--json").stdout)
             assert f"pid {standby.process.pid}, " in told["leader"]
             assert [f"pid {cluster.coordinator.process.pid}, " in each["holder"] for each in told["standbys"]] == [True]
+            until(lambda: len(codes) > 2, "somebody asks again and again")
         finally:
             ended.set()
             asking.join()
-        assert len(codes) > 2
         assert set(codes) == {0}, "the command line worked all the time"
 
         done = served.ended(job)

@@ -313,7 +313,8 @@ class Justice:
             self._surplus.pop(job.id, None)
             return
         since = self._surplus.setdefault(job.id, self._life.now)
-        assert self._life.now - since < SURPLUS, f"{extra} are kept by a job that has all that it asked for"
+        waited = min(self._life.now - since, self._life.decided_at - max(after.awake, after.started))
+        assert waited < SURPLUS, f"{extra} are kept by a job that has all that it asked for"
 
 
 _WAITS = (JobPhase.PREPARING, JobPhase.WAITING)

@@ -179,6 +179,8 @@ def _put_up() -> None:
     places = [(owner, name, 0) for owner, names in ASK.items() for name in names]
     places += [(owner, name, place + 1) for owner, names in ASK_FOR_MORE.items() for name, place in names.items()]
     for owner, name, arguments in places:
+        if not hasattr(owner, name):
+            continue  # not every system has each
         real = getattr(owner, name)
         _kept.append((owner, name, real))
         setattr(owner, name, _refusal(f"{owner.__name__}.{name}", real, arguments))
