@@ -154,7 +154,7 @@ class Justice:
             healthy = not trainer.stuck and trainer.loop.at not in ("applying", "loaded")
             at = self._halted.get((trainer.member, known.round.generation))
             seen = before.trainer(trainer.member)
-            late = at is None or life.now - at < life.policy.halt_limit / 2
+            late = at is None or life.now - at < 0.9 * life.policy.halt_limit / 2  # its connection is a little older
             assert not (healthy and seen and late), f"{worker} is given up, and was told to halt a moment ago: {at}"
         if " hangs in phase " in why:
             self._hung(before, job, worker, why)
