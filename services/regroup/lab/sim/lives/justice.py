@@ -133,12 +133,15 @@ class Justice:
             known = after.hang(trainer.member) is not None or trainer.member in watch.failed_savers
             # Until then its agent may have to wait as long before it says so.
             limit = max(policy.halt_limit, 0.0 if known and job.saver is None else job.spec.step_timeout)
+            if not known and job.saver is None:  # nobody can tell it from who is silent
+                limit = max(limit, policy.detached_limit)
             since = max(watch.since, seen.since + policy.halt_limit / 2, after.awake, after.started)
             if held is not None and held > job.saved:
                 spared = self._others_have(after, job, trainer, held)
                 since, limit = max(since, spared or 0.0), limit + (policy.detached_limit if spared is None else 0.0)
-            waited = now - since
-            assert waited < limit + SLACK, f"{trainer.member} hangs in the task's code at a save for {waited:.1f} s"
+            over = max(since + limit, watch.progressed + job.spec.step_timeout)  # whoever promised may take that long
+            words = f"{trainer.member} hangs in the task's code at a save for {now - since:.1f} s"
+            assert now < over + SLACK, words
 
     def _others_have(self, after: Cluster, job: Job, trainer: Trainer, held: Version) -> float | None:
         """Since when somebody else is there with what this one holds, and could give it; None: nobody is."""

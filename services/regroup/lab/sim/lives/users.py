@@ -163,6 +163,7 @@ def _is_done(command: Command, kept: Saved) -> bool:
         case StopJob(now=now):
             return job.wanted is Wanted.STOP and not now
         case PauseJob(hold=hold):
-            return job.wanted is (Wanted.HOLD if hold else Wanted.PAUSE)
+            # What is held by those alone that are to go is saved at once.
+            return job.wanted in ((Wanted.HOLD, Wanted.PAUSE) if hold else (Wanted.PAUSE,))
         case ResumeJob():
             return job.wanted in (Wanted.RUN, Wanted.YIELD)
