@@ -140,8 +140,7 @@ class Justice:
                 spared = self._others_have(after, job, trainer, held)
                 since, limit = max(since, spared or 0.0), limit + (policy.detached_limit if spared is None else 0.0)
             over = max(since + limit, watch.progressed + job.spec.step_timeout)  # whoever promised may take that long
-            words = f"{trainer.member} hangs in the task's code at a save for {now - since:.1f} s"
-            assert now < over + SLACK, words
+            assert now < over + SLACK, f"{trainer.member} hangs in the task's code at a save for {now - since:.1f} s"
 
     def _others_have(self, after: Cluster, job: Job, trainer: Trainer, held: Version) -> float | None:
         """Since when somebody else is there with what this one holds, and could give it; None: nobody is."""
