@@ -16,9 +16,10 @@ import pytest
 
 from regroup.client import Client, cli, terminal, watch
 from regroup.client.printable import PlainConsole
-from regroup.core.jobs import Checkpoint, Formation, JobPhase, JobSpec, Member, Seat, StepPoint, Version, Wanted
+from regroup.core.jobs import Checkpoint, Formation, JobPhase, Member, Seat, StepPoint, Version, Wanted
 from regroup.core.messages.commands import StopJob
 from regroup.core.notes import Note
+from regroup.core.spec import JobSpec
 
 
 @pytest.fixture

@@ -25,8 +25,9 @@ from regroup.client.errors import (
 from regroup.client.sdk import server_sent
 from regroup.client.transport import understood
 from regroup.coordinator.persistence import Unconfirmed
-from regroup.core.jobs import JobPhase, JobSpec, StepPoint
+from regroup.core.jobs import JobPhase, StepPoint
 from regroup.core.messages.commands import StopJob
+from regroup.core.spec import JobSpec
 
 
 def test_a_job_is_submitted_listed_read_and_stopped(client):

@@ -7,18 +7,8 @@ import pytest
 from regroup.coordinator.metrics import WorkerState, of_cluster, of_coordinator, worker_state
 from regroup.coordinator.views import worker_view
 from regroup.core.cluster import Cluster, Policy, Watch
-from regroup.core.jobs import (
-    Checkpoint,
-    Formation,
-    Job,
-    JobPhase,
-    JobSpec,
-    Link,
-    Member,
-    Seat,
-    Version,
-    Wanted,
-)
+from regroup.core.jobs import Checkpoint, Formation, Job, JobPhase, Link, Member, Seat, Version, Wanted
+from regroup.core.spec import JobSpec
 from regroup.core.workers import LEFT, Hang, LoopPhase, Sighting, Telemetry, TrainerPhase, TrainerStatus, Worker
 
 A, B = Member("a", "a1"), Member("b", "b1")

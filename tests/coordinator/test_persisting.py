@@ -20,7 +20,6 @@ from regroup.core.jobs import (
     Formation,
     Job,
     JobPhase,
-    JobSpec,
     Link,
     Member,
     Seat,
@@ -31,6 +30,7 @@ from regroup.core.jobs import (
 from regroup.core.messages.agent_reports import AgentRegistered, Heartbeat
 from regroup.core.messages.commands import StopJob, SubmitJob
 from regroup.core.messages.trainer_reports import StateSaved, StepsCommitted
+from regroup.core.spec import JobSpec
 from regroup.core.workers import TrainerPhase, TrainerStatus, Worker
 from regroup.wire.keys import server_keys
 from regroup.wire.link import Hub

@@ -13,10 +13,11 @@ from regroup.coordinator.memory_store import MemoryStore
 from regroup.coordinator.persistence import Saved, StoreUnavailable, Unconfirmed
 from regroup.coordinator.shell import Leadership, LeadershipLost, Shell
 from regroup.core.cluster import JobEnded, NoSuchJob, Policy
-from regroup.core.jobs import JobPhase, JobSpec
+from regroup.core.jobs import JobPhase
 from regroup.core.messages.agent_reports import AgentRegistered, Heartbeat
 from regroup.core.messages.commands import StopJob, SubmitJob
 from regroup.core.messages.orders import Heard, ListRecords, Order, ReadRecords, Welcome
+from regroup.core.spec import JobSpec
 from regroup.wire.keys import server_keys, server_public, worker_keys
 from regroup.wire.link import Hub, Line
 from regroup.worker import archive

@@ -13,20 +13,9 @@ from regroup.coordinator import embedded
 from regroup.coordinator.memory_store import MemoryStore
 from regroup.coordinator.persistence import Fenced, SharedStore, Standby, Store, StoreUnavailable, next_moment
 from regroup.coordinator.store import RedisStore
-from regroup.core.jobs import (
-    Fingerprint,
-    Formation,
-    Job,
-    JobPhase,
-    JobSpec,
-    Link,
-    Member,
-    Round,
-    Seat,
-    StepPoint,
-    Version,
-)
+from regroup.core.jobs import Fingerprint, Formation, Job, JobPhase, Link, Member, Round, Seat, StepPoint, Version
 from regroup.core.notes import Note
+from regroup.core.spec import JobSpec
 from regroup.core.workers import Worker
 from regroup.wire.codec import Undecodable
 

@@ -7,13 +7,14 @@ import pytest
 
 from regroup.core.cluster import Cluster, Policy
 from regroup.core.decide import Decision, decide
-from regroup.core.jobs import Checkpoint, Fingerprint, Job, JobSpec, Member, Version
+from regroup.core.jobs import Checkpoint, Fingerprint, Job, Member, Version
 from regroup.core.messages.agent_reports import AgentRegistered, Heartbeat, TrainerExited
 from regroup.core.messages.commands import SubmitJob
 from regroup.core.messages.events import Disconnected, Event, Report, Reported, Tick
 from regroup.core.messages.orders import Order
 from regroup.core.messages.trainer_reports import GroupBroke, StateSaved, StepFailed
 from regroup.core.notes import Note
+from regroup.core.spec import JobSpec
 from regroup.core.workers import TrainerPhase, TrainerStatus
 
 PRINT = Fingerprint("code", "data", 100)

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from regroup.core.cluster import CannotBegin
-from regroup.core.jobs import BeginFrom, Checkpoint, Fingerprint, Job, JobPhase, JobSpec, Struck, Version
+from regroup.core.jobs import Checkpoint, Fingerprint, Job, JobPhase, Struck, Version
 from regroup.core.messages.commands import DrainWorker, PauseJob, ResumeJob, StopJob
 from regroup.core.messages.orders import Discard, Form
 from regroup.core.messages.trainer_reports import CheckpointUnreadable
+from regroup.core.spec import BeginFrom, JobSpec
 from regroup.core.workers import TrainerPhase
 
 PRINT = Fingerprint("code", "data", 100)

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regroup.core.jobs import Checkpoint, Job, JobPhase, JobSpec, Version
+from regroup.core.jobs import Checkpoint, Job, JobPhase, Version
 from regroup.core.keeping import taken_in
 from regroup.core.messages.agent_reports import Discarded
 from regroup.core.messages.events import Disconnected
 from regroup.core.messages.orders import Discard
+from regroup.core.spec import JobSpec
 from regroup.core.workers import TrainerPhase
 
 

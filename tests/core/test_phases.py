@@ -3,8 +3,9 @@
 import pytest
 
 from regroup.core.cluster import Cluster, Policy
-from regroup.core.jobs import ENDED, Job, JobPhase, JobSpec
+from regroup.core.jobs import ENDED, Job, JobPhase
 from regroup.core.phases import JOB_ARROWS, TRAINER_ARROWS, IllegalTransition, check_arrow
+from regroup.core.spec import JobSpec
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase
 

@@ -12,7 +12,6 @@ from regroup.core.jobs import (
     Formation,
     Job,
     JobPhase,
-    JobSpec,
     Link,
     Member,
     Seat,
@@ -22,6 +21,7 @@ from regroup.core.jobs import (
 )
 from regroup.core.regroup import NothingToSave, SaveState, Train, Wait, conclude
 from regroup.core.shards import assign
+from regroup.core.spec import JobSpec
 
 A, B, C, D = (Member(name, "i1") for name in "abcd")
 

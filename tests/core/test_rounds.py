@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 
 from regroup.core.cluster import reached
-from regroup.core.jobs import ORIGIN, JobPhase, JobSpec, Member, Version
+from regroup.core.jobs import ORIGIN, JobPhase, Member, Version
 from regroup.core.messages.commands import StopJob, SubmitJob
 from regroup.core.messages.events import Disconnected
 from regroup.core.messages.orders import Halt, Kill, Prepare, Release
 from regroup.core.messages.trainer_reports import StepsCommitted
+from regroup.core.spec import JobSpec
 from regroup.core.workers import TrainerPhase
 
 TWO = JobSpec(task="digits", steps=10, global_batch=8, shards=4, max_workers=2)
@@ -270,6 +271,25 @@ def test_the_shown_step_does_not_go_back_when_a_leader_dies_while_forming(scene)
     scene.halt("a", (1, 5))
     assert scene.job.formation.base == Version(1, 5)
     assert scene.job.step == 5
+
+
+def test_a_step_that_was_told_with_the_answer_to_a_halt_alone_counts(scene):
+    scene.running("a", "b", "c", step=3, min_workers=2)
+    scene.breaks("a", 1)
+    scene.halt("a", (1, 4))
+    scene.halt("b", (1, 4))
+    assert reached(scene.job, scene.cluster.watches["j"]) == 3  # who knows what c committed
+    scene.halt("c", (1, 5))
+    assert (scene.members, scene.job.step) == (["a", "b", "c"], 4)
+
+
+def test_a_job_that_fails_while_it_is_halted_shows_the_step_that_all_answered(scene):
+    scene.running("a", "b", step=3)
+    scene.raises("a", step=5)
+    scene.halt("a", (1, 5))
+    scene.beat("b", TrainerPhase.HALTED, promised=2, generation=1, version=Version(1, 5), at_work=True)
+    scene.raises("b", step=5)
+    assert (scene.job.phase, scene.job.step) == (JobPhase.FAILED, 5)
 
 
 # --- Growing and shrinking

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from regroup.core.cluster import Cluster, Watch
-from regroup.core.jobs import Formation, Job, JobPhase, JobSpec, Member, Seat, Version, Wanted
+from regroup.core.jobs import Formation, Job, JobPhase, Member, Seat, Version, Wanted
 from regroup.core.schedule import Cost, comes_back_to, lend, lent, makes_room
+from regroup.core.spec import JobSpec
 from regroup.core.workers import Sighting, TrainerPhase, TrainerStatus, Worker
 
 

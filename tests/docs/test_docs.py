@@ -18,8 +18,9 @@ from regroup.coordinator.metrics import WorkerState, of_cluster, of_coordinator
 from regroup.coordinator.problems import KINDS
 from regroup.coordinator.settings import Settings
 from regroup.core.cluster import Cluster, Policy
-from regroup.core.jobs import JobPhase, JobSpec
+from regroup.core.jobs import JobPhase
 from regroup.core.phases import JOB_ARROWS, TRAINER_ARROWS
+from regroup.core.spec import JobSpec
 from regroup.lab.chaos.cells import FAULTS
 from regroup.lab.sim.diagram import diagram
 from regroup.tasks import Task

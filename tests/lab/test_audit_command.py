@@ -11,20 +11,9 @@ import pytest
 import typer
 
 from regroup.client import Client, terminal
-from regroup.core.jobs import (
-    Checkpoint,
-    Fingerprint,
-    Formation,
-    Job,
-    JobPhase,
-    JobSpec,
-    Link,
-    Member,
-    Seat,
-    Version,
-    Wanted,
-)
+from regroup.core.jobs import Checkpoint, Fingerprint, Formation, Job, JobPhase, Link, Member, Seat, Version, Wanted
 from regroup.core.notes import Note
+from regroup.core.spec import JobSpec
 from regroup.lab.audit import audit_job
 from regroup.lab.audit.command import audit, claim_of
 

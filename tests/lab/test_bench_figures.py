@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from regroup.client.cli import app
-from regroup.core.jobs import JobSpec
+from regroup.core.spec import JobSpec
 from regroup.lab.audit import Audit
 from regroup.lab.bench import telling
 from regroup.lab.bench.figures import Interval, Spread, bootstrap, quantile, spread

@@ -11,11 +11,12 @@ from typing import Any
 
 from regroup.core.cluster import Cluster, Conflict, JobEnded, Policy
 from regroup.core.decide import decide
-from regroup.core.jobs import Job, JobSpec
+from regroup.core.jobs import Job
 from regroup.core.messages.agent_reports import AgentLeft, AgentRegistered, Heartbeat
 from regroup.core.messages.commands import Command, PauseJob, ResumeJob, StopJob
 from regroup.core.messages.events import Disconnected, Event, Report, Reported, Tick
 from regroup.core.messages.orders import Heard, Order
+from regroup.core.spec import JobSpec
 from regroup.core.workers import Worker
 from regroup.lab.sim.model import decision_rules, limits
 from regroup.lab.sim.model.agents import LinkedAgent, LinkedAgents

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from regroup.core.cluster import Policy
-from regroup.core.jobs import JobSpec
+from regroup.core.spec import JobSpec
 from regroup.lab.sim.lives.outcome import live
 from regroup.lab.sim.lives.plan import Fault, Kind, Plan
 from regroup.lab.sim.planted.bugs import BUGS

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from regroup.core import jobs, workers
-from regroup.core.jobs import Formation, Job, JobSpec, Member, Seat, StepPoint, Version
+from regroup.core.jobs import Formation, Job, Member, Seat, StepPoint, Version
 from regroup.core.messages.agent_reports import Heartbeat
 from regroup.core.messages.events import Report
 from regroup.core.messages.orders import Form, Halt, Order, Prepare
 from regroup.core.messages.protocol import PROTOCOL
 from regroup.core.messages.trainer_reports import GroupBroke, StateSaved
 from regroup.core.messages.trainer_reports import StepsCommitted as Committed
+from regroup.core.spec import JobSpec
 from regroup.core.workers import Worker
 from regroup.wire import codec
 from regroup.wire.codec import Undecodable, Unencodable, decode_order, decode_report, decode_value, encode, encode_value

@@ -14,9 +14,10 @@ from uuid import uuid4
 import pytest
 from fsspec.core import url_to_fs
 
-from regroup.core.jobs import ORIGIN, Checkpoint, Formation, JobSpec, Member, Seat, Version
+from regroup.core.jobs import ORIGIN, Checkpoint, Formation, Member, Seat, Version
 from regroup.core.messages.orders import Form, Halt, Order, Prepare, RenewLease, Save
 from regroup.core.messages.trainer_reports import Halted, Prepared, TrainerReport
+from regroup.core.spec import JobSpec
 from regroup.core.workers import TrainerPhase, TrainerStatus
 from regroup.wire.codec import decode_report, decode_value, encode
 from regroup.wire.lease_clock import lease_clock

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import pytest
 
-from regroup.core.jobs import ORIGIN, JobSpec
+from regroup.core.jobs import ORIGIN
 from regroup.core.messages.agent_reports import (
     AgentLeft,
     AgentRegistered,
@@ -31,6 +31,7 @@ from regroup.core.messages.events import Report
 from regroup.core.messages.orders import Discard, Halt, Kill, ListRecords, Prepare, ReadRecords, TurnAway, Welcome
 from regroup.core.messages.protocol import PROTOCOL
 from regroup.core.messages.trainer_reports import PrepareFailed
+from regroup.core.spec import JobSpec
 from regroup.core.workers import TrainerPhase, TrainerStatus
 from regroup.wire.codec import decode_order, encode, encode_value
 from regroup.wire.join import join_token

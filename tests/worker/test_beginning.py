@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from regroup.core.jobs import JobSpec
+from regroup.core.spec import JobSpec
 from regroup.tasks.contract import Task
 from regroup.worker.beginning import DoesNotFit, begun, facts
 from regroup.worker.replica import Replica

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from regroup.core.jobs import JobSpec
 from regroup.core.messages.agent_reports import TrainerExited
 from regroup.core.messages.events import Report
 from regroup.core.messages.orders import Prepare
 from regroup.core.messages.trainer_reports import PrepareFailed
+from regroup.core.spec import JobSpec
 from regroup.core.workers import TrainerPhase, TrainerStatus
 from regroup.wire.codec import decode_order, encode, encode_value
 from regroup.worker.control import REPORT, STATUS

@@ -11,7 +11,7 @@ from torch.optim import LBFGS, SGD, AdamW, Optimizer
 from torch.optim.lr_scheduler import ConstantLR, LambdaLR, LRScheduler
 from torch.utils.data import IterableDataset, TensorDataset
 
-from regroup.core.jobs import JobSpec
+from regroup.core.spec import JobSpec
 from regroup.tasks import Options, Task, parse_options
 from regroup.worker.prepare import CannotPrepare, prepare
 

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 from torch.utils.data import TensorDataset
 
-from regroup.core.jobs import BeginFrom, JobSpec, Version
+from regroup.core.jobs import Version
+from regroup.core.spec import BeginFrom, JobSpec
 from regroup.tasks import SizedDataset, Task
 from regroup.worker.checkpoint import CheckpointDamaged, OtherFormat
 from regroup.worker.evaluation import Evaluation

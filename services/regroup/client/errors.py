@@ -15,7 +15,7 @@ RegroupError
         └── NotLeading     503: it stands by; another one leads, or none
 """
 
-from regroup.core.jobs import Problem
+from regroup.core.spec import Problem
 from regroup.wire.rest import ProblemView
 
 

@@ -24,7 +24,8 @@ from pydantic import TypeAdapter
 from regroup.client.address import find
 from regroup.client.errors import NotFound, Unavailable, Unreachable, WaitedTooLong
 from regroup.client.transport import Transport, did_nothing, understood
-from regroup.core.jobs import JobPhase, JobSpec
+from regroup.core.jobs import JobPhase
+from regroup.core.spec import JobSpec
 from regroup.wire.rest import (
     ClusterView,
     EventList,

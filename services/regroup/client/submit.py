@@ -17,7 +17,8 @@ from regroup.client.sdk import Client
 from regroup.client.terminal import AsJson
 from regroup.client.watch import exit_code, watch
 from regroup.client.yaml_values import BadYaml, read_yaml
-from regroup.core.jobs import JobPhase, JobSpec
+from regroup.core.jobs import JobPhase
+from regroup.core.spec import JobSpec
 from regroup.wire.rest import SPEC_WORDS
 
 

@@ -15,7 +15,7 @@ from regroup.coordinator.desk import ApiContext, Desk, InContext
 from regroup.coordinator.guard import authorize
 from regroup.coordinator.json_line import JsonLine
 from regroup.coordinator.persistence import Standby
-from regroup.core.jobs import Problem
+from regroup.core.spec import Problem
 from regroup.wire.lease_clock import lease_clock
 from regroup.wire.rest import Greeting, Health, ProblemView
 

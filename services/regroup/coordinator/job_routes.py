@@ -35,8 +35,9 @@ from regroup.coordinator.problems import (
 from regroup.coordinator.submissions import body_schema, read_spec
 from regroup.core.beginning import completed
 from regroup.core.cluster import NoSuchJob
-from regroup.core.jobs import Job, JobSpec, StepPoint
+from regroup.core.jobs import Job, StepPoint
 from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob, SubmitJob
+from regroup.core.spec import JobSpec
 from regroup.wire.rest import JobList, JobView, PointList, RecordPiece
 
 log = logging.getLogger("regroup.coordinator")

@@ -18,7 +18,8 @@ from starlette.exceptions import HTTPException
 from regroup.coordinator.json_line import JsonLine
 from regroup.coordinator.persistence import StoreUnavailable, Unconfirmed
 from regroup.core.cluster import CannotBegin, Conflict, JobEnded, NoSuchJob, NoSuchWorker, Refusal
-from regroup.core.jobs import BeginFrom, JobPhase, JobSpec, Problem
+from regroup.core.jobs import JobPhase
+from regroup.core.spec import BeginFrom, JobSpec, Problem
 from regroup.wire.rest import ProblemView
 
 log = logging.getLogger("regroup.coordinator")

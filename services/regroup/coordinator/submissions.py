@@ -14,15 +14,7 @@ from fastapi import Request
 from pydantic import TypeAdapter, ValidationError
 
 from regroup.coordinator.problems import MALFORMED, TOO_LARGE, Refused, field_problems, invalid
-from regroup.core.jobs import (
-    MAX_KEPT,
-    MAX_SHARDS,
-    MAX_STEP_TIMEOUT,
-    MAX_WORKERS,
-    MIN_STEP_TIMEOUT,
-    JobSpec,
-    Problem,
-)
+from regroup.core.spec import MAX_KEPT, MAX_SHARDS, MAX_STEP_TIMEOUT, MAX_WORKERS, MIN_STEP_TIMEOUT, JobSpec, Problem
 from regroup.wire.rest import SPEC_WORDS
 
 BODY_LIMIT = 2**20  # bytes

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from regroup.core.cluster import CannotBegin
-from regroup.core.jobs import Beginning, Fingerprint, Job, JobSpec, Problem
+from regroup.core.jobs import Beginning, Fingerprint, Job
 from regroup.core.shards import steps_per_epoch
+from regroup.core.spec import JobSpec, Problem
 
 SAME = ("task", "global_batch", "shards", "seed")  # the data's order and every random draw follow from these
 

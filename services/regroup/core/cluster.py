@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from regroup.core.jobs import Job, Member, Problem, Version
+from regroup.core.jobs import Job, Member, Version
+from regroup.core.spec import Problem
 from regroup.core.workers import Hang, Sighting, TrainerStatus, Worker
 
 

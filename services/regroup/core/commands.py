@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from regroup.core.beginning import beginning, completed
 from regroup.core.cluster import Conflict, JobEnded, reached
-from regroup.core.jobs import Job, JobPhase, JobSpec, Wanted
+from regroup.core.jobs import Job, JobPhase, Wanted
 from regroup.core.regroup import durable
+from regroup.core.spec import JobSpec
 from regroup.core.turn import Turn
 
 

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from regroup.core.jobs import Checkpoint, JobPhase, JobSpec, Link, Problem, StepFailure, Struck, Wanted
+from regroup.core.jobs import Checkpoint, JobPhase, Link, StepFailure, Struck, Wanted
+from regroup.core.spec import JobSpec, Problem
 
 Epoch = Annotated[float, Field(description="seconds since the epoch")]
 

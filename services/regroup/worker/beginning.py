@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from regroup.core.jobs import JobSpec
+from regroup.core.spec import JobSpec
 from regroup.worker.data import DRAWS_NAME
 from regroup.worker.order import ORDER_NAME
 from regroup.worker.prepare import USERS

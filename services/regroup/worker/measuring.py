@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from regroup.core.jobs import Formation, JobSpec
+from regroup.core.jobs import Formation
 from regroup.core.shards import owned
+from regroup.core.spec import JobSpec
 from regroup.core.workers import LoopPhase
 from regroup.worker.control import Control
 from regroup.worker.evaluation import combine

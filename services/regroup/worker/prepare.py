@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import IterableDataset
 
-from regroup.core.jobs import Fingerprint, JobSpec
+from regroup.core.jobs import Fingerprint
+from regroup.core.spec import JobSpec
 from regroup.tasks.contract import OptionError, SizedDataset, Task
 from regroup.tasks.loading import TaskNotFound, load_task
 from regroup.worker.data import DRAWS_NAME, Loader, draw_seed, natural_pass

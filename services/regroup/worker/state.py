@@ -11,7 +11,8 @@ from dataclasses import replace
 from math import isfinite
 from typing import Any
 
-from regroup.core.jobs import Checkpoint, JobSpec, Version
+from regroup.core.jobs import Checkpoint, Version
+from regroup.core.spec import JobSpec
 from regroup.worker.beginning import begun, differing, facts
 from regroup.worker.checkpoint import OtherFormat, read, write
 from regroup.worker.evaluation import Evaluation, combine

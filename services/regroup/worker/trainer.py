@@ -13,10 +13,11 @@ from typing import Any, NoReturn
 
 import torch
 
-from regroup.core.jobs import IN_STATE, Formation, JobSpec, Member, StepPoint, Version
+from regroup.core.jobs import IN_STATE, Formation, Member, StepPoint, Version
 from regroup.core.messages.trainer_reports import PeersUnreached, ReplicasDiffered
 from regroup.core.replicas import sound
 from regroup.core.shards import owned
+from regroup.core.spec import JobSpec
 from regroup.core.workers import LoopPhase
 from regroup.worker.beside import Beside
 from regroup.worker.control import Control

@@ -12,7 +12,7 @@ import pytest
 from regroup.coordinator.api import create_app
 from regroup.coordinator.persistence import Standby
 from regroup.coordinator.serving import CannotListen, listen
-from regroup.core.jobs import JobSpec
+from regroup.core.spec import JobSpec
 from regroup.core.workers import Telemetry
 from regroup.wire.rest import SPEC_WORDS
 

@@ -7,18 +7,8 @@ import pytest
 
 from regroup.coordinator import views
 from regroup.core.cluster import Cluster, Policy, Watch
-from regroup.core.jobs import (
-    ORIGIN,
-    Fingerprint,
-    Formation,
-    Job,
-    JobPhase,
-    JobSpec,
-    Member,
-    Seat,
-    StepPoint,
-    Version,
-)
+from regroup.core.jobs import ORIGIN, Fingerprint, Formation, Job, JobPhase, Member, Seat, StepPoint, Version
+from regroup.core.spec import JobSpec
 from regroup.core.workers import LEFT, Sighting, TrainerPhase, TrainerStatus, Worker
 
 A, B = Member("a", "a1"), Member("b", "b1")

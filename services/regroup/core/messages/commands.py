@@ -6,7 +6,7 @@ Does not guarantee: that a command can be done; what it names may be gone, or ne
 
 from dataclasses import dataclass
 
-from regroup.core.jobs import JobSpec
+from regroup.core.spec import JobSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ Does not guarantee: that an order arrives; what its worker says next shows wheth
 
 from dataclasses import dataclass
 
-from regroup.core.jobs import Formation, JobSpec, Version
+from regroup.core.jobs import Formation, Version
+from regroup.core.spec import JobSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from statistics import median
 from typing import Any
 
 from regroup.client.sdk import Client
-from regroup.core.jobs import JobSpec
 from regroup.core.shards import default_shards
+from regroup.core.spec import JobSpec
 from regroup.lab.bench.failing import ASK_EVERY, BenchFailed, expect_alive
 from regroup.lab.bench.figures import Interval, bootstrap
 from regroup.lab.bench.following import Following, newest

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 
 from regroup.client.sdk import Client
-from regroup.core.jobs import JobSpec
+from regroup.core.spec import JobSpec
 from regroup.lab.audit import Audit, audit_job
 from regroup.lab.bench.failing import BenchFailed, expect_alive
 from regroup.lab.bench.figures import Spread, spread

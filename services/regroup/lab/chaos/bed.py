@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regroup.client.errors import Unavailable, Unreachable
 from regroup.client.sdk import Client
-from regroup.core.jobs import JobSpec
+from regroup.core.spec import JobSpec
 from regroup.lab.chaos.network import Network, network
 from regroup.lab.local import LocalCluster
 from regroup.wire.rest import EventView, JobView

@@ -6,7 +6,7 @@ Owns: the model and the numbers of the demo, and the shape of `--json`. Refuses 
 from dataclasses import dataclass, field
 from typing import Any
 
-from regroup.core.jobs import JobSpec
+from regroup.core.spec import JobSpec
 from regroup.lab.audit import Audit
 
 GLOBAL_BATCH = 36  # samples of 64 bytes: 12 shards of 3 for three workers

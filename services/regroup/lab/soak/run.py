@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from regroup.core.jobs import JobPhase, JobSpec
+from regroup.core.jobs import JobPhase
+from regroup.core.spec import JobSpec
 from regroup.lab.audit import Audit, audit_job
 from regroup.lab.chaos.bed import SETTINGS, STEP_TIMEOUT, WORKERS, Bed, ChaosFailed
 from regroup.lab.local import LocalCluster

@@ -7,7 +7,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any
 
 IMPORTS = """from regroup.core.cluster import Policy
-from regroup.core.jobs import JobSpec
+from regroup.core.spec import JobSpec
 from regroup.lab.sim.lives.plan import Fault, Kind, Plan
 """
 

@@ -9,7 +9,7 @@ from itertools import accumulate
 from math import inf
 from random import Random
 
-from regroup.core.jobs import JobSpec
+from regroup.core.spec import JobSpec
 from regroup.lab.sim.lives.plan import GOING, IN_REPORT, IN_STATE, LASTING, OF_ALL, Fault, Kind, Plan
 from regroup.lab.sim.lives.themes import THEMES
 from regroup.lab.sim.lives.themes.theme import SAME, Some, Theme

@@ -6,8 +6,9 @@ Owns: these commands. Refuses to know: when they are asked, and how a refusal is
 from dataclasses import replace
 from random import Random
 
-from regroup.core.jobs import BeginFrom, Job, JobSpec
+from regroup.core.jobs import Job
 from regroup.core.messages.commands import ClearWorker, Command, DrainWorker, PauseJob, StopJob, SubmitJob
+from regroup.core.spec import BeginFrom, JobSpec
 
 NEVER = "never"  # no job has this id, and no worker this name
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from regroup.core.cluster import Policy
-from regroup.core.jobs import JobSpec
+from regroup.core.spec import JobSpec
 from regroup.lab.sim.model.limits import NAMES
 
 SECONDS = 13.0  # in which there are faults; then the world heals

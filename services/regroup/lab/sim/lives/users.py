@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from regroup.coordinator.persistence import Saved, StoreUnavailable
 from regroup.core.cluster import Refusal
-from regroup.core.jobs import BeginFrom, Job, JobPhase, JobSpec, Wanted
+from regroup.core.jobs import Job, JobPhase, Wanted
 from regroup.core.messages.commands import (
     AdmitWorker,
     ClearWorker,
@@ -23,6 +23,7 @@ from regroup.core.messages.commands import (
     StopJob,
     SubmitJob,
 )
+from regroup.core.spec import BeginFrom, JobSpec
 from regroup.lab.sim.lives.mistakes import mistake
 
 if TYPE_CHECKING:

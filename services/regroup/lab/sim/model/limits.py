@@ -5,7 +5,7 @@ Refuses to know: which of them a simulation changes.
 """
 
 from regroup.core.cluster import Policy
-from regroup.core.jobs import JobSpec
+from regroup.core.spec import JobSpec
 
 POLICY = Policy(
     heartbeat_interval=0.5,

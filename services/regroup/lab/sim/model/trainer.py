@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
-from regroup.core.jobs import Checkpoint, Fingerprint, Formation, JobSpec, Member, StepPoint, Version
+from regroup.core.jobs import Checkpoint, Fingerprint, Formation, Member, StepPoint, Version
 from regroup.core.messages.events import Report
 from regroup.core.messages.orders import TrainerOrder
 from regroup.core.shards import owned, positions
+from regroup.core.spec import JobSpec
 from regroup.core.workers import TrainerStatus
 from regroup.worker import happenings as h
 from regroup.worker import session as s

@@ -5,9 +5,10 @@ Owns: the rules for sessions and step loops. Refuses to know: what coordinators 
 
 from collections.abc import Mapping
 
-from regroup.core.jobs import Formation, Job, JobSpec, Version
+from regroup.core.jobs import Formation, Job, Version
 from regroup.core.messages.orders import Form, Halt, RenewLease
 from regroup.core.messages.trainer_reports import WORKER
+from regroup.core.spec import JobSpec
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model import beginning_rules
 from regroup.lab.sim.model.ghosts import Ghosts

@@ -14,11 +14,12 @@ from dataclasses import replace
 
 from regroup.core.cluster import Cluster, Policy
 from regroup.core.decide import decide
-from regroup.core.jobs import Job, JobSpec
+from regroup.core.jobs import Job
 from regroup.core.messages.agent_reports import AgentLeft
 from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob, SubmitJob
 from regroup.core.messages.events import Disconnected, Event, Report, Reported, Tick
 from regroup.core.messages.orders import Heard, RenewLease, Welcome
+from regroup.core.spec import JobSpec
 from regroup.core.workers import Worker
 from regroup.lab.sim.model import decision_rules
 from regroup.lab.sim.model.agents import Agents, first_words, said_by
