@@ -38,6 +38,7 @@ def _take_status(turn: Turn, name: str, status: TrainerStatus | None, broken: st
     if status.fingerprint is not None and not agrees(turn, job, name, status):
         return
     job = turn.jobs[job.id]
+    _take_step(turn, job, member, status)
     if max(status.promised, status.generation) > job.generation:
         highest = max(status.promised, status.generation)
         turn.change_job(job, generation=highest)
@@ -70,21 +71,26 @@ def _take_phase(turn: Turn, job: Job, member: Member, status: TrainerStatus, bro
             answered = watch.answered if member in watch.answers else turn.now
             turn.change_watch(job.id, answers={**watch.answers, member: answer}, answered=answered)
         return
-    if formation is None or member not in formation.members:
+    if formation is None or member not in formation.members or status.generation != formation.generation:
         return
-    current = status.generation == formation.generation
-    if current and status.phase in (TrainerPhase.TRAINING, TrainerPhase.FINISHED) and member not in watch.formed:
+    if status.phase in (TrainerPhase.TRAINING, TrainerPhase.FINISHED) and member not in watch.formed:
         turn.change_watch(job.id, formed=watch.formed | {member})
-    if current and status.phase is TrainerPhase.FINISHED:
+    if status.phase is TrainerPhase.FINISHED:
         turn.change_watch(job.id, finished=True)
-    if current and status.phase is TrainerPhase.BROKEN and watch.broken is None:
+    if status.phase is TrainerPhase.BROKEN and watch.broken is None:
         turn.change_watch(job.id, broken=f"{member.worker}: {broken}")
-    if status.version is not None and status.version.generation == formation.generation:
-        step = status.version.step
-        if step <= watch.committed.get(member, -1):
-            return  # no news
-        progressed = turn.now if step > max(watch.committed.values(), default=-1) else watch.progressed
-        committed = {**watch.committed, member: step}
-        turn.change_watch(job.id, committed=committed, progressed=progressed)
-        if watch.first is None and len(committed) == len(formation.members):
-            turn.change_watch(job.id, first=(turn.now, reached(job, turn.watch(job.id))))
+
+
+def _take_step(turn: Turn, job: Job, member: Member, status: TrainerStatus) -> None:
+    """What it holds of the last generation it committed, whatever it does now."""
+    watch, formation = turn.watch(job.id), job.formation
+    if formation is None or member not in formation.members or status.version is None:
+        return
+    step = status.version.step
+    if status.version.generation != formation.generation or step <= watch.committed.get(member, -1):
+        return  # no news
+    progressed = turn.now if step > max(watch.committed.values(), default=-1) else watch.progressed
+    committed = {**watch.committed, member: step}
+    turn.change_watch(job.id, committed=committed, progressed=progressed)
+    if watch.first is None and len(committed) == len(formation.members):
+        turn.change_watch(job.id, first=(turn.now, reached(job, turn.watch(job.id))))

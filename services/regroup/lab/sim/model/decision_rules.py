@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from regroup.core.cluster import Cluster, Watch, reached
 from regroup.core.decide import Decision
-from regroup.core.jobs import ENDED, ORIGIN, Formation, Job, JobPhase, Link, Version, Wanted
+from regroup.core.jobs import ENDED, ORIGIN, Formation, Job, JobPhase, Link, Member, Version, Wanted
 from regroup.core.messages.orders import Discard, Form, Go, Heard, Release
 from regroup.core.phases import JOB_ARROWS
 from regroup.core.workers import TrainerPhase
@@ -40,6 +40,7 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
             assert now >= was, f"the step shown goes back from {was} to {now}"
         if old is not None and not same and job.formation is not None and not job.ended:
             _known(ghosts, world, job, job.formation, decision.cluster.watches.get(id))
+    _counted(before, decision)
     for id, watch in decision.cluster.watches.items():
         _answered(world, decision.cluster.jobs[id], watch, before.watches.get(id))
         striking_rules.heard(ghosts, watch)
@@ -98,6 +99,22 @@ def _known(ghosts: Ghosts, world: World, job: Job, formation: Formation, watch: 
         if session.version is not None and session.version.generation <= formation.generation:  # later: overtaken
             its = session.version.step if session.version.generation == formation.generation else base
             assert step <= its, f"step {step} is shown, and {trainer.member} has not committed it"
+
+
+def _counted(before: Cluster, decision: Decision) -> None:
+    """What a member tells of the last generation it committed, whatever it does now: also with its answer to a Halt."""
+    after = decision.cluster
+    for name, seen in after.sightings.items():
+        told, known = seen.trainer, before.sightings.get(name)
+        if told is None or told.version is None or (known is not None and told is known.trainer):
+            continue
+        job, watch, member = after.jobs.get(told.job), after.watches.get(told.job), Member(name, told.incarnation)
+        if job is None or watch is None or job.formation is None or after.workers[name].job != job.id:
+            continue
+        counts = told.version.generation == job.formation.generation and member in job.formation.members
+        if counts and not job.ended and not told_back(decision, job.id):
+            step = watch.committed.get(member, -1)
+            assert told.version.step <= step, f"{member} told of {told.version}, and step {step} is counted"
 
 
 def _answered(world: World, job: Job, watch: Watch, before: Watch | None) -> None:

@@ -93,9 +93,15 @@ BUGS = (
     Bug(
         "to repeat a step is progress",
         OBSERVING,
-        "        if step <= watch.committed.get(member, -1):\n            return  # no news\n"
-        "        progressed = turn.now if step > max(watch.committed.values(), default=-1) else watch.progressed\n",
-        "        progressed = turn.now\n",
+        " or step <= watch.committed.get(member, -1):\n        return  # no news\n"
+        "    progressed = turn.now if step > max(watch.committed.values(), default=-1) else watch.progressed\n",
+        ":\n        return\n    progressed = turn.now\n",
+    ),
+    Bug(
+        "a step that is told with an answer alone does not count",
+        OBSERVING,
+        "    _take_step(turn, job, member, status)\n",
+        "    if job.round is None:\n        _take_step(turn, job, member, status)\n",
     ),
     Bug(
         "who said goodbye is not known dead",
