@@ -1,6 +1,10 @@
 """Members that fail to form together: who is suspected, whatever happened before."""
 
+import pytest
+
+from regroup.core.jobs import Version
 from regroup.core.messages.agent_reports import TrainerExited
+from regroup.core.messages.events import Disconnected
 from regroup.core.messages.trainer_reports import GroupBroke
 from regroup.core.workers import TrainerPhase
 
@@ -71,6 +75,22 @@ def test_whoever_reports_that_it_could_not_form_is_no_suspect_and_counts_outlive
     assert [note.worker for note in scene.noted("evicted")] == ["c", "b"]
 
 
+@pytest.mark.parametrize(("survivor", "dying"), ["ab", "ba"])
+def test_who_is_left_of_two_is_not_suspected_for_one_that_is_away(scene, survivor, dying):
+    """Its machine failed before it was off. What the other holds may be the last copy."""
+    scene.running("a", "b", min_workers=1, step=3)
+    scene.after(scene.policy.halt_limit, heard="ab")
+    for _ in range(2):
+        scene.breaks(survivor, scene.job.generation)
+        for name in "ab":
+            scene.halt(name, (1, 3))
+    scene.does(Disconnected(dying))
+    scene.breaks(survivor, scene.job.generation)
+    assert scene.noted("evicted") == []
+    scene.halt(survivor, (1, 3))
+    assert (scene.members, scene.job.formation.base) == ([survivor], Version(1, 3))
+
+
 def fruitless(scene, *names: str) -> None:
     """They form, and their first exchange breaks, with everybody alive."""
     for name in names:
@@ -97,6 +117,44 @@ def test_members_that_form_again_and_again_and_make_no_step_go_on_without_one_of
     assert [note.worker for note in scene.noted("evicted")] == ["b"]
     assert scene.members == ["a"]
     assert scene.cluster.workers["b"].errors == 0
+
+
+def fruitless_twice(scene, *names: str) -> None:
+    scene.running(*names, min_workers=1, max_workers=3, step=3)
+    scene.after(scene.policy.halt_limit, heard="".join(names))
+    for name in names:
+        scene.breaks(name, 1)
+    for name in names:
+        scene.halt(name, (1, 3))
+    for _ in range(2):
+        fruitless(scene, *names)
+
+
+def test_nobody_is_doubted_for_one_that_is_away(scene):
+    fruitless_twice(scene, "a", "b")
+    generation = scene.job.generation
+    for name in "ab":
+        scene.train(name)
+    scene.does(Disconnected("a"))
+    scene.breaks("b", generation)
+    assert scene.noted("evicted") == []
+    scene.halt("b", (generation, 3))
+    assert scene.members == ["b"]
+
+
+def test_a_step_clears_everybody_also_where_its_generation_ended_at_a_boundary(scene):
+    fruitless_twice(scene, "a", "b")
+    generation = scene.job.generation
+    for name in "ab":
+        scene.train(name, 4)
+    scene.register("c")
+    scene.prepare("c")
+    assert scene.job.reason == "prepared to join: c"
+    for name in "ab":
+        scene.halt(name, (generation, 4))
+    scene.halt("c", None)
+    fruitless(scene, "a", "b", "c")
+    assert scene.noted("evicted") == []
 
 
 def test_a_step_in_between_clears_everybody(scene):

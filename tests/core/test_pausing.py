@@ -560,6 +560,20 @@ def test_the_younger_of_two_jobs_that_lack_workers_is_saved_and_queued_again(sce
     assert (again.phase, again.wanted, again.step) == (JobPhase.QUEUED, Wanted.RUN, 5)
 
 
+def test_a_job_that_is_resumed_has_waited_for_nothing_yet(scene):
+    """Its trainers ended when it was paused. Else another job would have to make room for it at once."""
+    scene.running("a", step=3)
+    scene.does(PauseJob("j"))
+    scene.halt("a", (1, 3))
+    scene.saved("a", (1, 3))
+    scene.exits("a", asked=True)
+    scene.after(1000.0, heard="a")
+    scene.does(ResumeJob("j"))
+    scene.after(0.1, heard="a")
+    assert scene.job.phase is JobPhase.PREPARING
+    assert scene.cluster.watches["j"].since >= scene.now - 0.2
+
+
 def test_a_job_that_only_prepared_makes_room_at_once(scene):
     for job, names in (("j", "ab"), ("k", "cd")):
         scene.submit(job, min_workers=2)

@@ -141,6 +141,36 @@ def test_a_save_that_ends_after_it_was_given_up_counts_as_well_for_a_job_that_re
     assert (scene.job.phase, scene.job.reason) == (JobPhase.PAUSED, "paused at step 3; its state is in /c/j")
 
 
+def test_a_newer_state_that_came_off_late_is_not_replaced_by_an_older_one(scene):
+    """a was given up, and cut off; b was to save what it had, and then it was heard that a had written all."""
+    scene.running("a", "b", step=5, min_workers=1, steps=100, keep_last=1)
+    scene.does(Disconnected("b"))
+    scene.breaks("a", 1)
+    scene.halt("a", (1, 5))
+    scene.train("a", 8)
+    scene.does(StopJob("j"))
+    scene.halt("a", (2, 8))
+    scene.register("b")
+    scene.beat("b", TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 6))
+    scene.after(scene.job.spec.step_timeout + 0.1, heard="ab")
+    assert scene.job.reason == "a did not save in 60 s"
+    scene.does(Disconnected("a"))
+    scene.halt("b", (1, 6))
+    scene.after(scene.policy.absent_limit + 0.1, heard="b")
+    assert (scene.job.saver.worker, scene.job.step) == ("b", 6)
+    scene.register("a")
+    written = (replace(FILE, version=Version(2, 8)),)
+    scene.beat("a", TrainerPhase.HALTED, promised=3, generation=2, version=Version(2, 8), written=written)
+    assert scene.job.saved == Version(2, 8)
+    scene.saved("b", (1, 6))
+    assert (scene.job.saved, scene.job.doomed) == (Version(2, 8), ())
+    scene.after(scene.policy.save_retry + 0.1, heard="ab")
+    scene.halt("a", (2, 8))
+    scene.halt("b", (1, 6))
+    assert (scene.job.phase, scene.job.step) == (JobPhase.STOPPED, 8)
+    assert scene.job.reason == "stopped at step 8; its state is in /c/j"
+
+
 def test_what_the_saver_wrote_before_counts_with_what_it_saves(scene):
     """Else it would be deleted, as files are that were overtaken before anybody told of them."""
     scene.running("a", "b", step=3, keep_last=2)

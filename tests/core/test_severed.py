@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from regroup.core.jobs import Member
+from regroup.core.messages.events import Disconnected
 from regroup.core.messages.trainer_reports import GroupBroke, PeersUnreached
 from regroup.core.workers import TrainerPhase
 
@@ -81,6 +82,22 @@ def test_what_was_said_too_late_counts_in_the_next_attempt(four):
     four.says("c", PeersUnreached(**told, peers=(Member("a", "i1"),)))
     tries(four, "abcd", [("d", "a")])
     assert set(evicted(four)) == {"c", "d"}
+
+
+def test_who_cannot_reach_one_that_is_away_is_not_the_odd_one(four):
+    """The leader's machine is off: that they cannot reach it says nothing of them, and they hold what it held."""
+    tries(four, "abcd", [("b", "a")])
+    for name in "abcd":
+        four.halt(name, (1, 3))
+    n = four.job.generation
+    four.does(Disconnected("a"))
+    told = {"job": "j", "incarnation": "i1", "generation": n}
+    four.says("b", PeersUnreached(**told, peers=(Member("a", "i1"),)))
+    four.says("b", GroupBroke(**told, reason="no way leads there"))
+    assert evicted(four) == {}
+    for name in "bcd":
+        four.halt(name, (1, 3))
+    assert four.members == ["b", "c", "d"]
 
 
 def test_the_only_one_with_the_state_stays_though_nobody_reaches_it(scene):

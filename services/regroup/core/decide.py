@@ -129,6 +129,7 @@ def _lend(turn: Turn) -> None:
             reason = "its first workers are preparing"
             turn.change_job(job, phase=JobPhase.PREPARING, reason=reason)
             turn.note("preparing", reason, job=job_id)
+            turn.change_watch(job_id, since=turn.now)  # there may be one of before it rested
         turn.workers[name] = replace(turn.workers[name], job=job_id, reason=f"lent to job {job_id}")
         turn.sightings[name] = replace(turn.sightings[name], moved=turn.now)  # from now on it is to start a trainer
         turn.note("lent", f"{name} is lent to the job", job=job_id, worker=name)

@@ -91,6 +91,7 @@ def _take_step(turn: Turn, job: Job, member: Member, status: TrainerStatus) -> N
         return  # no news
     progressed = turn.now if step > max(watch.committed.values(), default=-1) else watch.progressed
     committed = {**watch.committed, member: step}
-    turn.change_watch(job.id, committed=committed, progressed=progressed)
+    fruitless = watch.fruitless if step <= formation.base.step else 0
+    turn.change_watch(job.id, committed=committed, progressed=progressed, fruitless=fruitless)
     if watch.first is None and len(committed) == len(formation.members):
         turn.change_watch(job.id, first=(turn.now, reached(job, turn.watch(job.id))))

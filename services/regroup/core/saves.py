@@ -31,6 +31,9 @@ def state_saved(turn: Turn, job: Job, member: Member, report: StateSaved) -> Non
         if _is_newer(job, version) and _was_asked(turn, job, member, version):
             _take_in(turn, job, _written_by(turn, member.worker, report.checkpoint))
         return  # an evicted or superseded saver moves nothing else
+    if version < job.saved:
+        turn.change_job(job, saver=None)  # a newer one that was given up came off meanwhile
+        return
     saved = {**taken_in(job, _written_by(turn, member.worker, report.checkpoint)), "result": report.result}
     where = f"at step {version.step}; its state is in {report.checkpoint.path}"
     where += f"; {report.remark}" if report.remark else ""

@@ -4,7 +4,7 @@ Owns: the order of suspicion (decision 0007), and whom a suspicion must spare be
 Refuses to know: when a round is over or a formation late (`rounds` asks), and the process that is killed (`orders`).
 """
 
-from regroup.core.jobs import Job, Member
+from regroup.core.jobs import Formation, Job, Member
 from regroup.core.severed import let_rest, odd_ones
 from regroup.core.turn import Turn
 from regroup.core.workers import Hang, LoopPhase, TrainerPhase
@@ -109,9 +109,14 @@ def evict_unprepared(turn: Turn) -> None:
 
 
 def suspect(turn: Turn, job: Job, missing: list[Member]) -> None:
-    """Members that keep others from forming twice in a row lose the most suspected one."""
+    """Members that keep others from forming twice in a row lose the most suspected one.
+
+    Not where one is away: then that is why, and who is left may have the last copy of the state.
+    """
     watch, formation = turn.watch(job.id), job.formation
     assert formation is not None
+    if _one_is_away(turn, formation):
+        return
     counts = {member: watch.stumbled.get(member, 0) + 1 for member in missing}
     turn.change_watch(job.id, stumbled=counts)
     holders = [seat.member for seat in formation.seats if seat.version == formation.base]
@@ -143,13 +148,18 @@ def doubt(turn: Turn, job: Job) -> None:
     watch, formation = turn.watch(job.id), job.formation
     assert formation is not None
     stepped = max(watch.committed.values(), default=0) > formation.base.step
-    fruitless = 0 if stepped or any(member in watch.dead for member in formation.members) else watch.fruitless + 1
+    gone = any(member in watch.dead for member in formation.members) or _one_is_away(turn, formation)
+    fruitless = 0 if stepped or gone else watch.fruitless + 1
     others = [member for member in formation.members if member != formation.members[formation.leader]]
     suspects = [member for member in others if had_its_chance(turn, member)]
     if fruitless >= FRUITLESS and suspects:
         fruitless, why = 0, f"{fruitless} generations in a row broke before their first step, and nobody died"
         _evict_suspect(turn, job, max(suspects), why)
     turn.change_watch(job.id, fruitless=fruitless)
+
+
+def _one_is_away(turn: Turn, formation: Formation) -> bool:
+    return not all(heard_lately(turn, member.worker) for member in formation.members)
 
 
 def _said_so(turn: Turn, job: Job, member: Member) -> bool:
