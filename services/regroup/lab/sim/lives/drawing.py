@@ -11,7 +11,7 @@ from random import Random
 
 from regroup.core.spec import JobSpec
 from regroup.lab.sim.lives.plan import GOING, IN_REPORT, IN_STATE, LASTING, OF_ALL, Fault, Kind, Plan
-from regroup.lab.sim.lives.themes import THEMES
+from regroup.lab.sim.lives.themes import BY_HALVES, THEMES
 from regroup.lab.sim.lives.themes.theme import SAME, Some, Theme
 from regroup.lab.sim.model.limits import POLICY, SPEC
 
@@ -23,6 +23,7 @@ DETACHED = (2.0, POLICY.detached_limit, 9.0)  # seconds, as an operator may set 
 WEIGHED_TO = list(accumulate(theme.weight for theme in THEMES))  # the sum of the weights up to each theme
 SEVERING = 0.1  # of the lives have trainers that cannot reach each other
 LEAVING = 0.2  # of the lives have somebody who is to go
+HALVES = 0.04  # of the lives are of a machine that fails by halves, whatever the theme would be
 AT_SAVES = 0.25  # have a task whose own code fails a save
 # What some lives have besides, by dice of its own: which part of them, and what.
 BY_CHANCE = {
@@ -40,6 +41,9 @@ def draw(seed: int) -> Plan:
     learned = watching.random() < 0.6
     choice = random.choice
     theme = THEMES[bisect(WEIGHED_TO, seed * GOLDEN % 1.0 * WEIGHED_TO[-1])]
+    halves = Random(f"{seed} by halves")
+    if halves.random() < HALVES:
+        theme = halves.choice(BY_HALVES)
     workers = choice(theme.workers)
     spares = choice(theme.spares)
     pace = choice(theme.paces)
@@ -221,4 +225,5 @@ def _fault(random: Random, kind: Kind, workers: int, some: Some, first: Fault | 
         at=at,
         border=random.choice(some.borders) if random.random() < some.waits else None,
         seconds=random.choice(some.seconds) if kind in LASTING else 0.0,
+        arrival=some.arrival,
     )

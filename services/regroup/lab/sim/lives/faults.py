@@ -6,6 +6,7 @@ Refuses to know: why these faults (`plan`), and what follows.
 """
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from regroup.core.messages.commands import AdmitWorker, DrainWorker, PauseJob, ResumeJob, StopJob
@@ -56,7 +57,12 @@ class Faults:
         for fault in [one for one in self._armed if one.border == name]:
             self._armed.remove(fault)
             struck = _struck(fault)
-            if worker is not None and self._can(fault, worker) and self._life.dice.random() < 0.7:
+            if fault.arrival:
+                left = fault.arrival - (worker == struck[0])
+                if left:
+                    self._armed.append(replace(fault, arrival=left))
+                    continue
+            elif worker is not None and self._can(fault, worker) and self._life.dice.random() < 0.7:
                 struck = (worker, *(one for one in struck[1:] if one != worker))
             self._life.loop.call_soon(self._strike, fault, struck)
 

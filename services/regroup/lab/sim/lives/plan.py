@@ -159,9 +159,11 @@ class Fault:
     at: float  # seconds after the start; with a border, from then on
     border: str | None = None  # strikes at the next of these
     seconds: float = 0.0  # how long it lasts
+    arrival: int = 0  # strikes when the first of its workers is there for so many times; 0: whoever comes there
 
     def __str__(self) -> str:
-        where = f"at the next '{self.border}' after {self.at:.2f} s" if self.border else f"at {self.at:.2f} s"
+        which = f"arrival {self.arrival} at" if self.arrival else "the next"
+        where = f"at {which} '{self.border}' after {self.at:.2f} s" if self.border else f"at {self.at:.2f} s"
         lasts = f", for {self.seconds:.2f} s" if self.seconds else ""
         who = "" if self.kind in OF_ALL else " of " + ", ".join(NAMES[number] for number in self.workers)
         return f"{self.kind}{who} {where}{lasts}"

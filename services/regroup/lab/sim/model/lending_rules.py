@@ -100,10 +100,16 @@ def evicted(world: World, before: Cluster, decision: Decision, job: Job, member:
     advanced = mine.step > formation.base.step + 1
     enough = max(formation.base, Version(mine.generation, mine.step - 1)) if advanced else formation.base
     lost = {member, *watch.dead}
-    others = [one for one, version in told.items() if one not in lost and version and version >= enough]
+    heard_of = {one for one in told if _is_heard(world, decision.cluster, one)}  # others may be gone with what they had
+    others = [one for one in heard_of - lost if (version := told[one]) is not None and version >= enough]
     listed = [world.living(other) for other in formation.members if other != member]
     others += [one.member for one in listed if one is not None and (one.session.version or ORIGIN) >= enough]
     assert others or world.decided_at - began > world.policy.detached_limit, f"{member} is evicted with the only state"
+
+
+def _is_heard(world: World, cluster: Cluster, member: Member) -> bool:
+    seen = cluster.present(member.worker)
+    return seen is not None and world.decided_at - seen.seen <= world.policy.quiet_limit
 
 
 def over(world: World) -> None:

@@ -4,6 +4,8 @@ Most faults wait for a border of the protocol, because that is where the holes a
 """
 
 from regroup.lab.sim.lives.themes.asking import ASKING
-from regroup.lab.sim.lives.themes.failing import FAILING
+from regroup.lab.sim.lives.themes.failing import BY_HALVES, FAILING
 
 THEMES = (*FAILING, *ASKING)
+
+__all__ = ["BY_HALVES", "THEMES"]

@@ -20,6 +20,7 @@ from regroup.lab.sim.lives.themes.theme import (
     STEPPING,
     Some,
     Theme,
+    by_halves,
     long_life,
 )
 
@@ -326,4 +327,11 @@ FAILING = (
         workers=(2, 2, 3),
         spares=(0,),
     ),
+)
+
+# A machine fails by halves: members do not form, or never get through a step, and in the end it is off.
+BY_HALVES = (
+    long_life(by_halves("connecting", range(1, 2)), workers=(2, 2, 3), spares=(0,)),
+    long_life(by_halves("connecting", range(1, 3)), workers=(2, 3, 3), spares=(0,)),
+    long_life(by_halves("contributed", range(2, 4)), workers=(2, 2, 3), spares=(0,)),
 )

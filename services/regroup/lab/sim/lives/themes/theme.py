@@ -42,6 +42,7 @@ class Some:
     since: float = 0.5  # seconds after the start
     until: float = BEGUN
     after: tuple[float, float] | None = None  # so many seconds after the theme's first fault
+    arrival: int = 0  # strikes when its first worker is at the border for so many times; 0: whoever comes there
     whom: str | None = None  # SAME or OTHERS: strikes those that the first fault strikes, or all but those
 
 
@@ -57,6 +58,15 @@ class Theme:
     paces: tuple[float, ...] = (0.02, 0.06, 0.15)
     steps: tuple[int, ...] = (1, 2, 8, 18)
     least: tuple[int, ...] = (1, 1, 1, 2)  # workers that a job needs, of those that it may have
+
+
+def by_halves(border: str, arrivals: range) -> tuple[Some, ...]:
+    """A machine fails before it is off: a step breaks, then so many more times what comes to this border."""
+    one = partial(Some, counts=(1,), crowds=(1,), waits=1.0, after=(0.0, 0.0), whom=SAME)
+    broken = one((Kind.BREAK,), borders=("contributed",), since=1.0, until=3.0, arrival=1)
+    again = (one((Kind.BREAK,), borders=(border,), arrival=number) for number in arrivals)
+    off = one((Kind.AWAY,), borders=(border,), seconds=(3.0, 7.0, 12.0), arrival=arrivals.stop)
+    return (broken, *again, off)
 
 
 long_life = partial(Theme, jobs=(1,), paces=(0.1, 0.2), steps=(10, 15))  # a job that outlasts its faults
