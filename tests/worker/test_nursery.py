@@ -158,7 +158,6 @@ def test_an_end_is_told_with_its_cause_and_where_it_was(trainer: Trainer) -> Non
     assert multiprocessing.connection.wait([trainer.process.sentinel], timeout=30)
     assert trainer.bury() == "exit status 5"
     assert trainer.last_position() == (7, 3)
-    assert trainer.last_position() is None
 
 
 def test_a_task_may_fork_processes_and_they_end_with_its_trainer(trainer: Trainer) -> None:

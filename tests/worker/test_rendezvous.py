@@ -37,6 +37,36 @@ def test_notices_left_before_and_after_one_comes_are_read(server):
     early.close(), late.close()
 
 
+MANY, LARGE = 200, b"x" * 60_000  # more than sockets hold, as some hundred ranks say elsewhere
+
+
+def leave_many(one: Meeting) -> None:
+    """Reading meanwhile, as those do that meet."""
+    for number in range(MANY):
+        one.set(f"key {number}", LARGE)
+        one.get(f"key {number}")
+
+
+def test_who_comes_when_more_is_there_than_its_socket_holds_reads_all_of_it(server):
+    early = meet(server)
+    leave_many(early)
+    late = meet(server)
+    early.set("later", b"1")
+    early.get("later")  # so the server has turned to this one since
+    assert [late.get(f"key {number}") for number in range(MANY)] == [LARGE] * MANY
+    assert late.get("later") == b"1"
+    early.close(), late.close()
+
+
+def test_who_does_not_read_for_a_while_misses_no_part_and_keeps_nobody_waiting(server):
+    slow, quick = meet(server), meet(server)
+    quick.set("first", b"1")
+    slow.get("first")
+    leave_many(quick)
+    assert [slow.get(f"key {number}") for number in range(MANY)] == [LARGE] * MANY
+    slow.close(), quick.close()
+
+
 def test_prefixes_never_meet(server):
     here, there = meet(server, "here"), meet(server, "there", timeout=0.1)
     here.set("key", b"value")

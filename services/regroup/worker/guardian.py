@@ -52,7 +52,7 @@ class Guardian:
         self._empty = asyncio.Event()  # it has no trainer
         self._empty.set()
         self._looks: set[asyncio.Task[None]] = set()  # into a trainer that hangs
-        self._watch = Watch(nursery.pulse, self._hangs)
+        self._watch = Watch(self._hangs)
         self._closed = False
 
     @property
@@ -136,7 +136,7 @@ class Guardian:
         self._empty.clear()
         self._asked = False
         self.status = TrainerStatus(job=order.job, incarnation=trainer.incarnation, phase=TrainerPhase.PREPARING)
-        self._watch.begin(floor, order.spec.step_timeout)
+        self._watch.begin(trainer.birth.pulse, floor, order.spec.step_timeout)
         loop = asyncio.get_running_loop()
         self._inbox = Inbox(trainer.pipe, partial(loop.call_soon_threadsafe, self._hear))
         loop.add_reader(trainer.process.sentinel, self._ended, trainer)

@@ -2,12 +2,15 @@
 
 Owns: a file of two moments, until which the agent lives and until which the coordinator has answered it, and the words.
 Refuses to know: what is done with the answer. An agent that no coordinator answers is sound: its job goes on.
-Does not guarantee: anything about its trainer, which the agent judges itself (`watching`).
+Does not guarantee: anything about its trainer, which the agent judges itself (`watching`); nor that a word is written
+by now: an agent waits for no disk, and one that does not take the word makes it look unwell, and nothing worse.
 """
 
 import os
 import struct
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from regroup.wire.places import default_data_dir
@@ -29,18 +32,23 @@ class Health:
         """Raises OSError if the file cannot be made."""
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         self._lives = self._answered = 0.0
+        self._news = threading.Event()
+        threading.Thread(target=self._write, name="health", daemon=True).start()
 
     def beat(self, interval: float) -> None:
         """The agent lives; the next such word comes in `interval` seconds."""
         self._lives = time.monotonic() + max(PATIENCE, 3 * interval)
-        self._write()
+        self._news.set()
 
     def answered(self, interval: float) -> None:
         self._answered = time.monotonic() + max(PATIENCE, 3 * interval)
-        self._write()
+        self._news.set()
 
     def _write(self) -> None:
-        os.pwrite(self._file, _MOMENTS.pack(self._lives, self._answered), 0)
+        while self._news.wait():
+            self._news.clear()
+            with suppress(OSError):
+                os.pwrite(self._file, _MOMENTS.pack(self._lives, self._answered), 0)
 
 
 def trouble(path: Path, now: float, *, unheard: bool) -> str | None:

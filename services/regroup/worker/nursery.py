@@ -21,6 +21,7 @@ from pathlib import Path
 
 from regroup.worker.deaf import born_deaf, stay_deaf
 from regroup.worker.locks import trainer_lock
+from regroup.worker.memory import MemoryFile
 from regroup.worker.position import last_position
 
 EXIT_LIMIT = 5.0  # seconds that an agent which ends waits for what it killed, and for births that are under way
@@ -41,7 +42,7 @@ class Birth:
     checkpoints: str  # a folder, or a URL
     scratch: Path  # for files on their way to or from a URL; this worker's alone
     logs: Path
-    position: Path  # the file in which it notes its position
+    position: Path  # the file in memory in which it notes its position
     pulse: Path  # and where its step loop sits, for its agent
     agent: int  # the process that may look into it
     lock: Path  # held while it lives: a worker never has two trainers
@@ -55,6 +56,7 @@ class Trainer:
     birth: Birth
     process: ForkServerProcess
     pipe: Connection
+    notes: tuple[MemoryFile, ...]  # what it writes of itself, to be held as long as anybody reads it
 
     @property
     def incarnation(self) -> str:
@@ -78,11 +80,8 @@ class Trainer:
         return f"killed by {signal.Signals(-code).name}"
 
     def last_position(self) -> tuple[int, int] | None:
-        """(step, shard) whose passes ran last; None outside of them. Call once, after its end."""
-        position = last_position(self.birth.position)
-        self.birth.position.unlink(missing_ok=True)
-        self.birth.pulse.unlink(missing_ok=True)
-        return position
+        """(step, shard) whose passes ran last; None outside of them."""
+        return last_position(self.birth.position)
 
 
 class Nursery:
@@ -108,16 +107,6 @@ class Nursery:
         for folder in ("records", "logs", "run"):
             (data / folder).mkdir(parents=True, exist_ok=True)
         _listen_in(data / "run" / f"{worker}.sockets")
-
-    @property
-    def position(self) -> Path:
-        """Of whichever trainer holds the lock."""
-        return self._data / "run" / f"{self._worker}.position"
-
-    @property
-    def pulse(self) -> Path:
-        """Of the same one."""
-        return self._data / "run" / f"{self._worker}.pulse"
 
     @property
     def scratch(self) -> Path:
@@ -156,21 +145,22 @@ class Nursery:
         return self._spare
 
     def _bear(self) -> Trainer:
-        birth = Birth(
-            worker=self._worker,
-            incarnation=secrets.token_hex(6),
-            host=self._host,
-            records=self._data / "records",
-            checkpoints=self.checkpoints,
-            scratch=self.scratch,
-            logs=self._data / "logs",
-            position=self.position,
-            pulse=self.pulse,
-            agent=os.getpid(),
-            lock=trainer_lock(self._data, self._worker),
-            threads=self._threads,
-        )
         try:
+            position, pulse = MemoryFile("position"), MemoryFile("pulse")
+            birth = Birth(
+                worker=self._worker,
+                incarnation=secrets.token_hex(6),
+                host=self._host,
+                records=self._data / "records",
+                checkpoints=self.checkpoints,
+                scratch=self.scratch,
+                logs=self._data / "logs",
+                position=position.path,
+                pulse=pulse.path,
+                agent=os.getpid(),
+                lock=trainer_lock(self._data, self._worker),
+                threads=self._threads,
+            )
             ours, theirs = self._context.Pipe()
             process = self._context.Process(target=_live, args=(self._target, theirs, birth), daemon=True)
             with born_deaf():
@@ -178,7 +168,7 @@ class Nursery:
         except (OSError, EOFError) as error:  # EOFError: the fork server ended in the middle of it
             raise BirthFailed(f"cannot start a trainer: {type(error).__name__}: {error}") from error
         theirs.close()
-        return Trainer(birth, process, ours)
+        return Trainer(birth, process, ours, (position, pulse))
 
 
 def _listen_in(place: Path) -> None:

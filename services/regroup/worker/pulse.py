@@ -72,7 +72,7 @@ class Pulse:
         """Preparing. Raises OSError if the file cannot be made."""
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
-            os.ftruncate(file, SIZE)
+            os.write(file, bytes(SIZE))  # a hole would be filled later, where there may be no room: that is a SIGBUS
             self._memory = mmap.mmap(file, SIZE)
         finally:
             os.close(file)

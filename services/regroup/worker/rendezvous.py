@@ -35,6 +35,7 @@ class Rendezvous:
         self._listener.setblocking(False)
         self.address = f"{host}:{self._listener.getsockname()[1]}"
         self._boards: dict[bytes, _Board] = {}
+        self._ready = selectors.DefaultSelector()
         self._stopped, self._stop = socket.socketpair()
         self._thread = Vital(target=self._serve, name="rendezvous")
         self._thread.start()
@@ -45,11 +46,11 @@ class Rendezvous:
         self._thread.join()
 
     def _serve(self) -> None:
-        with selectors.DefaultSelector() as ready, self._listener, self._stopped:
+        with self._ready as ready, self._listener, self._stopped:
             ready.register(self._stopped, selectors.EVENT_READ)
             ready.register(self._listener, selectors.EVENT_READ)
             while True:
-                for key, _ in ready.select():
+                for key, events in ready.select():
                     if key.fileobj is self._stopped:
                         for guest in [key.data for key in ready.get_map().values() if key.data is not None]:
                             guest.end.close()
@@ -60,7 +61,10 @@ class Rendezvous:
                             end.setblocking(False)
                             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # or notices wait 40 ms
                             ready.register(end, selectors.EVENT_READ, _Guest(end))
-                    elif not self._hear(key.data):
+                        continue
+                    if events & selectors.EVENT_WRITE:
+                        self._tell(key.data)
+                    if events & selectors.EVENT_READ and not self._hear(key.data):
                         ready.unregister(key.fileobj)
                         self._dismiss(key.data)
 
@@ -73,17 +77,29 @@ class Rendezvous:
                         return False
                     guest.board = self._boards.setdefault(value, _Board(value))
                     guest.board.guests.append(guest)
-                    guest.end.sendall(b"".join(guest.board.notices.values()))
+                    self._tell(guest, b"".join(guest.board.notices.values()))
                 elif len(guest.board.notices) == MOST:
                     return False
                 else:
                     notice = guest.board.notices[key] = _frame(key, value)
                     for reader in guest.board.guests:
-                        with suppress(OSError):  # it does not read, or it left: its own turn will say so
-                            reader.end.sendall(notice)
+                        self._tell(reader, notice)
         except OSError:
             return False
         return True
+
+    def _tell(self, guest: "_Guest", words: bytes = b"") -> None:
+        """As much as its socket takes now, and the rest later: there may be more to read than fits there."""
+        guest.untold += words
+        try:
+            del guest.untold[: guest.end.send(guest.untold)]
+        except BlockingIOError:
+            pass
+        except OSError:  # it left: its own turn will say so
+            guest.untold.clear()
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if guest.untold else 0)
+        if events != self._ready.get_key(guest.end).events:
+            self._ready.modify(guest.end, events, guest)
 
     def _dismiss(self, guest: "_Guest") -> None:
         guest.end.close()
@@ -153,6 +169,7 @@ class _Guest:
     def __init__(self, end: socket.socket) -> None:
         self.end = end
         self.frames = _Frames()
+        self.untold = bytearray()  # what its socket did not take yet
         self.board: _Board | None = None
 
 

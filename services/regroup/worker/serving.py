@@ -56,8 +56,6 @@ async def serve(settings: AgentSettings) -> None:
     host = await reachable_at(settings.data_host, address, where)
     nursery = Nursery(settings.worker, host, settings.data_dir, settings.threads, TRAINER, settings.checkpoints)
     await outlive(trainer_lock(settings.data_dir, settings.worker))
-    for left in (nursery.position, nursery.pulse):
-        left.unlink(missing_ok=True)  # that one's; who would have read it is dead, too
 
     def line(on_connected: Callable[[], None]) -> Line:
         return Line(

@@ -16,8 +16,9 @@ from regroup.worker.watching import LOOK, Watching
 class Watch:
     """`changed` is called when a trainer begins to hang, with where; and with None when it comes back."""
 
-    def __init__(self, pulse: Path, changed: Callable[[Hang | None], None]) -> None:
-        self._pulse, self._changed = pulse, changed
+    def __init__(self, changed: Callable[[Hang | None], None]) -> None:
+        self._changed = changed
+        self._pulse = Path()
         self._watching: Watching | None = None  # None: there is no trainer
 
     @property
@@ -29,8 +30,9 @@ class Watch:
         mark = self._watching.mark if self._watching is not None else None
         return mark.pace if mark is not None else None
 
-    def begin(self, floor: float, most: float) -> None:
+    def begin(self, pulse: Path, floor: float, most: float) -> None:
         """Another trainer. Limits in seconds: the least that is learned, and the job's step_timeout."""
+        self._pulse = pulse
         self._watching = Watching(floor, most)
 
     def end(self) -> None:
