@@ -109,8 +109,9 @@ def _counted(before: Cluster, decision: Decision) -> None:
         if told is None or told.version is None or (known is not None and told is known.trainer):
             continue
         job, watch, member = after.jobs.get(told.job), after.watches.get(told.job), Member(name, told.incarnation)
-        if job is None or watch is None or job.formation is None or after.workers[name].job != job.id:
-            continue
+        was = before.workers.get(name)
+        if job is None or watch is None or job.formation is None or was is None or was.job != job.id:
+            continue  # whoever is lent by this same decision is believed from its next word on
         counts = told.version.generation == job.formation.generation and member in job.formation.members
         if counts and not job.ended and not told_back(decision, job.id):
             step = watch.committed.get(member, -1)

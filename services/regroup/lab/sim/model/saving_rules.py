@@ -135,12 +135,13 @@ def closed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, ol
 
 def _is_passed(world: World, before: Cluster, decision: Decision, old: Job, job: Job, trainer: Trainer) -> bool:
     """Whether all that it has is one step more than a member that answered, and nobody heard of it, or it is cut off,
-    or it had its time to answer: by rule 6 the other's answer is enough. That step was never shown, for not all had
-    committed it."""
+    or came back when the round's time was over, or had its time to answer: by rule 6 the other's answer is enough. That
+    step was never shown, for not all had committed it."""
     held, seen = trainer.session.version, before.sightings.get(trainer.member.worker)
     assert old.formation is not None
     told = seen is not None and seen.connected and seen.trainer is not None and seen.trainer.version == held
-    if told and not is_evicted(before, decision, job.id, trainer.member):
+    back = seen is not None and world.decided_at - seen.since < world.policy.halt_limit / 2
+    if told and not back and not is_evicted(before, decision, job.id, trainer.member):
         return False
     others = [one.session for one in map(world.living, old.formation.members) if one is not None and one is not trainer]
     beside = any(one.promised >= job.generation and one.version == job.saved for one in others)
@@ -156,15 +157,17 @@ def ended(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old
     at_once = job.reason.startswith("stopped at once")
     assert not at_once or job.id in ghosts.cut_short, f"{job.id} is stopped at once, and nobody asked for that"
     if job.phase is JobPhase.STOPPED and job.checkpoint is old.checkpoint and old.formation is not None and not at_once:
-        goes_back_no_further(world, before, job.id, job.saved)
+        listed = [one.session for one in map(world.living, old.formation.members) if one is not None]
+        if not any(one.promised >= job.generation and one.version is not None for one in listed):
+            goes_back_no_further(world, before, job.id, job.saved)
         given_up = before.watches[job.id].evicted if job.id in before.watches else frozenset()
         for trainer in [one for one in holders(world, job.id) if one.member not in given_up]:
             if trainer.session.version is not None and trainer.session.version <= job.saved:
                 continue
             seen = before.sightings.get(trainer.member.worker)
             away = world.decided_at - (seen.seen if seen else before.started)
-            listed = trainer.member in old.formation.members
-            absent = away > world.policy.absent_limit or trainer.stuck or not (listed or (seen and seen.connected))
+            absent = away > world.policy.absent_limit or trainer.stuck
+            absent = absent or not (trainer.member in old.formation.members or (seen and seen.connected))
             passed = _is_passed(world, before, decision, old, job, trainer)
             assert absent or passed, f"stopped without the state of {trainer.member}"
     if job.phase is JobPhase.FAILED:
