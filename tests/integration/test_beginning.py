@@ -99,7 +99,7 @@ def test_a_job_that_is_paused_on_two_workers_goes_on_with_another_number(
         only(*away)
     sizes = [len(event.data["workers"]) for event in trial.events("form")]
     assert 2 in sizes
-    assert sizes[-1] == workers
+    assert sizes[-1] == workers, trial.story()
     assert difference(trial.curve(), calm.curve()) <= 1e-12
 
 
