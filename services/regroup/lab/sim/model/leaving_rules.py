@@ -11,7 +11,7 @@ from regroup.core.messages.orders import Go
 from regroup.core.regroup import RESTED
 from regroup.core.workers import Worker
 from regroup.lab.sim.model import lending_rules
-from regroup.lab.sim.model.world import World, is_evicted
+from regroup.lab.sim.model.world import World, is_evicted, is_heard
 
 
 def departs(cluster: Cluster, member: Member) -> bool:
@@ -75,8 +75,7 @@ def rests(world: World, before: Cluster, decision: Decision, old: Job, job: Job)
     after, watch = decision.cluster, before.watches.get(job.id)
     left = [one for one in old.formation.members if not is_evicted(before, decision, job.id, one)]
     listed = [one for one in left if not (departs(after, one) or (watch is not None and one in watch.dead))]
-    seen = [(one, after.present(one.worker)) for one in listed]
-    heard = [one for one, its in seen if its is not None and world.decided_at - its.seen <= world.policy.quiet_limit]
+    heard = [one for one in listed if is_heard(world, after, one)]
     there = [(one, after.trainer(one)) for one in heard]
     stay = [one for one, status in there if status is not None and status.version == job.saved]
     assert not stay, f"{job.id} rests, and {stay} stay with its state"

@@ -9,7 +9,7 @@ from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.jobs import ORIGIN, Job, Member, Version
 from regroup.core.workers import TrainerPhase, Worker
-from regroup.lab.sim.model.world import World, holders, told_back
+from regroup.lab.sim.model.world import World, holders, is_heard, told_back
 
 Excused = Callable[[Cluster, Job, Member, Version], bool]
 
@@ -100,16 +100,11 @@ def evicted(world: World, before: Cluster, decision: Decision, job: Job, member:
     advanced = mine.step > formation.base.step + 1
     enough = max(formation.base, Version(mine.generation, mine.step - 1)) if advanced else formation.base
     lost = {member, *watch.dead}
-    heard_of = {one for one in told if _is_heard(world, decision.cluster, one)}  # others may be gone with what they had
+    heard_of = {one for one in told if is_heard(world, decision.cluster, one)}  # others may be gone with what they had
     others = [one for one in heard_of - lost if (version := told[one]) is not None and version >= enough]
     listed = [world.living(other) for other in formation.members if other != member]
     others += [one.member for one in listed if one is not None and (one.session.version or ORIGIN) >= enough]
     assert others or world.decided_at - began > world.policy.detached_limit, f"{member} is evicted with the only state"
-
-
-def _is_heard(world: World, cluster: Cluster, member: Member) -> bool:
-    seen = cluster.present(member.worker)
-    return seen is not None and world.decided_at - seen.seen <= world.policy.quiet_limit
 
 
 def over(world: World) -> None:

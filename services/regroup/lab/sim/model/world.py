@@ -49,3 +49,9 @@ def is_evicted(before: Cluster, decision: Decision, job: str, member: Member) ->
     watch = before.watches.get(job)
     told = any(note.kind == "evicted" and (note.job, note.worker) == (job, member.worker) for note in decision.notes)
     return told or (watch is not None and member in watch.evicted)
+
+
+def is_heard(world: World, cluster: Cluster, member: Member) -> bool:
+    """Whether the agent beside it is connected, and spoke of late."""
+    seen = cluster.present(member.worker)
+    return seen is not None and world.decided_at - seen.seen <= world.policy.quiet_limit
