@@ -82,7 +82,7 @@ def test_a_job_that_is_paused_on_two_workers_goes_on_with_another_number(
 
     try:
         only("w0", "w1")
-        trial.submit(**CURVE, options={"together": 2}, gates=(1, 20, 40))
+        trial.submit(**CURVE, options={"together": max(2, workers)}, gates=(1, 20, 40))
         trial.until_all(2)
         trial.open(1)
         trial.until_committed(20)
