@@ -39,7 +39,7 @@ class Justice:
         self._formed: set[tuple[str, int]] = set()  # generations that ran
         self._raised: dict[tuple[str, int], tuple[int, int, str]] = {}  # in a generation: step, shard, worker
         self._failed_at: dict[str, float] = {}  # when a job's last save failed
-        self._vain: dict[str, float] = {}  # since when a job waits for none but those that hang
+        self._vain: dict[str, tuple[list[Member], float]] = {}  # since when a job waits for none but these, that hang
         self._wedged: dict[Member, float] = {}  # since when a trainer hangs in the task's code at a save
         self._raised_in_state: dict[str, list[str]] = {}  # job -> workers of which it is known, each time
         self._yielded: dict[str, float] = {}  # when a job was last asked to make room
@@ -197,7 +197,9 @@ class Justice:
         if not vain:
             self._vain.pop(job.id, None)
             return
-        since = max(self._vain.setdefault(job.id, self._life.decided_at), after.awake)
+        if job.id not in self._vain or self._vain[job.id][0] != rest:
+            self._vain[job.id] = rest, self._life.decided_at  # anew with each that comes back
+        since = max(self._vain[job.id][1], after.awake)
         waited = self._life.decided_at - since
         assert waited < GRACE + 1.5 * self._life.policy.tick, (
             f"who hangs is waited for {waited:.2f} s, and all others wait"

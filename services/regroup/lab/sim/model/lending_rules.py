@@ -9,7 +9,7 @@ from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.jobs import ORIGIN, Job, Member, Version
 from regroup.core.workers import TrainerPhase, Worker
-from regroup.lab.sim.model.world import World, holders, is_heard, told_back
+from regroup.lab.sim.model.world import World, holders, is_durable, is_heard, told_back
 
 Excused = Callable[[Cluster, Job, Member, Version], bool]
 
@@ -37,9 +37,7 @@ def _unlent(world: World, after: Cluster, worker: Worker, job: Job, handed_over:
     mine = trainer.session.version if trainer is not None else None
     spare = mine is None or mine.step == 0 or len(holders(world, job.id)) > 1
     meant = (worker.quarantined and spare) or worker.name in job.refused or dead
-    base = job.formation.base  # as good as the same state under its new number
-    durable = mine is not None and (mine <= job.saved or (base == job.saved and mine.step == base.step))
-    nothing = mine is None or durable or handed_over(after, job, member, mine)
+    nothing = mine is None or is_durable(job, job.formation, mine) or handed_over(after, job, member, mine)
     assert meant or nothing or member not in job.formation.members, f"{member} is sent away with its state"
 
 
@@ -82,8 +80,9 @@ def evicted(world: World, before: Cluster, decision: Decision, job: Job, member:
         return  # rule 7 has its own check
     mine = trainer.session.version
     watch, formation = before.watches[job.id], job.formation
-    tried = {one.worker for one in watch.unable}
-    untried = [name for name, one in before.workers.items() if one.job == job.id and name not in tried]
+    lent_out = [name for name, worker in before.workers.items() if worker.job == job.id]
+    tried = [one.worker for one in watch.unable if before.trainer(one) is not None]  # what came after one may read
+    untried = set(lent_out).difference(tried)
     if mine is None or (mine < job.saved and untried):
         return  # what is durable is newer, and somebody may be able to read it
     if mine == decision.cluster.jobs[job.id].saved and (member in watch.failed_savers or trainer.wedged):

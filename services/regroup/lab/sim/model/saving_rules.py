@@ -15,7 +15,7 @@ from regroup.lab.sim.model import beginning_rules, leaving_rules
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further
 from regroup.lab.sim.model.trainer import PRINT, Trainer, consumed
-from regroup.lab.sim.model.world import World, holders, is_evicted, told_back
+from regroup.lab.sim.model.world import World, holders, is_durable, is_evicted, told_back
 
 
 def to_save(world: World, before: Cluster, decision: Decision, old: Job, job: Job, saver: Member) -> None:
@@ -162,7 +162,7 @@ def ended(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old
             goes_back_no_further(world, before, job.id, job.saved)
         given_up = before.watches[job.id].evicted if job.id in before.watches else frozenset()
         for trainer in [one for one in holders(world, job.id) if one.member not in given_up]:
-            if trainer.session.version is not None and trainer.session.version <= job.saved:
+            if trainer.session.version is not None and is_durable(job, old.formation, trainer.session.version):
                 continue
             seen = before.sightings.get(trainer.member.worker)
             away = world.decided_at - (seen.seen if seen else before.started)

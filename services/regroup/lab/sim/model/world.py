@@ -8,7 +8,7 @@ from typing import Protocol
 
 from regroup.core.cluster import Cluster, Policy
 from regroup.core.decide import Decision
-from regroup.core.jobs import Member
+from regroup.core.jobs import Formation, Job, Member, Version
 from regroup.core.workers import Worker
 from regroup.lab.sim.model.trainer import Trainer
 
@@ -55,3 +55,8 @@ def is_heard(world: World, cluster: Cluster, member: Member) -> bool:
     """Whether the agent beside it is connected, and spoke of late."""
     seen = cluster.present(member.worker)
     return seen is not None and world.decided_at - seen.seen <= world.policy.quiet_limit
+
+
+def is_durable(job: Job, formation: Formation, version: Version) -> bool:
+    """Whether this state is saved, if only under the number that it had before the formation took it on."""
+    return version <= job.saved or (formation.base == job.saved and version.step == formation.base.step)
