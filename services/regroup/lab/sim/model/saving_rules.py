@@ -15,7 +15,7 @@ from regroup.lab.sim.model import beginning_rules, leaving_rules
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further
 from regroup.lab.sim.model.trainer import PRINT, Trainer, consumed
-from regroup.lab.sim.model.world import World, holders, is_durable, is_evicted, told_back
+from regroup.lab.sim.model.world import World, holders, is_durable, is_evicted, is_heard, told_back
 
 
 def to_save(world: World, before: Cluster, decision: Decision, old: Job, job: Job, saver: Member) -> None:
@@ -139,7 +139,8 @@ def _is_passed(world: World, before: Cluster, decision: Decision, old: Job, job:
     step was never shown, for not all had committed it."""
     held, seen = trainer.session.version, before.sightings.get(trainer.member.worker)
     assert old.formation is not None
-    told = seen is not None and seen.connected and seen.trainer is not None and seen.trainer.version == held
+    said = seen is not None and seen.trainer is not None and seen.trainer.version == held
+    told = said and is_heard(world, before, trainer.member)
     back = seen is not None and world.decided_at - seen.since < world.policy.halt_limit / 2
     if told and not back and not is_evicted(before, decision, job.id, trainer.member):
         return False
