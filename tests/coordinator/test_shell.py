@@ -13,9 +13,9 @@ from regroup.coordinator.memory_store import MemoryStore
 from regroup.coordinator.persistence import Saved, StoreUnavailable, Unconfirmed
 from regroup.coordinator.shell import Leadership, LeadershipLost, Shell
 from regroup.core.cluster import JobEnded, NoSuchJob, Policy
-from regroup.core.jobs import JobPhase
+from regroup.core.jobs import JobPhase, Wanted
 from regroup.core.messages.agent_reports import AgentRegistered, Heartbeat
-from regroup.core.messages.commands import StopJob, SubmitJob
+from regroup.core.messages.commands import ResumeJob, StopJob, SubmitJob
 from regroup.core.messages.orders import Heard, ListRecords, Order, ReadRecords, Welcome
 from regroup.core.spec import JobSpec
 from regroup.wire.keys import server_keys, server_public, worker_keys
@@ -202,6 +202,20 @@ async def test_a_coordinator_that_was_overtaken_stops(running: Running) -> None:
         await asyncio.gather(running.task, running.shell.command(SubmitJob("j", SPEC, at=1.0)))
     assert "stops" in str(stopped.value.exceptions[0] if isinstance(stopped.value, ExceptionGroup) else stopped.value)
     assert (await running.store.load()).jobs == {}
+
+
+async def test_a_coordinator_that_was_overtaken_says_of_nothing_that_it_is_as_asked(running: Running) -> None:
+    await running.shell.command(SubmitJob("j", SPEC, at=1.0))
+    await running.store.release("me", 1)
+    fence = await running.store.acquire("other", LEASE)
+    assert fence is not None
+    paused = replace(running.shell.cluster.jobs["j"], wanted=Wanted.PAUSE)
+    await running.store.save(fence, [paused])
+    asked = asyncio.create_task(running.shell.command(ResumeJob("j")))  # to the old one it runs as it is
+    with pytest.raises((LeadershipLost, ExceptionGroup)):
+        await running.task
+    assert not asked.done()
+    asked.cancel()
 
 
 async def serve_records(line: Line, folder: Path, answers: int = 1000) -> None:

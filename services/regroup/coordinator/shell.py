@@ -215,7 +215,7 @@ class Shell:
         jobs = [_stamped(job, before.jobs.get(job.id), now) for job in changed]
         workers = [worker for name, worker in after.workers.items() if worker is not before.workers.get(name)]
         gone = [name for name in before.workers if name not in after.workers]
-        if jobs or workers or gone or decision.notes:
+        if jobs or workers or gone or decision.notes or done is not None:  # only who still leads answers a command
             while True:
                 try:
                     await self.store.save(self._leadership.fence, jobs, workers, gone, decision.notes, now, void)
