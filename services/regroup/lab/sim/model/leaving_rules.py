@@ -67,7 +67,7 @@ def to_save(cluster: Cluster, job: Job, version: Version) -> None:
 
 
 def rests(world: World, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
-    """A job that is to run rests only because nobody is left with its state, and heard."""
+    """A job that is to run rests only because nobody is left with its state, heard, and back if it hung."""
     if old.wanted is not Wanted.RUN or job.phase is not JobPhase.PAUSED or job.wanted is not Wanted.YIELD:
         return
     if old.formation is None:
@@ -78,6 +78,7 @@ def rests(world: World, before: Cluster, decision: Decision, old: Job, job: Job)
     heard = [one for one in listed if is_heard(world, after, one)]
     there = [(one, after.trainer(one)) for one in heard]
     stay = [one for one, status in there if status is not None and status.version == job.saved]
+    stay = [one for one in stay if after.hang(one) is None or (watch is not None and one in watch.answers)]
     assert not stay, f"{job.id} rests, and {stay} stay with its state"
 
 

@@ -83,8 +83,8 @@ def evicted(world: World, before: Cluster, decision: Decision, job: Job, member:
     lent_out = [name for name, worker in before.workers.items() if worker.job == job.id]
     tried = [one.worker for one in watch.unable if before.trainer(one) is not None]  # what came after one may read
     untried = set(lent_out).difference(tried)
-    if mine is None or (mine < job.saved and untried):
-        return  # what is durable is newer, and somebody may be able to read it
+    if mine is None or (mine <= job.saved and untried):
+        return  # what is durable is as new, and somebody may be able to read it
     if mine == decision.cluster.jobs[job.id].saved and (member in watch.failed_savers or trainer.wedged):
         return  # what it was to save is durable, if only since this moment
     seen = before.sightings.get(member.worker)
