@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from regroup.core.jobs import IN_REPORT, IN_STATE, Checkpoint, JobPhase, Version
 from regroup.core.messages.agent_reports import Heartbeat, TrainerExited
-from regroup.core.messages.commands import PauseJob, StopJob
+from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob
 from regroup.core.messages.events import Disconnected
 from regroup.core.messages.orders import Kill, Release, Save
-from regroup.core.messages.trainer_reports import SaveFailed, StepsCommitted
+from regroup.core.messages.trainer_reports import SaveFailed, StateSaved, StepsCommitted
 from regroup.core.workers import Hang, LoopPhase, TrainerPhase
 
 FILE = Checkpoint(Version(1, 10), "/c/j", "sum", 1)
@@ -28,9 +28,9 @@ def dies(scene, name, shard, step=10, cause="killed by SIGSEGV", incarnation="i1
     scene.says(name, TrainerExited(**told))
 
 
-def raises(scene, name):
+def raises(scene, name, incarnation="i1"):
     told = {"error": "ValueError: no", "traceback": "Traceback ...\nValueError: no"}
-    scene.says(name, SaveFailed(job="j", incarnation="i1", generation=scene.job.generation, **told))
+    scene.says(name, SaveFailed(job="j", incarnation=incarnation, generation=scene.job.generation, **told))
 
 
 def hangs(phase):
@@ -243,6 +243,52 @@ def test_a_state_that_raises_again_where_there_is_no_other_worker_fails_the_job(
     answer_again(scene, "a")
     raises(scene, "a")
     assert scene.job.phase is JobPhase.FAILED
+
+
+def test_a_state_that_came_off_since_is_not_blamed_for_what_it_did_before(scene):
+    def pauses(incarnation, *version, often):
+        scene.does(PauseJob("j"))
+        scene.halt("a", version, incarnation)
+        for _ in range(often):
+            raises(scene, "a", incarnation)
+            scene.after(scene.policy.save_retry + 0.1, heard="a")
+            scene.halt("a", version, incarnation)
+        written = replace(FILE, version=Version(*version), path=f"/c/{version[1]}")
+        told = {"job": "j", "incarnation": incarnation, "generation": scene.job.generation}
+        scene.says("a", StateSaved(checkpoint=written, **told))
+        scene.exits("a", incarnation=incarnation, asked=True)
+        scene.beat("a")
+
+    def goes_on(incarnation, step):
+        scene.does(ResumeJob("j"))
+        scene.prepare("a", incarnation=incarnation)
+        scene.halt("a", None, incarnation)
+        scene.train("a", incarnation=incarnation)
+        scene.train("a", step, incarnation)
+        return scene.job.formation.generation
+
+    scene.running("a", step=3)
+    pauses("i1", 1, 3, often=1)
+    assert (scene.job.phase, scene.job.saved.step, scene.job.failures) == (JobPhase.PAUSED, 3, ())
+    pauses("i2", goes_on("i2", 5), 5, often=1)
+    assert (scene.job.phase, scene.job.saved.step) == (JobPhase.PAUSED, 5)
+    pauses("i3", goes_on("i3", 7), 7, often=2)  # twice at one save is the task's error
+    assert (scene.job.phase, scene.job.saved.step) == (JobPhase.FAILED, 5)
+
+
+def test_a_file_beside_the_training_shows_too_that_state_came_off(scene):
+    scene.running("a", "b", step=3, min_workers=1)
+    dies(scene, "a", IN_STATE, step=3)
+    assert scene.job.failures
+    scene.halt("b", (1, 3))
+    scene.train("b")
+    generation = scene.job.formation.generation
+    scene.train("b", 4)
+    state = (generation, 4)
+    facts = {"promised": generation, "generation": generation, "version": Version(*state)}
+    scene.beat("b", TrainerPhase.TRAINING, **facts, written=(replace(FILE, version=Version(*state)),))
+    assert scene.job.saved == Version(*state)
+    assert scene.job.failures == ()
 
 
 def test_a_storage_that_fails_is_nobodys_error_however_often(scene):

@@ -62,7 +62,7 @@ def prepare_failed(turn: Turn, job: Job, name: str, report: PrepareFailed) -> No
 
 def blame_task(turn: Turn, job: Job, failure: StepFailure, chance: bool = False) -> None:
     """The same step and shard failing on two workers, or again where there is no other worker, is the task's error.
-    So is its state(), or its report(), at whatever steps: that is the same code each time.
+    So is its state(), unless it came off in between, or its report(), at whatever steps: that is the same code.
 
     `chance`: it was killed by SIGKILL, by whoever it was, as also the kernel does when memory is short. Only the third
     time in the same step and shard, and not all on one worker, is taken for the task's doing. Once a job trains, those

@@ -5,7 +5,9 @@ Refuses to know: who is asked to save (`settling`), which checkpoints are kept (
 file counts (`striking`), and when a failure is the task's (`blame`).
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from regroup.core import leaving
 from regroup.core.blame import blame_task
@@ -34,7 +36,7 @@ def state_saved(turn: Turn, job: Job, member: Member, report: StateSaved) -> Non
     if version < job.saved:
         turn.change_job(job, saver=None)  # a newer one that was given up came off meanwhile
         return
-    saved = {**taken_in(job, _written_by(turn, member.worker, report.checkpoint)), "result": report.result}
+    saved = {**_came_off(job, _written_by(turn, member.worker, report.checkpoint)), "result": report.result}
     where = f"at step {version.step}; its state is in {report.checkpoint.path}"
     where += f"; {report.remark}" if report.remark else ""
     if job.complete_at(version.step):
@@ -106,10 +108,15 @@ def _was_asked(turn: Turn, job: Job, writer: Member, state: Version) -> bool:
 
 
 def _take_in(turn: Turn, job: Job, written: Checkpoint) -> None:
-    turn.change_job(job, **taken_in(job, written))
+    turn.change_job(job, **_came_off(job, written))
     state, name = written.version, written.worker
     reason = f"the state of step {state.step} is durable: {written.path}"
     turn.note("checkpoint", reason, job=job.id, worker=name, step=state.step, generation=state.generation)
+
+
+def _came_off(job: Job, written: Checkpoint) -> Mapping[str, Any]:
+    """What changes of a job with a new checkpoint: its state() came off, and is blamed for no earlier failure."""
+    return {**taken_in(job, written), "failures": tuple(one for one in job.failures if one.shard != IN_STATE)}
 
 
 def settled(turn: Turn, trainer: TrainerStatus | None) -> tuple[str, ...]:
