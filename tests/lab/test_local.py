@@ -1,10 +1,14 @@
 """A cluster of this machine, and the environment that it is started in."""
 
+import os
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from regroup.lab import local
 from regroup.lab.local import LocalCluster
 
 pytestmark = pytest.mark.cluster
@@ -42,3 +46,20 @@ def test_a_cluster_with_a_given_token_answers_to_it(alone: Any, monkeypatch: pyt
             assert client.cluster().workers == 0
         assert cluster.given_token == "given-by-the-operator"
         assert not (cluster.data_dir / "token").exists()
+
+
+def test_whoever_interrupts_the_start_of_a_process_leaves_none_behind(
+    alone: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    popen = subprocess.Popen
+
+    def interrupted(*arguments: Any, **how: Any) -> "subprocess.Popen[bytes]":
+        os.kill(os.getpid(), signal.SIGINT)
+        started.append(popen(*arguments, **how))
+        return started[0]
+
+    monkeypatch.setattr(local.subprocess, "Popen", interrupted)
+    with pytest.raises(KeyboardInterrupt), alone():
+        pass
+    assert [process.returncode is not None for process in started] == [True]

@@ -49,9 +49,7 @@ class ClusterFailed(Exception):
 
 
 class Supervised:
-    """One process, started again whenever it ends until it is stopped."""
-
-    process: "subprocess.Popen[bytes]"
+    """One process, started again whenever it ends until it is stopped. It can be stopped before it is started."""
 
     def __init__(
         self,
@@ -68,11 +66,21 @@ class Supervised:
         self._environ, self._log, self._on_ended = dict(environ), log, on_ended
         self._stopping = threading.Event()
         self._births = threading.Lock()  # so that nothing is started after `stop` has looked
-        born: Future[None] = Future()
+        self._born: Future[None] = Future()
+        self._process: subprocess.Popen[bytes] | None = None
         # The kernel means the parent's thread, so the one that starts processes must live as long as they do.
-        self._watching = threading.Thread(target=self._watch, args=(born,), name=f"watch-{name}", daemon=True)
+        self._watching = threading.Thread(target=self._watch, name=f"watch-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Raises OSError. Who may be interrupted while this waits must be able to `stop` it then."""
         self._watching.start()
-        born.result()
+        self._born.result()
+
+    @property
+    def process(self) -> "subprocess.Popen[bytes]":
+        """That runs, or ran last."""
+        assert self._process is not None, f"{self.name} is not started"
+        return self._process
 
     def kill(self) -> None:
         """SIGKILL to the process and all that it started, together."""
@@ -82,7 +90,8 @@ class Supervised:
         """Ask it to leave, kill it if it does not in `patience` seconds, and wait."""
         with self._births:
             self._stopping.set()
-            process = self.process
+        if (process := self._process) is None:
+            return
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
             process.wait(patience)
@@ -93,16 +102,20 @@ class Supervised:
 
     def hurry(self) -> None:
         """Ask it twice, which ends an agent at once: by two signals, since two of one kind may be taken for one."""
-        self.process.send_signal(signal.SIGTERM)
-        self.process.send_signal(signal.SIGINT)
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            self._process.send_signal(signal.SIGINT)
 
     def last_words(self) -> str:
         lines = self._log.read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else f"{self.name} said nothing"
 
-    def _spawn(self) -> "subprocess.Popen[bytes]":
-        with self._log.open("ab") as log:
-            return subprocess.Popen(
+    def _spawn(self) -> bool:
+        """Whether it was started: not where it is to stop."""
+        with self._births, self._log.open("ab") as log:
+            if self._stopping.is_set():
+                return False
+            self._process = subprocess.Popen(
                 self._command,
                 env=self._environ,
                 stdin=subprocess.DEVNULL,
@@ -110,28 +123,24 @@ class Supervised:
                 stderr=log,
                 start_new_session=True,
             )
+            return True
 
-    def _watch(self, born: "Future[None]") -> None:
+    def _watch(self) -> None:
         try:
-            self.process = self._spawn()
+            runs = self._spawn()
         except OSError as error:
-            born.set_exception(error)
+            self._born.set_exception(error)
             return
-        born.set_result(None)
+        self._born.set_result(None)
         pause = PAUSE[0]
-        while True:
+        while runs:
             began = time.monotonic()
             code = self.process.wait()
             if self._stopping.is_set() or not self.restart:
                 return
             self._on_ended(self, code)
             pause = PAUSE[0] if time.monotonic() - began > HEALTHY else min(pause * 2, PAUSE[1])
-            if self._stopping.wait(pause):
-                return
-            with self._births:
-                if self._stopping.is_set():
-                    return
-                self.process = self._spawn()
+            runs = not self._stopping.wait(pause) and self._spawn()
 
 
 class LocalCluster:
@@ -210,6 +219,7 @@ class LocalCluster:
         # -P: it has no use for the code in the folder where this was started, which is on the workers' path.
         command = [sys.executable, "-P", "-m", "regroup.coordinator.app"]
         coordinator = self.coordinators[name] = self._supervised(name, command, environ)
+        coordinator.start()
         first = coordinator.process
         self._await(coordinator, first, lambda: self._leads(first.pid) or self._stands_by(first.pid))
         self._on_started(name)
@@ -226,13 +236,15 @@ class LocalCluster:
             raise ClusterFailed(str(error)) from error
         command = [sys.executable, "-P", "-m", "regroup.lab.store", str(self.data_dir)]
         store = self._store = self._supervised("store", command, self._environ)
+        store.start()
         self._await(store, store.process, lambda: embedded.answers(url))
 
     def start_worker(self, name: str) -> None:
         """One more worker, or one that died."""
         before, more = self._launch(name)
         environ = {**self._environ, "REGROUP_WORKER": name, **more}
-        self.agents[name] = self._supervised(name, [*before, sys.executable, "-m", "regroup.worker"], environ)
+        agent = self.agents[name] = self._supervised(name, [*before, sys.executable, "-m", "regroup.worker"], environ)
+        agent.start()
         self._on_started(name)
 
     def stop_workers(self, hand_over: bool) -> None:
