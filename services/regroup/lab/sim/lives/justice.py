@@ -94,6 +94,8 @@ class Justice:
         for id, job in after.jobs.items():
             old = before.jobs.get(id)
             if old is not None and old is not job:
+                if not set(job.kept) <= set(old.kept):
+                    self._raised_in_state.pop(id, None)  # it came off since
                 self._changed(before, decision, old, job)
                 self._measures(old, job)
             self._keeps(after, job)
@@ -115,7 +117,7 @@ class Justice:
         return fault.kind is Kind.FREEZE or (fault.kind in (Kind.HANG, Kind.STALL) and struck)
 
     def _saves(self, after: Cluster, job: Job) -> None:
-        """What the task does to its saves comes to an end, on one worker and on all."""
+        """What the task does to its saves, and none comes off in between, comes to an end, on one worker and on all."""
         raised = self._raised_in_state.get(job.id, [])
         often = len(set(raised)) > 1 or len(raised) > TRIES_OF_ONE
         assert not often, f"state() raised on {raised}, and {job.id} goes on"
