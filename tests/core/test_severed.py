@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from regroup.core.cluster import Rest
 from regroup.core.jobs import Member
+from regroup.core.messages.commands import PauseJob, ResumeJob
 from regroup.core.messages.events import Disconnected
-from regroup.core.messages.trainer_reports import GroupBroke, PeersUnreached
+from regroup.core.messages.trainer_reports import CheckpointUnreadable, GroupBroke, PeersUnreached
 from regroup.core.workers import TrainerPhase
 
 
@@ -167,3 +169,46 @@ def test_one_that_is_left_alone_is_asked_where_too_few_others_are_there(four):
     four.incarnations["c"] = "again"
     four.prepare("c", incarnation="again")
     assert "c" in {member.worker for member in four.job.round.participants}
+
+
+def left_alone(scene, *names):
+    """Could not be reached so often that they are not asked again for long."""
+    watch = scene.cluster.watches["j"]
+    resting = dict.fromkeys(names, Rest(8, scene.now + 600.0))
+    scene.cluster = replace(scene.cluster, watches={"j": replace(watch, resting=resting)})
+
+
+def cannot_read(scene, name):
+    n = scene.job.formation.generation
+    scene.beat(name, TrainerPhase.FORMING, "i2", promised=n, generation=n)
+    told = {"generation": n, "error": "other bytes", "damaged": False, "missing": False}
+    scene.says(name, CheckpointUnreadable(job="j", incarnation="i2", **told))
+
+
+def test_one_that_is_left_alone_is_asked_where_none_of_the_others_can_read_the_checkpoint(scene):
+    """They would ask each other without end: with it there is somebody to lead, and they know of nobody. Seed 122750"""
+    scene.running("a", "b", "c", min_workers=2)
+    for name in "abc":
+        scene.train(name, 9)
+    scene.does(PauseJob("j"))
+    for name in "abc":
+        scene.halt(name, (1, 9))
+    scene.saved(scene.job.saver.worker, (1, 9))
+    for name in "abc":
+        scene.exits(name, asked=True)
+        scene.beat(name)
+    scene.does(ResumeJob("j"))
+    scene.prepare("a", "b", incarnation="i2")
+    left_alone(scene, "c")
+    scene.prepare("c", incarnation="i2")
+    for leader in "ab":
+        assert {member.worker for member in scene.job.round.participants} == {"a", "b"}
+        for name in "ab":
+            scene.halt(name, None, "i2")
+        assert scene.members == ["a", "b"]
+        cannot_read(scene, leader)
+    assert {member.worker for member in scene.job.round.participants} == {"a", "b", "c"}
+    for name in "abc":
+        scene.halt(name, None, "i2")
+    formation = scene.job.formation
+    assert formation.members[formation.leader].worker == "c"

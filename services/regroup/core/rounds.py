@@ -9,6 +9,7 @@ Refuses to know: what the answers mean (`regroup.conclude`), what is done about 
 `advance` is level-triggered: it reads the state and may be called at any time.
 """
 
+from collections.abc import Set
 from enum import Enum, auto
 
 from regroup.core.hanging import GRACE, awaits_data, set_aside, starve, waits_in_vain, worth_a_round
@@ -69,9 +70,7 @@ def begin_round(turn: Turn, job: Job, reason: str, *, boundary: bool = False) ->
     watch = turn.watch(job.id)
     listed = job.formation.members if job.formation else ()
     living = {member for member in listed if member not in watch.dead and member not in watch.evicted}
-    there = candidates(turn.cluster, job)
-    fit = {one for one, answer in there.items() if one in living or answer.version or not rests(turn, job, one.worker)}
-    participants = tuple(sorted(living | (fit if len(fit) >= job.spec.min_workers else set(there))))
+    participants = tuple(sorted(living | _candidates_for(turn, job, living)))
     generation = job.generation + 1
     asked = Round(generation, boundary, participants, reason)
     orderly = boundary or job.formation is None or watch.failed_savers  # no training is interrupted
@@ -81,6 +80,15 @@ def begin_round(turn: Turn, job: Job, reason: str, *, boundary: bool = False) ->
     turn.change_watch(job.id, since=turn.now, answers={}, disturbed=disturbed)
     turn.note("halt", reason, job=job.id, generation=generation, boundary=boundary)
     advance(turn, job.id)  # a round without participants is over at once
+
+
+def _candidates_for(turn: Turn, job: Job, living: Set[Member]) -> Set[Member]:
+    """Who cannot reach the others is left alone for a while, unless they cannot go on without it: they are too few, or
+    none of them can read the checkpoint."""
+    there = candidates(turn.cluster, job)
+    fit = {one for one, answer in there.items() if one in living or answer.version or not rests(turn, job, one.worker)}
+    enough = len(fit) >= job.spec.min_workers and not fit <= turn.watch(job.id).unable.keys()
+    return fit if enough else set(there)
 
 
 def _rest(turn: Turn, job: Job) -> None:
