@@ -43,7 +43,7 @@ def test_a_job_that_can_never_start_is_stopped_once_all_is_well():
 
 def test_a_step_loop_that_waits_is_woken_by_what_it_waits_for():
     plan = replace(draw(0), jobs=(SPEC,), faults=(), workers=1, pace=0.02)
-    story = Story(kept=True)
+    story = Story()
     Life(replace(plan, skews=plan.skews[:2], drifts=plan.drifts[:2]), story).run()
     told = next(float(line.split()[0]) for line in story.lines if "hears" in line and "Form" in line)
     begun = next(float(line.split()[0]) for line in story.lines if "is connecting" in line)
@@ -76,7 +76,7 @@ def test_what_goes_wrong_on_a_worker_is_told(kind):
     plan = replace(
         draw(0), workers=2, jobs=(replace(SPEC, steps=60, max_workers=2, checkpoint_every=5),), faults=again, pace=0.06
     )
-    story = Story(kept=True)
+    story = Story()
     Life(replace(plan, skews=(1.0, 2.0, 3.0), drifts=(0.0, 0.0, 0.0)), story).run()
     assert any(TOLD[kind] in line for line in story.lines)
 

@@ -30,6 +30,7 @@ class Faults:
         self._life = life
         self._armed: list[Fault] = []  # they wait for their border
         self._lasting: list[tuple[Fault, tuple[str, ...]]] = []  # and the workers that each strikes
+        self._kinds: frozenset[Kind] = frozenset()  # of those
         self._dooms: dict[Kind, Fault] = {}
         self._over = False
         self._to_come = len(life.plan.faults)
@@ -74,13 +75,13 @@ class Faults:
         return not self._over and bool(self._to_come or self._armed or self._lasting)
 
     def lasts(self, kind: Kind, worker: str | None = None) -> bool:
-        if not self._lasting:
+        if kind not in self._kinds:
             return False
-        return any(fault.kind is kind and (worker is None or worker in struck) for fault, struck in self._lasting)
+        return worker is None or any(fault.kind is kind and worker in struck for fault, struck in self._lasting)
 
     def severs(self, one: str, other: str) -> bool:
         """Whether there is no way between these two: those that a fault strikes reach each other, and nobody else."""
-        if not self._lasting:
+        if Kind.SEVER not in self._kinds:
             return False
         return any(
             fault.kind is Kind.SEVER and (one in struck) is not (other in struck) for fault, struck in self._lasting
@@ -153,6 +154,7 @@ class Faults:
 
     def _begin(self, fault: Fault, struck: tuple[str, ...]) -> None:
         self._lasting.append((fault, struck))
+        self._kinds |= {fault.kind}
         if fault.kind is Kind.LAG:
             self.lagged.update(struck)
         if fault.kind is Kind.SEVER:
@@ -274,6 +276,7 @@ class Faults:
         if (fault, struck) not in self._lasting:
             return
         self._lasting.remove((fault, struck))
+        self._kinds = frozenset(other.kind for other, _ in self._lasting)
         self._life.story.tell(self._life.now, "FAULT", f"{fault.kind} is over")
         if fault.kind is Kind.FREEZE:
             for process in self._life.processes:

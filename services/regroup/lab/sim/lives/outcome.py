@@ -32,7 +32,7 @@ class Outcome:
 
 def live(plan: Plan, keep: bool = False) -> Outcome:
     """One life, from its first event to its last."""
-    story = Story(keep)
+    story = Story()
     life = Life(plan, story)
     error = None
     logging.disable(logging.CRITICAL)  # a record would ask the machine for the time
@@ -52,7 +52,7 @@ def live(plan: Plan, keep: bool = False) -> Outcome:
         during=life.faults.during,
         pairs=life.faults.pairs,
         reasons=frozenset(life.reasons),
-        lines=tuple(story.lines),
+        lines=tuple(story.lines) if keep else (),
     )
 
 

@@ -9,7 +9,7 @@ from math import isnan
 
 from regroup.core.cluster import Cluster, reached
 from regroup.core.decide import Decision
-from regroup.core.jobs import Job, JobPhase, Member, StepPoint, Version
+from regroup.core.jobs import ORIGIN, Formation, Job, JobPhase, Member, StepPoint, Version
 from regroup.core.messages.orders import Discard
 from regroup.lab.sim.model import beginning_rules, leaving_rules
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
@@ -124,13 +124,20 @@ def closed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, ol
     listed = [one for one in map(world.living, old.formation.members) if one is not None]
     promised = [one for one in listed if one.session.promised >= job.generation]
     bound = [(one, held) for one in promised if (held := one.session.version) is not None]
-    if not bound:
+    if not bound and not _is_anchored(before, old, old.formation):
         gave_up(world, before, before, old, job, job.saved)
     base = old.formation.base
     anew = Version(old.formation.generation, base.step)  # the same state: no step is made yet
     ahead = [(one, held) for one, held in bound if (base if held == anew else held) > job.saved]
     more = [held for one, held in ahead if not _is_passed(world, before, decision, old, job, one)]
     assert not more, f"paused at {job.saved}, and {more} are held"
+
+
+def _is_anchored(before: Cluster, job: Job, formation: Formation) -> bool:
+    """Whether a member answered this round with a state; it may be off since, unknown to anybody: its promise holds."""
+    watch = before.watches.get(job.id)
+    told = {} if watch is None else {one: each.version for one, each in watch.answers.items() if one not in watch.dead}
+    return any((told.get(member) or ORIGIN) >= formation.base for member in formation.members)
 
 
 def _is_passed(world: World, before: Cluster, decision: Decision, old: Job, job: Job, trainer: Trainer) -> bool:
