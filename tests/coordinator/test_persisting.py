@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from regroup.coordinator.memory_store import MemoryStore
-from regroup.coordinator.persistence import Saved, StoreUnavailable, Unconfirmed
+from regroup.coordinator.persistence import CameLate, Saved, StoreUnavailable, Unconfirmed
 from regroup.coordinator.shell import STREAK, Leadership, LeadershipLost, Shell, _stamped, _void_from
 from regroup.core.cluster import Policy, Watch
+from regroup.core.decide import Decision
 from regroup.core.jobs import (
     ORIGIN,
     Checkpoint,
@@ -49,7 +50,9 @@ class Failing(MemoryStore):
     mute = False  # it saves, and the answer is lost
     deaf = False  # it takes no points
     held: asyncio.Event | None = None  # saves wait for this
+    slow: asyncio.Event | None = None  # points wait for this
     taken = 0  # points
+    overtaken = 0  # calls that brought points
 
     async def save(self, *given: object, **more: object) -> object:  # type: ignore[override]
         if self.held is not None:
@@ -62,7 +65,14 @@ class Failing(MemoryStore):
     async def append_points(self, fence: int, job: str, points: Sequence[StepPoint]) -> None:
         if self.deaf:
             raise StoreUnavailable("the store is down: start it")
-        await super().append_points(fence, job, points)
+        arriving = super().append_points(fence, job, points)
+        if self.slow is not None:
+            await self.slow.wait()
+        try:
+            await arriving
+        except CameLate:
+            self.overtaken += 1
+            raise
         self.taken += len(points)
 
 
@@ -257,6 +267,29 @@ async def test_points_that_the_store_refused_are_written_when_it_takes_them_agai
         monkeypatch.setattr(store, "append_points", taking)
         await until(lambda: store.taken == 1)
         assert await store.points("j") == [point(5, 0.5)]
+
+
+async def test_points_that_a_save_overtook_and_left_to_count_are_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regroup.coordinator.shell.POINTS_INTERVAL", 0.01)
+    monkeypatch.setattr("regroup.coordinator.shell.KEEP_STEPS", LEASE)
+    job, worker, _ = training(6)
+    store = Failing()
+    async with leading(tmp_path, store, Saved({"j": job}, {"w0": worker}), tick=LEASE) as shell:
+        store.held = asyncio.Event()
+        store.slow = asyncio.Event()
+        rolled_back = replace(shell.cluster, jobs={"j": replace(job, step=3)})
+        points = ("j", (point(2, 0.5), point(4, 0.5)))
+        saving = asyncio.create_task(shell._persist(Decision(rolled_back, (), (), (points,)), None, patient=True))
+        await until(shell._writing.locked)  # the one that stays is on its way
+        store.held.set()
+        await saving
+        assert await store.points("j") == []
+        store.slow.set()
+        await until(lambda: store.taken == 1)
+        assert await store.points("j") == [point(2, 0.5)]
+        assert store.overtaken == 1
 
 
 async def test_whoever_sees_that_a_job_ended_finds_all_that_was_measured(

@@ -11,7 +11,7 @@ import redis.asyncio
 
 from regroup.coordinator import embedded
 from regroup.coordinator.memory_store import MemoryStore
-from regroup.coordinator.persistence import Fenced, SharedStore, Standby, Store, StoreUnavailable, next_moment
+from regroup.coordinator.persistence import CameLate, Fenced, SharedStore, Standby, Store, StoreUnavailable, next_moment
 from regroup.coordinator.store import RedisStore
 from regroup.core.jobs import Fingerprint, Formation, Job, JobPhase, Link, Member, Round, Seat, StepPoint, Version
 from regroup.core.notes import Note
@@ -304,6 +304,23 @@ async def test_void_points_go_with_the_save_that_makes_them_void_and_those_that_
     assert [one.step for one in await store.points("j1")] == [0, 1]
 
 
+async def test_points_that_come_after_a_save_sent_later_made_some_void_are_refused(store: Store) -> None:
+    """Whole: the store cannot know which of them still count. Other saves do not overtake them, nor other jobs'."""
+    fence = await first_fence(store)
+    await store.append_points(fence, "j1", [point(6)])
+    void, again, others = (store.append_points(fence, id, [point(6), point(7)]) for id in ("j1", "j1", "j2"))
+    await store.save(fence, [job])
+    await void
+    await store.save(fence, [job], void_points=[("j1", 7)])
+    with pytest.raises(CameLate, match="of job j1 void meanwhile"):
+        await again
+    await others
+    assert [one.step for one in await store.points("j1")] == [6]
+    assert [one.step for one in await store.points("j2")] == [6, 7]
+    await store.append_points(fence, "j1", [point(7, 0.4)])
+    assert await store.points("j1") == [point(6), point(7, 0.4)]
+
+
 async def test_an_old_fence_lengthens_no_loss_history(store: Store) -> None:
     old = await first_fence(store)
     await store.append_points(old, "j1", [point(1)])
@@ -335,7 +352,7 @@ async def test_two_prefixes_are_two_clusters(redis_url: str, key_prefix: str) ->
 async def test_every_key_stands_in_the_scripts_header(redis_url: str, key_prefix: str) -> None:
     store, client = RedisStore(redis_url, key_prefix), redis.asyncio.Redis.from_url(redis_url)
     fence = await first_fence(store)
-    await store.save(fence, [job], [worker], [], [Note("kind", "reason")])
+    await store.save(fence, [job], [worker], [], [Note("kind", "reason")], void_points=[("j1", 0)])
     await store.append_points(fence, "j1", [point(1)])
     await store.stand_by(Standby("b", "http://b"), LEASE)
     keys = {key.decode().removeprefix(key_prefix) for key in await client.keys(key_prefix + "*")}
@@ -350,6 +367,7 @@ async def test_every_key_stands_in_the_scripts_header(redis_url: str, key_prefix
         "histories",
         "measured",
         "standbys",
+        "voided",
     }
     assert await client.ttl(key_prefix + "fence") == -1
     await store.close()
@@ -379,6 +397,34 @@ async def test_a_save_that_comes_late_undoes_no_later_one(redis_url: str, key_pr
     assert newer is not None
     await successor.save(newer, [replace(job, step=3)])  # it counts anew
     assert (await store.load()).jobs["j1"].step == 3
+    for one in (store, successor):
+        await one.close()
+
+
+async def test_points_that_come_late_bring_nothing_void_back(redis_url: str, key_prefix: str) -> None:
+    store = RedisStore(redis_url, key_prefix)
+    fence = await first_fence(store)
+    sent: list[tuple[object, object]] = []
+    script = store._script
+
+    async def remembering(keys: list[str], arguments: list[object]) -> object:
+        sent.append((keys, arguments))
+        return await script(keys, arguments)
+
+    store._script = remembering  # type: ignore[assignment]
+    await store.append_points(fence, "j1", [point(7), point(8)])
+    await store.save(fence, [job])
+    assert await script(*sent[0]) == 1, "what a save left as it was may come twice"
+    await store.save(fence, [job], void_points=[("j1", 7)])
+    late = await script(*sent[0])  # given up after its time-out, and still under way in the network
+    assert await store.points("j1") == []
+    assert late == -1
+    await store.release("a", fence)
+    successor = RedisStore(redis_url, key_prefix)
+    newer = await successor.acquire("b", LEASE)
+    assert newer is not None
+    await successor.append_points(newer, "j1", [point(7, 0.4)])  # it counts anew
+    assert await successor.points("j1") == [point(7, 0.4)]
     for one in (store, successor):
         await one.close()
 

@@ -7,13 +7,16 @@ Does not guarantee durability: it is gone with its process.
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from itertools import count
+from typing import Any
 
 from regroup.coordinator.persistence import (
     ALL_POINTS_KEPT,
     EVENTS_KEPT,
     FEWEST_POINTS,
     POINTS_KEPT,
+    CameLate,
     Fenced,
     Lease,
     Saved,
@@ -46,6 +49,8 @@ class MemoryStore:
         self._events: deque[Event] = deque(maxlen=events_kept)
         self._counted = 0
         self._points: dict[str, dict[int, StepPoint]] = {}  # what was lengthened last comes last
+        self._numbers = count(1)  # of saves and measurements, as they were sent
+        self._voided: dict[str, int] = {}  # the number of the last save that made points of the job void
 
     async def acquire(self, holder: str, lease: float) -> int | None:
         if await self.lease() is not None:
@@ -109,13 +114,15 @@ class MemoryStore:
         void_points: Sequence[tuple[str, int]] = (),
     ) -> tuple[Event, ...]:
         self._check(fence)
+        number = next(self._numbers)
         self._jobs |= {job.id: job for job in jobs}
         self._workers |= {worker.name: worker for worker in workers}
         for name in gone_workers:
             self._workers.pop(name, None)
         for job, first in void_points:
+            self._voided[job] = number
             self._keep(job, [step for step in self._points.get(job, ()) if step < first])
-        events = tuple(Event(f"0-{self._counted + number}", at, note) for number, note in enumerate(notes, 1))
+        events = tuple(Event(f"0-{self._counted + place}", at, note) for place, note in enumerate(notes, 1))
         self._counted += len(events)
         self._events.extend(events)
         return events
@@ -125,8 +132,13 @@ class MemoryStore:
         later = (event for event in self._events if event_order(event.id) > since)
         return [event for event in later if job is None or event.note.job == job][:limit]
 
-    async def append_points(self, fence: int, job: str, points: Sequence[StepPoint]) -> None:
+    def append_points(self, fence: int, job: str, points: Sequence[StepPoint]) -> Coroutine[Any, Any, None]:
+        return self._append(fence, next(self._numbers), job, points)
+
+    async def _append(self, fence: int, number: int, job: str, points: Sequence[StepPoint]) -> None:
         self._check(fence)
+        if points and number < self._voided.get(job, 0):
+            raise CameLate(f"a save made measurements of job {job} void meanwhile: send the others again")
         if points:
             self._points[job] = self._points.pop(job, {}) | {point.step: point for point in points}
             self._keep(job, sorted(self._points[job])[-self._points_kept :])

@@ -38,6 +38,10 @@ class Unconfirmed(StoreUnavailable):
     """A command was decided, and the store has not said that it keeps it. It is carried out as soon as it does."""
 
 
+class CameLate(StoreUnavailable):
+    """Nothing was written: a save that was sent later came first, and made measurements void. Send the others again."""
+
+
 class Fenced(StoreError):
     """Nothing was written: somebody else leads, or led since. Whoever gets this must stop."""
 
@@ -118,6 +122,8 @@ class Store(Protocol):
     async def append_points(self, fence: int, job: str, points: Sequence[StepPoint]) -> None:
         """Lengthen a job's loss history. A later point of the same step replaces the earlier one. Raises Fenced.
 
+        Its place among the saves is that of the call, however late it comes, even if it was given up: once a later save
+        made points of this job void, nothing is written any more. Raises CameLate to whoever still waits.
         Where all histories together became too long, that of the job which was lengthened longest ago is thinned.
         """
 

@@ -3,7 +3,7 @@
 -- KEYS, always all of them, in this order ($ is the configured prefix):
 --   1  $fence        string: the last fence given out; never expires
 --   2  $leader       hash holder, fence, renewals: the lease on the leadership; expires with it
---   3  $saves        string: the number of the last save under the last fence
+--   3  $saves        string: the number of the last save under the last fence; its holder numbers what it sends
 --   4  $jobs         hash: job id -> Job as encoded by the wire's codec
 --   5  $workers      hash: worker name -> Worker, likewise
 --   6  $events       stream: the timeline, entries with fields at (seconds since the epoch) and note; capped
@@ -13,9 +13,10 @@
 --   8  $histories   sorted set: ids of the jobs that have one, in the order in which they were lengthened last
 --   9  $measured    string: how many points all histories have together
 --   10 $standbys     sorted set: "URL holder" of those that wait, scored by the instant (ms) until which each counts
+--   11 $voided       hash: job id -> the number of the last save under the last fence that made points of it void
 -- ARGV[1] names what to do; what follows it stands above each function. Needs Redis 6.2 (`redis_advice`).
 
-local FENCE, LEADER, SAVES, JOBS, WORKERS, EVENTS, POINTS, HISTORIES, MEASURED, STANDBYS = unpack(KEYS)
+local FENCE, LEADER, SAVES, JOBS, WORKERS, EVENTS, POINTS, HISTORIES, MEASURED, STANDBYS, VOIDED = unpack(KEYS)
 local position = 0
 local does = {}
 
@@ -40,6 +41,7 @@ function does.acquire()
   if redis.call('EXISTS', LEADER) == 1 then return false end
   local number = redis.call('INCR', FENCE)
   redis.call('SET', SAVES, 0)
+  redis.call('DEL', VOIDED)
   redis.call('HSET', LEADER, 'holder', holder, 'fence', number, 'renewals', 0)
   redis.call('PEXPIRE', LEADER, lease)
   return number
@@ -97,6 +99,7 @@ function does.save()
   for _ = 1, take() do redis.call('HDEL', WORKERS, take()) end
   for _ = 1, take() do
     local job, step = take(), take()
+    redis.call('HSET', VOIDED, job, count)
     redis.call('DECRBY', MEASURED, redis.call('ZREMRANGEBYSCORE', POINTS .. job, step, '+inf'))
     if redis.call('EXISTS', POINTS .. job) == 0 then redis.call('ZREM', HISTORIES, job) end
   end
@@ -139,12 +142,15 @@ local function thin(kept, fewest) -- the histories that were lengthened longest 
   end
 end
 
--- fence, job, points kept, of all jobs, and of one at least, then pairs of (step, point)
--- -> 1, or 0 if another led since, with nothing written
+-- fence, its number, job, points kept, of all jobs, and of one at least, then pairs of (step, point)
+-- -> 1, or with nothing written: 0 if another led since, -1 if a save that was sent later made points of this job void.
+-- So ends also one that was given up, and comes when what it measured is void; other saves do not overtake it.
 function does.append()
-  local number, job, kept, all, fewest = take(), take(), take(), tonumber(take()), tonumber(take())
+  local number, count, job, kept = take(), tonumber(take()), take(), take()
+  local all, fewest = tonumber(take()), tonumber(take())
   local points = POINTS .. job
   if fence() ~= tonumber(number) then return 0 end
+  if count < tonumber(redis.call('HMGET', VOIDED, job)[1] or '0') then return -1 end
   local before = redis.call('ZCARD', points)
   while position < #ARGV do
     local step, point = take(), take()

@@ -3,12 +3,13 @@
 Owns: the connection, and the translation between values and keys.
 Refuses to know: when to try again (the shell's business: trouble is told at once), and what the values mean.
 Does not guarantee that a failed call did nothing: an answer can be lost on its way. Saving the same again is safe,
-except that its notes then stand in the timeline twice; a save that comes when a later one is done does nothing.
+except that its notes then stand in the timeline twice; a save that comes when a later one is done does nothing, nor do
+measurements that come when a later save made some of their job void.
 Durability is the server's (`weakness`).
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -24,6 +25,7 @@ from regroup.coordinator.persistence import (
     EVENTS_KEPT,
     FEWEST_POINTS,
     POINTS_KEPT,
+    CameLate,
     Fenced,
     Lease,
     Saved,
@@ -42,7 +44,19 @@ from regroup.wire.codec import T, Undecodable, decode_value, encode_value
 ANSWER = 5.0  # seconds to wait for one
 DURABLE = {"appendonly": "yes", "appendfsync": "always", "maxmemory-policy": "noeviction"}  # what must be configured
 # In the order in which the script takes them.
-KEYS = ("fence", "leader", "saves", "jobs", "workers", "events", "points:", "histories", "measured", "standbys")
+KEYS = (
+    "fence",
+    "leader",
+    "saves",
+    "jobs",
+    "workers",
+    "events",
+    "points:",
+    "histories",
+    "measured",
+    "standbys",
+    "voided",
+)
 SCAN = 1000  # events read at a time while looking for those of one job
 
 
@@ -73,7 +87,7 @@ class RedisStore:
         self._prefix = prefix
         self._events_kept = events_kept
         self._bounds = points_kept, all_points_kept, FEWEST_POINTS  # of loss histories
-        self._saves = count(1)  # so that one which comes late is known as such
+        self._numbers = count(1)  # of saves and measurements, so that what comes late is known as such
         self._script = self._redis.register_script(Path(__file__).with_name("store.lua").read_text())
 
     async def examine(self) -> None:
@@ -153,7 +167,7 @@ class RedisStore:
         for job_id, step in void_points:
             stored += job_id, step
         stored += len(notes), *map(encode_value, notes)
-        done, *answer = await self._write("save", fence, next(self._saves), self._events_kept, repr(at), *stored)
+        done, *answer = await self._write("save", fence, next(self._numbers), self._events_kept, repr(at), *stored)
         if not done:
             raise Fenced(f"fence {fence} is not the last one given out, which is {answer[0].decode()}")
         return tuple(Event(id.decode(), at, note) for id, note in zip(answer, notes, strict=True))
@@ -176,10 +190,16 @@ class RedisStore:
                 break
         return found[:limit]
 
-    async def append_points(self, fence: int, job: str, points: Sequence[StepPoint]) -> None:
+    def append_points(self, fence: int, job: str, points: Sequence[StepPoint]) -> Coroutine[Any, Any, None]:
+        return self._append(fence, next(self._numbers), job, points)
+
+    async def _append(self, fence: int, number: int, job: str, points: Sequence[StepPoint]) -> None:
         stored = [part for point in points for part in (point.step, encode_value(point))]
-        if stored and not await self._write("append", fence, job, *self._bounds, *stored):
+        done = await self._write("append", fence, number, job, *self._bounds, *stored) if stored else 1
+        if done == 0:
             raise Fenced(f"fence {fence} is not the last one given out")
+        if done < 0:
+            raise CameLate(f"a save made measurements of job {job} void meanwhile: send the others again")
 
     async def points(self, job: str, after_step: int = -1, limit: int = 10_000) -> list[StepPoint]:
         key = f"{self._prefix}points:{job}"
