@@ -13,9 +13,9 @@ from regroup.coordinator.memory_store import MemoryStore
 from regroup.coordinator.persistence import Saved, StoreUnavailable, Unconfirmed
 from regroup.coordinator.shell import Leadership, LeadershipLost, Shell
 from regroup.core.cluster import JobEnded, NoSuchJob, Policy
-from regroup.core.jobs import JobPhase, Wanted
+from regroup.core.jobs import Job, JobPhase, Wanted
 from regroup.core.messages.agent_reports import AgentRegistered, Heartbeat
-from regroup.core.messages.commands import ResumeJob, StopJob, SubmitJob
+from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob, SubmitJob
 from regroup.core.messages.orders import Heard, ListRecords, Order, ReadRecords, Welcome
 from regroup.core.spec import JobSpec
 from regroup.wire.keys import server_keys, server_public, worker_keys
@@ -212,6 +212,18 @@ async def test_a_coordinator_that_was_overtaken_says_of_nothing_that_it_is_as_as
     paused = replace(running.shell.cluster.jobs["j"], wanted=Wanted.PAUSE)
     await running.store.save(fence, [paused])
     asked = asyncio.create_task(running.shell.command(ResumeJob("j")))  # to the old one it runs as it is
+    with pytest.raises((LeadershipLost, ExceptionGroup)):
+        await running.task
+    assert not asked.done()
+    asked.cancel()
+
+
+async def test_a_coordinator_that_was_overtaken_refuses_nothing(running: Running) -> None:
+    await running.store.release("me", 1)
+    fence = await running.store.acquire("other", LEASE)
+    assert fence is not None
+    await running.store.save(fence, [Job(id="j", spec=SPEC, submitted=1.0)])
+    asked = asyncio.create_task(running.shell.command(PauseJob("j")))  # the old one knows of no such job
     with pytest.raises((LeadershipLost, ExceptionGroup)):
         await running.task
     assert not asked.done()

@@ -2,10 +2,14 @@
 
 from dataclasses import replace
 
-from regroup.core.jobs import JobPhase, StepFailure
+import pytest
+
+from regroup.core.cluster import Rest
+from regroup.core.jobs import Fingerprint, JobPhase, StepFailure
 from regroup.core.messages.agent_reports import AgentLeft, Heartbeat
 from regroup.core.messages.events import Disconnected, Tick
 from regroup.core.messages.trainer_reports import StepFailed
+from regroup.core.workers import Hang, LoopPhase, TrainerPhase
 
 DAY = 86400.0
 
@@ -88,3 +92,54 @@ def test_a_worker_that_was_forgotten_registers_as_a_new_one(scene):
     scene.register("a")
     assert scene.cluster.workers["a"].boot == "b1"
     assert scene.notes[-1].kind == "registered"
+
+
+@pytest.mark.parametrize("hours", [1, 25])
+def test_whoever_was_refused_may_take_part_when_its_agent_starts_anew_however_long_it_was_off(scene, hours):
+    scene.running("a", max_workers=2)
+    scene.register("b")
+    scene.beat("b", TrainerPhase.PREPARED, fingerprint=Fingerprint("old code", "data", 100))
+    assert set(scene.job.refused) == {"b"}
+    scene.exits("b", asked=True)
+    scene.does(Disconnected("b"))
+    scene.after(hours * 3600.0, heard="a")
+    assert ("b" in scene.cluster.workers) is (hours < 24)
+    scene.register("b", boot="b2")
+    assert scene.cluster.workers["b"].job == "j"
+
+
+def test_a_worker_that_others_cannot_reach_keeps_no_place_from_a_free_one(scene):
+    scene.running("a", "b", max_workers=3, step=3)
+    for name in ("c", "d"):
+        scene.register(name)
+        assert scene.cluster.workers[name].job == "j"
+        watch = replace(scene.cluster.watches["j"], resting={"c": Rest(1, scene.now + 60.0)})
+        scene.cluster = replace(scene.cluster, watches={"j": watch})
+
+
+def test_a_trainer_that_is_evicted_and_does_not_end_keeps_no_place_from_a_free_worker(scene):
+    """Its process hangs in the kernel, say in its device's driver."""
+    scene.running("a", "b", step=3)
+    scene.register("c")
+    scene.passes(scene.policy.halt_limit, heard="abc")
+    scene.breaks("a", 1)
+    scene.halt("a", (1, 3))
+    hangs = scene.cluster.sightings["b"].trainer
+    hang = Hang(phase=LoopPhase.COMPUTE, lasts=30.0, limit=20.0, stands=True)
+    for seconds in (2.0, 2.1, scene.policy.absent_limit):
+        scene.passes(seconds, heard="abc")
+        scene.sequence += 1
+        scene.says("b", Heartbeat(boot="b1", sequence=scene.sequence, trainer=hangs, hang=hang))
+        scene.does(Tick())
+    assert [note.worker for note in scene.noted("evicted")] == ["b"]
+    assert scene.cluster.workers["c"].job == "j"
+
+
+def test_an_agent_that_is_connected_and_not_heard_keeps_no_place_from_a_free_worker(scene):
+    scene.submit(min_workers=2, max_workers=2)
+    scene.register("a", "b", "c")
+    scene.prepare("a")
+    scene.beat("b", TrainerPhase.PREPARING)
+    assert scene.cluster.workers["c"].job is None
+    scene.after(scene.policy.absent_limit + 0.1, heard="ac")
+    assert scene.cluster.workers["c"].job == "j"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from regroup.core.jobs import Fingerprint, JobPhase, StepPoint
-from regroup.core.messages.agent_reports import ReportTooLarge
+from regroup.core.jobs import OUTSIDE, Fingerprint, JobPhase, StepPoint
+from regroup.core.messages.agent_reports import Heartbeat, ReportTooLarge
 from regroup.core.messages.commands import ClearWorker
 from regroup.core.messages.orders import Prepare, Release
 from regroup.core.messages.trainer_reports import (
@@ -14,7 +14,7 @@ from regroup.core.messages.trainer_reports import (
     StepFailed,
     StepsCommitted,
 )
-from regroup.core.workers import TrainerPhase
+from regroup.core.workers import Hang, LoopPhase, TrainerPhase
 
 
 def test_more_than_five_errors_quarantine_a_worker_and_clearing_forgives_them(scene):
@@ -280,7 +280,7 @@ def test_a_task_that_hangs_in_the_same_shard_on_two_workers_fails_the_job(scene)
         scene.says("a", GroupBroke(job="j", incarnation="i1", generation=n, reason="a collective failed"))
         for other in others:
             scene.halt(other, (n, 3))
-        scene.after(scene.policy.halt_limit + 0.5, heard=name)
+        scene.after(scene.policy.halt_limit + 0.5, heard="abc")
         assert name not in scene.members
         scene.exits(name, "i1", asked=True, step=3, shard=1)
         for other in others if not scene.job.ended else ():
@@ -488,3 +488,61 @@ def test_when_all_workers_are_killed_at_once_in_the_same_place_it_is_not_the_tas
         scene.exits(name, step=3, shard=-1)
     assert not scene.job.ended
     assert {failure.generation for failure in scene.job.failures} == {1}
+
+
+def test_one_broken_device_fails_no_job_and_is_not_forgiven(scene):
+    """The two others are sound, and still prepare when it has failed twice."""
+    scene.submit(min_workers=2, max_workers=3)
+    scene.register("a", "b", "c")
+    for name in "ac":
+        scene.beat(name, TrainerPhase.PREPARING)
+    for number in (1, 2):
+        dies_while_preparing(scene, "b", f"i{number}")
+    assert scene.job.phase is JobPhase.PREPARING
+    assert scene.job.refused == {"b": "its process ended while preparing: killed by SIGSEGV, for the second time"}
+    assert scene.cluster.workers["b"].errors == 2
+
+
+def test_one_broken_device_without_which_there_are_too_few_is_tried_until_its_quarantine(scene):
+    scene.submit(min_workers=2, max_workers=2)
+    scene.register("a", "b")
+    scene.prepare("a")
+    for number in range(scene.policy.error_limit + 1):
+        assert not scene.cluster.workers["b"].quarantined
+        dies_while_preparing(scene, "b", f"i{number}")
+    assert scene.job.phase is JobPhase.PREPARING
+    assert scene.cluster.workers["b"].quarantined
+
+
+def test_a_task_that_kills_its_process_while_preparing_fails_once_another_worker_shows_it(scene):
+    scene.submit(min_workers=2, max_workers=3)
+    scene.register("a", "b", "c")
+    for name, number in (("b", 1), ("b", 2), ("a", 3)):
+        assert not scene.job.ended
+        dies_while_preparing(scene, name, f"i{number}")
+    assert scene.job.reason == (
+        "the task failed while preparing on a, b: its process ended while preparing: killed by SIGSEGV"
+    )
+    assert not any(worker.errors for worker in scene.cluster.workers.values())
+
+
+def test_a_task_that_kills_its_only_worker_twice_while_preparing_fails(scene):
+    scene.submit(min_workers=1, max_workers=2)
+    scene.register("a")
+    for number in (1, 2):
+        dies_while_preparing(scene, "a", f"i{number}")
+    assert scene.job.phase is JobPhase.FAILED
+
+
+@pytest.mark.parametrize("first", ["late", "death"])
+def test_data_that_was_late_and_a_death_outside_of_a_pass_are_not_the_same_failure(scene, first):
+    scene.running("a", "b", min_workers=1, step=3)
+    scene.passes(scene.policy.halt_limit, heard="ab")
+    late = Hang(phase=LoopPhase.DATA, lasts=61.0, limit=60.0, fetch=1)
+    for what in (first, "death" if first == "late" else "late"):
+        if what == "death":
+            scene.exits("b", cause="killed by SIGSEGV", step=3, shard=OUTSIDE)
+        else:
+            trainer, scene.sequence = scene.cluster.sightings["a"].trainer, scene.sequence + 1
+            scene.says("a", Heartbeat(boot="b1", sequence=scene.sequence, trainer=trainer, hang=late))
+    assert not scene.job.ended

@@ -4,6 +4,7 @@ import pytest
 
 from regroup.core.jobs import Version
 from regroup.core.messages.agent_reports import TrainerExited
+from regroup.core.messages.commands import ClearWorker
 from regroup.core.messages.events import Disconnected
 from regroup.core.messages.trainer_reports import GroupBroke
 from regroup.core.workers import TrainerPhase
@@ -174,6 +175,23 @@ def test_a_step_in_between_clears_everybody(scene):
     assert scene.noted("evicted") == []
 
 
+def suspected_again(scene, number: int, held: tuple[int, int]) -> tuple[int, int]:
+    incarnation = f"i{number}"
+    scene.prepare("b", incarnation=incarnation)
+    for _ in range(2):
+        scene.halt("a", held)
+        scene.halt("b", None, incarnation)
+        n = scene.job.generation
+        for name, each in (("a", "i1"), ("b", incarnation)):
+            scene.beat(name, TrainerPhase.FORMING, each, promised=n, generation=n)
+        scene.after(scene.policy.form_limit + 0.1, heard="ab")
+    scene.exits("b", incarnation, asked=True)
+    scene.halt("a", held)
+    scene.train("a")
+    scene.beat("b")
+    return scene.job.formation.generation, 3
+
+
 def test_a_worker_that_is_suspected_again_and_again_is_left_out_of_this_job_alone(scene):
     """The only holder of the state may have the broken network: then it is not the others' error."""
     scene.running("a", max_workers=2, min_workers=1, step=3)
@@ -181,19 +199,90 @@ def test_a_worker_that_is_suspected_again_and_again_is_left_out_of_this_job_alon
     scene.after(scene.policy.halt_limit, heard="ab")
     held = (1, 3)
     for number in range(1, 4):
-        incarnation = f"i{number}"
-        scene.prepare("b", incarnation=incarnation)
-        for _ in range(2):
-            scene.halt("a", held)
-            scene.halt("b", None, incarnation)
-            n = scene.job.generation
-            for name, each in (("a", "i1"), ("b", incarnation)):
-                scene.beat(name, TrainerPhase.FORMING, each, promised=n, generation=n)
-            scene.after(scene.policy.form_limit + 0.1, heard="ab")
-        scene.exits("b", incarnation, asked=True)
-        scene.halt("a", held)
-        scene.train("a")
-        held = (scene.job.formation.generation, 3)
-        scene.beat("b")
+        held = suspected_again(scene, number, held)
     assert scene.job.refused == {"b": "it was suspected 3 times of keeping the others from training"}
     assert (scene.cluster.workers["b"].errors, scene.cluster.workers["b"].job) == (0, None)
+
+
+def both_hang_while_they_form(scene, *held: str) -> None:
+    """a, which leads, and b: neither of them connects in time, for the first time."""
+    scene.running("a", "b", min_workers=1, step=3)
+    scene.after(scene.policy.halt_limit, heard="ab")
+    scene.breaks("a", 1)
+    for name in "ab":
+        scene.halt(name, (1, 3) if name in held else None)
+    stand_still(scene)
+    scene.after(0.1, heard="ab")
+    for name in "ab":
+        scene.halt(name, (1, 3) if name in held else None)
+    stand_still(scene)
+
+
+def stand_still(scene) -> None:
+    n = scene.job.generation
+    for name in "ab":
+        version = scene.cluster.sightings[name].trainer.version
+        scene.beat(name, TrainerPhase.FORMING, promised=n, generation=n, version=version)
+    scene.passes(scene.policy.form_limit, heard="ab")
+
+
+@pytest.mark.parametrize(("dead", "left"), ["ba", "ab"])
+def test_the_last_that_holds_the_state_is_not_suspected_when_the_other_dies(scene, dead, left):
+    """The word of that is the first that comes after the limit."""
+    both_hang_while_they_form(scene, "a", "b")
+    scene.passes(0.1, heard="ab")
+    scene.exits(dead)
+    assert scene.noted("evicted") == []
+    scene.halt(left, (1, 3))
+    assert (scene.members, scene.job.formation.base) == ([left], Version(1, 3))
+
+
+def test_a_newcomer_with_which_nothing_goes_on_is_suspected_before_those_that_made_steps(scene):
+    """By name it would be c."""
+    scene.running("a", "c", min_workers=2, max_workers=3, step=0)
+    for name in "ac":
+        scene.train(name, 3)
+    scene.register("b")
+    scene.after(scene.policy.halt_limit, heard="abc")
+    scene.prepare("b")
+    for name in "ac":
+        scene.halt(name, (1, 3))
+    scene.halt("b", None)
+    for _ in range(3):
+        assert scene.members == ["a", "b", "c"]
+        fruitless(scene, "a", "b", "c")
+    assert [note.worker for note in scene.noted("evicted")] == ["b"]
+
+
+def test_of_those_that_made_the_last_step_who_was_suspected_least_is_next(scene):
+    """c was, and is back; b is the one whose large messages do not pass."""
+    fruitless_twice(scene, "a", "b", "c")
+    fruitless(scene, "a", "b", "c")
+    assert [note.worker for note in scene.noted("evicted")] == ["c"]
+    scene.exits("c", asked=True)
+    scene.beat("c")
+    for _ in range(3):
+        fruitless(scene, "a", "b")
+    assert [note.worker for note in scene.noted("evicted")] == ["c", "b"]
+
+
+def test_who_is_left_out_on_a_suspicion_and_killed_in_a_pass_hangs_in_no_task(scene):
+    fruitless_twice(scene, "a", "b", "c")
+    fruitless(scene, "a", "b", "c")
+    scene.exits("c", asked=True, step=3, shard=1)
+    assert scene.job.failures == ()
+    assert not scene.job.ended
+
+
+def test_who_is_cleared_is_suspected_anew(scene):
+    scene.running("a", max_workers=2, min_workers=1, step=3)
+    scene.register("b")
+    scene.after(scene.policy.halt_limit, heard="ab")
+    held = (1, 3)
+    for number in range(1, 4):
+        held = suspected_again(scene, number, held)
+    assert set(scene.job.refused) == {"b"}
+    scene.does(ClearWorker("b"))
+    scene.beat("b")
+    suspected_again(scene, 4, held)
+    assert not scene.job.refused

@@ -173,7 +173,7 @@ def test_a_fetch_that_never_ends_counts_once(scene):
         accuse(scene, "a", STARVES, phase=TrainerPhase.HALTED, promised=generation, version=Version(generation - 1, 3))
         scene.train("a")
     assert not scene.job.ended
-    assert len(scene.job.failures) == 1
+    assert len(scene.cluster.watches["j"].late["a"].fetches) == 1
 
 
 def test_stacks_are_kept_in_the_timeline_and_cut(scene):
@@ -226,3 +226,30 @@ def test_one_alone_is_slower_than_nobody(scene):
     for look in range(5):
         paced(scene, "a", 1.0 + look)
     assert scene.noted("straggler") == []
+
+
+def test_data_that_is_too_slow_for_everybody_ends_the_job_also_where_there_are_many(scene):
+    names = [f"w{number:02}" for number in range(24)]
+    scene.running(*names, step=3, min_workers=1, step_timeout=60.0)
+    for fetch in (1, 2, 3):
+        generation = scene.job.generation
+        scene.passes(60.5, heard=names)
+        for name in names if not scene.job.ended else ():
+            accuse(scene, name, replace(STARVES, lasts=61.0, limit=60.0, fetch=fetch))
+        scene.after(0.1, heard=names)
+        if fetch < 3:
+            assert scene.job.round is not None
+            for name in names:
+                accuse(
+                    scene,
+                    name,
+                    None,
+                    phase=TrainerPhase.HALTED,
+                    promised=generation + 1,
+                    generation=generation,
+                    version=Version(generation, 3),
+                )
+            for name in names:
+                scene.train(name)
+    assert scene.job.phase is JobPhase.FAILED
+    assert "3 times no data came in 60 s" in scene.job.reason

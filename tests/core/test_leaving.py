@@ -416,3 +416,24 @@ def test_who_did_not_answer_the_last_halt_is_asked_again_before_it_may_go(scene)
     assert scene.told("a", Release) == []
     scene.halt("a", None)
     assert scene.told("a", Release) == [Release("j")]
+
+
+def test_one_that_stays_and_comes_back_with_the_state_as_the_others_leave_goes_on_with_it(scene):
+    """It need not read what is durable, and perhaps cannot: that lies on the machine that goes. Seed 684683"""
+    scene.running("a", "b", min_workers=1, step=3)
+    held = Checkpoint(Version(1, 3), "/c/j", "sum", 1, worker="a")
+    scene.cluster = replace(scene.cluster, jobs={"j": replace(scene.job, checkpoint=held)})
+    scene.passes(scene.policy.halt_limit, heard="ab")
+    scene.does(Disconnected("b"))
+    leave(scene, "a")
+    scene.halt("a", (1, 3))
+    scene.after(scene.policy.halt_limit + 0.1, heard="a")
+    assert not scene.job.round.boundary
+    scene.halt("a", (1, 3))
+    scene.passes(scene.policy.halt_limit + 0.1, heard="a")
+    scene.register("b")
+    assert scene.job.reason == "b may go on from step 3"
+    scene.after(0.1, heard="ab")
+    goodbye(scene, "a")
+    scene.halt("b", (1, 3))
+    assert (scene.members, scene.job.formation.checkpoint) == (["b"], None)

@@ -293,3 +293,28 @@ def test_nor_does_it_wait_for_long_where_a_machine_does_not_come_back(scene):
     scene.after(scene.policy.halt_limit + 0.1, heard="a")
     scene.halt("a", None, "i2")
     assert scene.members == ["a"]
+
+
+def test_that_an_end_was_meant_outlives_the_coordinator_that_saw_its_agent_come_back(scene):
+    """The cluster was stopped in a hurry: whatever that costs, it is no failure of the job."""
+    scene.running("a", "b", max_restarts=0)
+    for name in "ab":
+        scene.train(name, 3)
+    scene.does(KeepSteps())
+    for name in "ab":
+        scene.says(name, AgentLeft(boot="b1"))
+        scene.does(Disconnected(name))
+    scene.restart()
+    scene.register("a", boot="b2")
+    scene.restart()
+    scene.register("a", "b", boot="b2")
+    for name in "ab":
+        scene.beat(name)
+    scene.after(scene.policy.halt_limit + 0.1, heard="ab")
+    scene.prepare("a", "b", incarnation="i2")
+    scene.after(0.1, heard="ab")
+    for name in "ab":
+        scene.halt(name, None, "i2")
+    assert [note.kind for note in scene.notes if note.kind in ("rolled_back", "failed")] == ["rolled_back"]
+    assert scene.job.restarts == 0
+    assert not any(worker.meant for worker in scene.cluster.workers.values())

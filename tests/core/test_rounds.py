@@ -64,9 +64,9 @@ def test_a_member_that_does_not_answer_is_left_out_and_killed(scene):
     scene.running("a", "b", min_workers=1)
     scene.breaks("a", 1)
     scene.halt("a", (1, 3))
-    scene.after(3.0, heard="b")
+    scene.after(3.0, heard="ab")
     assert scene.job.round is not None
-    scene.after(2.0, heard="b")
+    scene.after(2.0, heard="ab")
     assert scene.members == ["a"]
     assert scene.told("b", Kill) == [Kill("j", "i1", "evicted from the job")]
     scene.train("b")
@@ -82,7 +82,7 @@ def test_a_worker_that_is_evicted_again_and_again_is_quarantined(scene):
         scene.train("a", number)
         scene.breaks("a", scene.job.generation)
         scene.halt("a", (scene.job.formation.generation, number))
-        scene.after(scene.policy.halt_limit + 0.5, heard="b")  # its agent; the trainer says nothing
+        scene.after(scene.policy.halt_limit + 0.5, heard="ab")  # its agent; the trainer says nothing
         assert scene.members == ["a"]
         scene.train("a")
         scene.exits("b", f"i{number}", asked=True)
@@ -364,7 +364,7 @@ def test_whoever_does_not_answer_is_given_up_only_if_its_agent_is_heard(scene, h
     scene.running("a", "b")
     scene.breaks("a", 1)
     scene.halt("a", (1, 3))
-    scene.passes(scene.policy.halt_limit + 0.1, heard="b" if heard else "")
+    scene.passes(scene.policy.halt_limit + 0.1, heard="ab" if heard else "a")
     if heard:
         scene.train("b", 3)
     scene.halt("a", (1, 3))
@@ -606,4 +606,25 @@ def test_whoever_was_not_heard_for_a_while_was_not_asked_either_until_now(scene)
     scene.halt("a", (1, 5))
     scene.after(scene.policy.halt_limit + 0.1, heard="a")
     assert scene.members == ["a"], "it goes on without"
+    assert scene.noted("evicted") == []
+
+
+def test_one_that_hangs_and_holds_the_state_stays_where_the_other_is_not_heard_any_more(scene):
+    """b's trainer died, and its agent's words are lost; it said that it holds the state, too. Seed 740175"""
+    scene.running("a", "b", step=3)
+    scene.passes(scene.policy.halt_limit, heard="ab")
+    scene.breaks("a", 1)
+    scene.after(scene.policy.halt_limit + 0.1, heard="a")
+    scene.beat("a", TrainerPhase.HALTED, promised=2, generation=1, version=Version(1, 4), at_work=True)
+    scene.after(scene.policy.detached_limit / 2, heard="a")
+    assert scene.noted("evicted") == []
+
+
+def test_who_did_not_answer_and_holds_the_state_stays_where_who_answered_is_not_heard_any_more(scene):
+    scene.running("a", "b", min_workers=1, step=3)
+    scene.passes(scene.policy.halt_limit, heard="ab")
+    scene.breaks("a", 1)
+    scene.halt("a", (1, 3))
+    scene.after(scene.policy.halt_limit + 0.1, heard="b")
+    assert scene.members == ["a"]
     assert scene.noted("evicted") == []

@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 
 from regroup.core.cluster import Rest
-from regroup.core.jobs import Member
+from regroup.core.jobs import Member, Version
 from regroup.core.messages.commands import PauseJob, ResumeJob
 from regroup.core.messages.events import Disconnected
 from regroup.core.messages.trainer_reports import CheckpointUnreadable, GroupBroke, PeersUnreached
+from regroup.core.severed import LONGEST, let_rest
+from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase
 
 
@@ -212,3 +214,34 @@ def test_one_that_is_left_alone_is_asked_where_none_of_the_others_can_read_the_c
         scene.halt(name, None, "i2")
     formation = scene.job.formation
     assert formation.members[formation.leader].worker == "c"
+
+
+def test_who_is_tried_in_vain_for_weeks_is_tried_on(four):
+    turn = Turn(four.cluster, four.now, four.policy)
+    for _ in range(3000):
+        let_rest(turn, four.job, "c")
+    assert turn.watches["j"].resting["c"] == Rest(3000, four.now + LONGEST)
+
+
+def test_the_last_holder_that_cannot_reach_the_leader_which_died_stays(scene):
+    """Nobody reaches the dead: that says nothing of who could not."""
+    scene.running("a", "b", "c", min_workers=1, step=3)
+    scene.passes(scene.policy.halt_limit, heard="abc")
+    scene.breaks("b", 1)
+    for attempt in (1, 2):
+        scene.halt("a", (1, 3))
+        scene.halt("b", (1, 3))
+        scene.halt("c", None)
+        n = scene.job.generation
+        for name, version in (("a", (1, 3)), ("b", (1, 3)), ("c", None)):
+            held = Version(*version) if version else None
+            scene.beat(name, TrainerPhase.FORMING, promised=n, generation=n, version=held)
+        told = {"job": "j", "incarnation": "i1", "generation": n}
+        if attempt == 2:
+            scene.says("b", PeersUnreached(**told, peers=(Member("a", "i1"),)))
+        scene.passes(scene.policy.form_limit + 0.1, heard="abc")
+        if attempt == 2:
+            scene.exits("a")
+        else:
+            scene.after(0.1, heard="abc")
+    assert "b" not in {note.worker for note in scene.noted("evicted")}

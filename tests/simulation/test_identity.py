@@ -43,7 +43,7 @@ def to_the_letter(state):
     """A state with every word and every number in it."""
     kept = state.ghosts
     ghosts = (kept.states, kept.formations, kept.commits, *map(sorted, (kept.late, kept.written, kept.writers)))
-    ghosts += (*map(sorted, (kept.rolled_back, kept.closed)),)
+    ghosts += (*map(sorted, (kept.rolled_back, kept.closed.items())),)
     arrived = sorted((group, sorted(members)) for group, members in state.arrived.items())
     agents, exchanged = sorted(state.agents.items()), (sorted(state.contributions.items()), sorted(state.gifts.items()))
     return hash(repr((state.left, state.cluster, state.jobs, state.workers, agents, exchanged, arrived, ghosts)))

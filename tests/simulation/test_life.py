@@ -81,6 +81,30 @@ def test_what_goes_wrong_on_a_worker_is_told(kind):
     assert any(TOLD[kind] in line for line in story.lines)
 
 
+class NeverWell(Life):
+    def _heal(self):
+        pass
+
+
+def test_a_store_that_is_slow_for_long_keeps_no_limit_from_running_out():
+    """The steps of one job are kept once a second; meanwhile another one's only trainer hangs."""
+    spec = replace(SPEC, steps=100_000, max_workers=1)
+    slow = Fault(Kind.STORE_SLOW, (0,), at=3.0, seconds=1000.0)
+    plan = replace(
+        draw(0),
+        workers=2,
+        jobs=(spec, spec),
+        faults=(slow, Fault(Kind.DEADLOCK, (1,), at=15.0)),
+        pace=0.1,
+        begins=False,
+    )
+    story = Story()
+    life = NeverWell(replace(plan, skews=(1.0, 2.0, 3.0), drifts=(0.0, 0.0, 0.0), learned=False, folders=False), story)
+    life.later(80.0, lambda: life.over.set_result(None))
+    life.run()
+    assert any("halt: no step was committed for 4 s" in line for line in story.lines)
+
+
 def mistaken(plan):
     faults = tuple(Fault(Kind.MISTAKE, (0,), at=0.2 + number) for number in range(8))
     return Life(replace(plan, faults=faults), Story())

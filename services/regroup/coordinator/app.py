@@ -15,6 +15,7 @@ import sys
 from collections.abc import Coroutine
 from contextlib import ExitStack, suppress
 from hashlib import sha256
+from importlib.metadata import version
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -158,9 +159,9 @@ async def _lead(
     saved = await store.load()
     hub = _hub(settings, places)
     try:
-        shell = Shell(store, hub, settings.policy(), leadership, saved)
+        shell = Shell(store, hub, settings.policy(), leadership, saved, release=version("regroup"))
         await shell.confirm()  # to load took its time, and whoever asks from now on is to hear who leads
-        url = front.show(create_app(shell, _token(settings, places), standbys=store.standbys))
+        url = front.show(create_app(shell, _token(settings, places), clock=shell.time, standbys=store.standbys))
         write_privately(places.link, hub.address.encode() + b"\n", replace=True)
         write_endpoint(places.endpoint, Endpoint(url, os.getpid()))
         log.info("leading with %d jobs known; REST on %s, link on %s", len(saved.jobs), url, hub.address)

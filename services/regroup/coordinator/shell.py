@@ -11,7 +11,6 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from itertools import count, groupby
 from math import inf
 from operator import itemgetter
@@ -32,8 +31,9 @@ from regroup.wire.link import Hub
 
 log = logging.getLogger("regroup.coordinator")
 
-KEEP_STEPS = 1.0  # seconds between writes of the running jobs' steps
-SLOW_STORE = 1.0  # seconds of a write; orders wait for it
+KEEP_STEPS = 1.0  # seconds between writes of the running jobs' steps, or more:
+RARELY = 10.0  # times as long as the last such write took, so that a slow store has time for all else
+SLOW_STORE = 0.1  # seconds of a write beyond which no limit counts it: orders wait for it, and what is heard
 POINTS_INTERVAL = 0.25  # seconds between writes of measurements
 STREAK = 64  # events taken at once before all other tasks have their turn
 BACKLOG = 20_000  # events waiting beyond which heartbeats are dropped: they repeat
@@ -64,15 +64,17 @@ class Shell:
         saved: Saved,
         clock: Callable[[], float] = lease_clock,
         wall: Callable[[], float] = time.time,
+        release: str = "",
     ) -> None:
         self.store, self.policy = store, policy
         self._hub, self._leadership = hub, leadership
         self._clock, self._wall = clock, wall
-        self.cluster = Cluster(
-            started=clock(), release=version("regroup"), jobs=dict(saved.jobs), workers=dict(saved.workers)
-        )
+        self.cluster = Cluster(started=clock(), release=release, jobs=dict(saved.jobs), workers=dict(saved.workers))
         self._events: asyncio.Queue[tuple[Event, float, asyncio.Future[None] | None]] = asyncio.Queue()
         self._heard = self.cluster.started  # when the last event came
+        self._keeping = 0.0  # seconds of the last write of steps alone
+        self._slept = 0.0  # seconds that were spent on slow writes, ever
+        self._now = self.cluster.started  # of the last decision
         self._confirmed = -inf  # when the store was last asked about our leadership, and said yes
         self._withheld = False  # answers to heartbeats, and that was said
         self._trouble: str | None = None
@@ -151,7 +153,7 @@ class Shell:
     async def _keep_steps(self) -> None:
         """So that what is shown goes back by no more than this when another coordinator takes over."""
         while True:
-            await asyncio.sleep(KEEP_STEPS)
+            await asyncio.sleep(max(KEEP_STEPS, RARELY * self._keeping))
             if self._trouble is None:
                 self._events.put_nowait((KeepSteps(), self._clock(), None))
 
@@ -165,13 +167,13 @@ class Shell:
             if done is not None and done.done():
                 continue  # it was refused while it waited, or whoever asked is gone
             self._notice_gap(at)
+            self._now, refused = max(self._now, at - self._slept), None
             try:
-                decision = decide(self.cluster, event, at, self.policy)
+                decision = decide(self.cluster, event, self._now, self.policy)
             except Refusal as refusal:
                 if done is None:
                     raise
-                done.set_exception(refusal)
-                continue
+                decision, refused = Decision(self.cluster, (), (), ()), refusal
             if done is not None:
                 self._waiting.discard(done)
             began = self._clock()
@@ -179,11 +181,25 @@ class Shell:
                 await self._persist(decision, done, patient=not isinstance(event, KeepSteps))
             except StoreUnavailable:
                 continue  # the steps alone may be ahead in the store; a later event keeps them
+            finally:
+                took = self._leave_out(began)
+                self._keeping = took if isinstance(event, KeepSteps) else self._keeping
             self._send(decision)
-            if self._clock() - began > SLOW_STORE:
-                self._awake()
             if done is not None and not done.done():
-                done.set_result(None)
+                _answer(done, refused)
+
+    def time(self) -> float:
+        """As decisions count it, in seconds: without the slow writes, in which nothing is heard and no order leaves.
+
+        Were limits begun anew after each, a store that is slow for long would keep all of them from running out.
+        """
+        return self._clock() - self._slept
+
+    def _leave_out(self, since: float) -> float:
+        took = self._clock() - since
+        if took > SLOW_STORE:
+            self._slept += took
+        return took
 
     def _notice_gap(self, at: float) -> None:
         """Between two events, of which there always are some: this process stood still, and heard nobody."""
@@ -193,7 +209,7 @@ class Shell:
 
     def _awake(self) -> None:
         """What was not heard, or not told, until now is nobody's silence."""
-        self.cluster = replace(self.cluster, awake=self._clock())
+        self.cluster = replace(self.cluster, awake=max(self._now, self.time()))
 
     async def _persist(self, decision: Decision, done: asyncio.Future[None] | None, patient: bool) -> None:
         """Make the decision durable, and then ours.
@@ -215,7 +231,7 @@ class Shell:
         jobs = [_stamped(job, before.jobs.get(job.id), now) for job in changed]
         workers = [worker for name, worker in after.workers.items() if worker is not before.workers.get(name)]
         gone = [name for name in before.workers if name not in after.workers]
-        if jobs or workers or gone or decision.notes or done is not None:  # only who still leads answers a command
+        if jobs or workers or gone or decision.notes or done is not None:  # only who still leads answers, or refuses
             while True:
                 try:
                     await self.store.save(self._leadership.fence, jobs, workers, gone, decision.notes, now, void)
@@ -306,6 +322,13 @@ class Shell:
         """Those of `step` and above are void; none of them is on its way to the store any more."""
         async with self._writing:
             self._points[job] = [point for point in self._points[job] if point.step < step]
+
+
+def _answer(done: asyncio.Future[None], refused: Refusal | None) -> None:
+    if refused is not None:
+        done.set_exception(refused)
+    else:
+        done.set_result(None)
 
 
 def _void_from(job: Job, before: Job | None) -> list[int]:

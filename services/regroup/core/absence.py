@@ -1,10 +1,11 @@
 """What becomes of workers that are not heard of: first they are taken off their job, much later they are forgotten.
 
-Owns: for how long a worker is absent, and what rests on it so that it must stay. One that a formation lists stays:
-until it is known dead, it may be committing (`settling.passed`).
+Owns: for how long a worker is absent, or there and of no use, and what rests on it so that it must stay. One that a
+formation lists stays: until it is known dead, it may be committing (`settling.passed`).
 Refuses to know: why it is gone. If it comes back, it registers as anybody does.
 """
 
+from regroup.core.jobs import Member
 from regroup.core.turn import Turn
 from regroup.core.workers import LEFT
 
@@ -23,6 +24,22 @@ def expected(turn: Turn) -> frozenset[str]:
     """The workers that are there, or may only be away for a moment."""
     known = ((name, worker) for name, worker in turn.workers.items() if worker.boot != LEFT)
     return frozenset(name for name, _ in known if _absent(turn, name) <= turn.policy.absent_limit)
+
+
+def idle(turn: Turn) -> frozenset[str]:
+    """The workers that are lent to a job and are of no use to it: others cannot reach them, their agents are connected
+    and not heard, or their trainers were evicted and do not end."""
+    found = set()
+    for name, worker in turn.workers.items():
+        seen, watch = turn.cluster.present(name), turn.watches.get(worker.job or "")
+        if seen is None or worker.job is None:
+            continue
+        silent = turn.waited(seen.seen) > turn.policy.absent_limit
+        member = Member(name, seen.trainer.incarnation) if seen.trainer is not None else None
+        lingers = watch is not None and member in watch.evicted and turn.waited(seen.moved) > turn.policy.absent_limit
+        if silent or lingers or (watch is not None and name in watch.resting):
+            found.add(name)
+    return frozenset(found)
 
 
 def lacks_for(turn: Turn, job: str) -> float:

@@ -82,7 +82,7 @@ def take_in(turn: Turn, name: str, report: Report) -> tuple[Order, ...]:
             turn.sightings[name] = replace(turn.sightings[name], connected=False)
             turn.note("left", f"{name} said goodbye: its agent was asked to end", worker.job, name)
             turn.unlend(name, "its agent left")
-            turn.workers[name] = replace(turn.workers[name], boot=LEFT, leaving=False)
+            turn.workers[name] = replace(turn.workers[name], boot=LEFT, leaving=False, meant=True)
         case TrainerExited():
             _trainer_exited(turn, name, report)
         case StacksTaken():
@@ -120,8 +120,9 @@ def _register(turn: Turn, name: str, report: AgentRegistered) -> None:
         _exited(turn, name, ASKED if meant else "its agent died")
         if busy and not meant:
             turn.count_error(name, "its agent died")
+        known = replace(turn.workers[name], leaving=False, meant=meant or known.meant)
+    if known is None or known.boot != report.boot:
         turn.readmit(name)
-        known = replace(turn.workers[name], leaving=False)
     told = {key: getattr(report, key) for key in ("boot", "device", "host", "pid", "version")}
     turn.workers[name] = replace(known, **told) if known is not None else Worker(name=name, **told)
     again = turn.sightings.get(name) if known is not None and known.boot == report.boot else None
@@ -144,6 +145,7 @@ def _trainer_exited(turn: Turn, name: str, report: TrainerExited) -> None:
     member = Member(name, report.incarnation)
     job = turn.jobs.get(report.job)
     evicted = job is not None and not job.ended and member in turn.watch(job.id).evicted
+    hung = evicted and job is not None and member not in turn.watch(job.id).suspected
     cause = "it was evicted" if evicted else ASKED if report.asked else report.cause
     if job is not None and not job.ended and turn.watch(job.id).dead.get(member) == cause:
         return  # told twice
@@ -153,7 +155,7 @@ def _trainer_exited(turn: Turn, name: str, report: TrainerExited) -> None:
     if trainer is not None and trainer.incarnation == report.incarnation:
         preparing = trainer.phase is TrainerPhase.PREPARING
         turn.sightings[name] = replace(turn.sightings[name], trainer=None, hang=None, moved=turn.now)
-    if report.asked and not evicted:
+    if report.asked and not hung:
         return
     if not report.asked:
         turn.note("exited", f"{name}'s trainer: {report.cause}", job=report.job, worker=name)
@@ -163,10 +165,10 @@ def _trainer_exited(turn: Turn, name: str, report: TrainerExited) -> None:
         return
     killed = report.cause == "killed by SIGKILL"
     if report.step is not None and report.shard is not None:
-        cause = "it hung, and was evicted" if evicted else report.cause
+        cause = "it hung, and was evicted" if hung else report.cause
         generation = job.formation.generation if job.formation is not None else 0
         failure = StepFailure(report.step, report.shard, name, cause, died=True, generation=generation)
-        blame_task(turn, job, failure, killed and not evicted)
+        blame_task(turn, job, failure, killed and not hung)
     elif preparing and not job.history:  # later it is the worker's, which was counted
-        error = "it hung while preparing" if evicted else f"its process ended while preparing: {report.cause}"
-        blame_task(turn, job, StepFailure(-1, -1, name, error, died=True), killed and not evicted)
+        error = "it hung while preparing" if hung else f"its process ended while preparing: {report.cause}"
+        blame_task(turn, job, StepFailure(-1, -1, name, error, died=True), killed and not hung)

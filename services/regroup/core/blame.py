@@ -5,7 +5,7 @@ Refuses to know: how failures are noticed (`agent_reports`), and when members ar
 """
 
 from regroup.core.beginning import other_data
-from regroup.core.jobs import IN_REPORT, IN_STATE, OUTSIDE, Job, JobPhase, StepFailure
+from regroup.core.jobs import IN_DATA, IN_REPORT, IN_STATE, OUTSIDE, Job, JobPhase, StepFailure
 from regroup.core.messages.trainer_reports import WORKER, PrepareFailed, ReplicasDiffered
 from regroup.core.replicas import sound
 from regroup.core.schedule import may_be_lent
@@ -14,7 +14,12 @@ from regroup.core.turn import Turn
 from regroup.core.workers import TrainerStatus
 
 TRIES_OF_ONE = 4  # failures of one worker in one place, though another one was to try each time
-_PLACES = {OUTSIDE: "outside of a pass", IN_STATE: "in its state()", IN_REPORT: "in its report()"}
+_PLACES = {
+    OUTSIDE: "outside of a pass",
+    IN_STATE: "in its state()",
+    IN_REPORT: "in its report()",
+    IN_DATA: "at its data",
+}
 
 
 def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
@@ -43,12 +48,16 @@ def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
 def _refuse_data(turn: Turn, job: Job, name: str, why: str) -> None:
     """Not the data of the checkpoint that the job begins from. Where two find the same, or nobody else is there to
     look, it is the job's; else this worker's."""
-    others = turn.workers.keys() - job.refused.keys() - {name}
-    unasked = [one for one in others if turn.cluster.present(one) and may_be_lent(turn.cluster, one)]
-    if not job.history and (why in job.refused.values() or not unasked):
+    if not job.history and (why in job.refused.values() or not _others(turn, job, name)):
         turn.end(job, JobPhase.FAILED, f"it cannot begin from another job's checkpoint: {why}")
     else:
         turn.refuse(job, name, why)
+
+
+def _others(turn: Turn, job: Job, name: str) -> list[str]:
+    """The workers that are there and may take part in the job, now or later, but this one."""
+    others = turn.workers.keys() - job.refused.keys() - {name}
+    return [one for one in others if turn.cluster.present(one) and may_be_lent(turn.cluster, one)]
 
 
 def prepare_failed(turn: Turn, job: Job, name: str, report: PrepareFailed) -> None:
@@ -62,7 +71,8 @@ def prepare_failed(turn: Turn, job: Job, name: str, report: PrepareFailed) -> No
 
 def blame_task(turn: Turn, job: Job, failure: StepFailure, chance: bool = False) -> None:
     """The same step and shard failing on two workers, or again where there is no other worker, is the task's error.
-    So is its state(), unless it came off in between, or its report(), at whatever steps: that is the same code.
+    So is its state(), unless it came off in between, or its report(), at whatever steps: that is the same code. While
+    it prepares, a worker on which it fails again is left out where there are enough others.
 
     `chance`: it was killed by SIGKILL, by whoever it was, as also the kernel does when memory is short. Only the third
     time in the same step and shard, and not all on one worker, is taken for the task's doing. Once a job trains, those
@@ -74,11 +84,15 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure, chance: bool = False)
     same = [f for f in job.failures if f.shard == failure.shard and (kept or f.step == failure.step)]
     job = turn.change_job(job, failures=(*job.failures[-19:], failure))
     others = {f.worker for f in same} - {failure.worker}
-    times = len(same) + 1 if failure.step < 0 else len({f.generation for f in (*same, failure)})
+    preparing = failure.step < 0
+    times = len(same) + 1 if preparing else len({f.generation for f in (*same, failure)})
     alone = job.formation is None or len(job.formation.seats) == 1
-    if (others and times >= 3) if chance else (others or (same and alone) or len(same) >= TRIES_OF_ONE):
+    if preparing and not (others or chance) and (untried := _others(turn, job, failure.worker)):
+        if same and len(untried) >= job.spec.min_workers:
+            turn.refuse(job, failure.worker, f"{failure.error}, for the second time")
+    elif (others and times >= 3) if chance else (others or (same and alone) or len(same) >= TRIES_OF_ONE):
         place = _PLACES.get(failure.shard, f"shard {failure.shard}")
-        where = "while preparing" if failure.step < 0 else f"in step {failure.step}, {place}"
+        where = "while preparing" if preparing else f"in step {failure.step}, {place}"
         workers = ", ".join(sorted({f.worker for f in (*same, failure)}))
         last = (failure.error.strip() or "without a word").splitlines()[-1]
         left = _left(job) if kept else ""

@@ -67,6 +67,14 @@ class Rest:
     until: float
 
 
+@dataclass(frozen=True, slots=True)
+class Late:
+    """Fetches of data for one step, on one worker, that each took longer than the job's step_timeout."""
+
+    step: int
+    fetches: frozenset[tuple[str, int]]  # the trainer's incarnation, and which of its fetches
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
     """What is being watched of one job. Times are the coordinator's monotonic clock."""
@@ -81,7 +89,9 @@ class Watch:
     broken: str | None = None  # why a member of the last formation reported a broken group
     dead: Mapping[Member, str] = field(default_factory=dict)  # known dead, and how it is known
     evicted: frozenset[Member] = frozenset()  # to be killed
+    suspected: frozenset[Member] = frozenset()  # of them, those that may be sound: no error of theirs, nor of the task
     committed: Mapping[Member, int] = field(default_factory=dict)  # steps, of the last formation's members
+    proven: frozenset[str] = frozenset()  # the workers that made the last step that was made
     first: tuple[float, int] | None = None  # when all of them had told theirs, and the step that they had reached
     stumbled: Mapping[Member, int] = field(default_factory=dict)  # how often it kept others from forming, in a row
     severed: frozenset[tuple[Member, Member]] = frozenset()  # who could not reach whom, since all formed together
@@ -93,6 +103,7 @@ class Watch:
     rereads: int = 0  # how often all of them were to try again
     questioned: str = ""  # the file of the checkpoint that could not be read
     words: Mapping[str, Word] = field(default_factory=dict)  # of each worker that could not read it
+    late: Mapping[str, Late] = field(default_factory=dict)  # by worker: data that did not come in time
     differed: int = 0  # the last generation whose replicas differed
     slow: Mapping[str, int] = field(default_factory=dict)  # looks in a row at which a worker was slower than the others
     diverged: bool = False  # a loss was no number, and that was said

@@ -10,7 +10,7 @@ Does not guarantee: that anybody hears the orders; they are due again at the nex
 from dataclasses import dataclass, replace
 
 from regroup.core import commands
-from regroup.core.absence import expected, forget_gone, lacks_for, unlend_absent
+from regroup.core.absence import expected, forget_gone, idle, lacks_for, unlend_absent
 from regroup.core.agent_reports import take_in
 from regroup.core.cluster import Cluster, Policy, reached
 from regroup.core.forgiving import forgive_in_time
@@ -123,7 +123,7 @@ def _lend(turn: Turn) -> None:
     if not queued and all(worker.job is not None for worker in turn.workers.values()):
         return  # nobody waits, and nobody is free
     there = expected(turn)
-    for name, job_id in lend(turn.cluster, there).items():
+    for name, job_id in lend(turn.cluster, there, idle(turn)).items():
         job = turn.jobs[job_id]
         if job.phase is JobPhase.QUEUED:
             reason = "its first workers are preparing"

@@ -9,8 +9,8 @@ Does not guarantee: that whoever is not accused does not hang. An agent that is 
 from collections.abc import Sequence
 
 from regroup.core.blame import blame_task
-from regroup.core.cluster import reached
-from regroup.core.jobs import Job, JobPhase, Member, StepFailure
+from regroup.core.cluster import Late, reached
+from regroup.core.jobs import IN_DATA, Job, JobPhase, Member, StepFailure
 from regroup.core.messages.agent_reports import MAX_STACKS, StacksTaken
 from regroup.core.regroup import Wait
 from regroup.core.settling import answers_of
@@ -92,7 +92,7 @@ def set_aside(turn: Turn, job: Job, members: Sequence[Member]) -> None:
         evict(turn, job, member, f"it {hang_words(hang)}")
         error = "it waited for its data in vain, and was evicted"
         generation = job.formation.generation if job.formation is not None else 0
-        failure = StepFailure(reached(job, watch), -1, member.worker, error, died=True, generation=generation)
+        failure = StepFailure(reached(job, watch), IN_DATA, member.worker, error, died=True, generation=generation)
         blame_task(turn, turn.jobs[job.id], failure)
 
 
@@ -111,13 +111,12 @@ def _came_too_late(turn: Turn, job: Job, member: Member, hang: Hang) -> None:
     """
     if job.ended:
         return
-    step, limit = reached(job, turn.watch(job.id)), job.spec.step_timeout
-    error = f"no data came in {limit:g} s (fetch {member.incarnation}.{hang.fetch})"
-    failure = StepFailure(step, -1, member.worker, error)
-    if failure not in job.failures:
-        job = turn.change_job(job, failures=(*job.failures[-19:], failure))
-    late = [one for one in job.failures if one.step == step and one.worker == member.worker]
-    if sum(one.error.startswith("no data came") for one in late) >= STARVED:
+    watch, limit = turn.watch(job.id), job.spec.step_timeout
+    step, before = reached(job, watch), watch.late.get(member.worker)
+    known = before.fetches if before is not None and before.step == step else frozenset()
+    late = Late(step, known | {(member.incarnation, hang.fetch)})
+    turn.change_watch(job.id, late={**watch.late, member.worker: late})
+    if len(late.fetches) >= STARVED:
         way_out = "make the dataset faster, or step_timeout longer"
         reason = f"the task failed in step {step}: {STARVED} times no data came in {limit:g} s: {way_out}"
         turn.end(job, JobPhase.FAILED, reason, error=reason)

@@ -156,6 +156,7 @@ class Beginning:
 
 OUTSIDE = -1  # as the shard of a failure: in no pass
 IN_STATE, IN_REPORT = -2, -3  # likewise: in the task's `state()`, in its `report()`
+IN_DATA = -4  # likewise: it waited for its data
 
 
 @dataclass(frozen=True, slots=True)

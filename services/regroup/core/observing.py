@@ -89,9 +89,11 @@ def _take_step(turn: Turn, job: Job, member: Member, status: TrainerStatus) -> N
     step = status.version.step
     if status.version.generation != formation.generation or step <= watch.committed.get(member, -1):
         return  # no news
-    progressed = turn.now if step > max(watch.committed.values(), default=-1) else watch.progressed
+    most = max(watch.committed.values(), default=-1)
+    progressed = turn.now if step > most else watch.progressed
     committed = {**watch.committed, member: step}
-    fruitless = watch.fruitless if step <= formation.base.step else 0
-    turn.change_watch(job.id, committed=committed, progressed=progressed, fruitless=fruitless)
+    turn.change_watch(job.id, committed=committed, progressed=progressed)
+    if most <= formation.base.step < step:  # its first
+        turn.change_watch(job.id, fruitless=0, proven=frozenset(one.worker for one in formation.members))
     if watch.first is None and len(committed) == len(formation.members):
         turn.change_watch(job.id, first=(turn.now, reached(job, turn.watch(job.id))))

@@ -120,7 +120,7 @@ def _gather(turn: Turn, job: Job) -> None:
         if untold := [member.worker for member in present if owes_word(turn, job, member)]:
             begin_round(turn, job, f"{', '.join(untold)} may go, once it told what it holds")
             return
-        give_up(turn, job, verdict, stuck, unheld=all(answer.version is None for answer in present.values()))
+        give_up(turn, job, verdict, stuck, present)
         wait(turn, turn.jobs[job.id], verdict.reason, stuck)
     elif isinstance(verdict, NothingToSave) and not present:  # else what they said is no answer: they may hold more now
         rest(turn, job, verdict)

@@ -25,8 +25,8 @@ def is_free(cluster: Cluster, name: str) -> bool:
     return told and worker.job is None and may_be_lent(cluster, name)
 
 
-def lent(cluster: Cluster, job: Job, expected: Set[str]) -> list[str]:
-    """The workers lent to a job that are connected and stay; and those that are still expected.
+def lent(cluster: Cluster, job: Job, expected: Set[str], idle: Set[str] = frozenset()) -> list[str]:
+    """The workers lent to a job that are connected and stay, and are not `idle`; and those that are still expected.
 
     While it prepares its first, that is whoever is away for a moment; later, whoever its last formation lists, unless
     it waits: then others must be able to take the place of those that are gone.
@@ -37,6 +37,7 @@ def lent(cluster: Cluster, job: Job, expected: Set[str]) -> list[str]:
         name
         for name, worker in cluster.workers.items()
         if worker.job == job.id and not worker.departs and (name in others or cluster.present(name))
+        if name not in idle
     ]
 
 
@@ -187,15 +188,17 @@ def _blind(cluster: Cluster, job: Job, rereads: int = 0) -> set[str]:
 
 
 def _eligible(cluster: Cluster, job: Job, free: list[str]) -> list[str]:
-    """Those of them that may take part, first those that did not fail to read the job's checkpoint."""
-    tried = could_not_read(cluster, job)
+    """Those of them that may take part, first those that did not fail to read its checkpoint, or to reach others."""
+    watch = cluster.watches.get(job.id)
+    tried = could_not_read(cluster, job).union(watch.resting if watch is not None else ())
     return sorted([name for name in free if name not in job.refused], key=lambda name: name in tried)
 
 
-def lend(cluster: Cluster, expected: Set[str]) -> Mapping[str, str]:
+def lend(cluster: Cluster, expected: Set[str], idle: Set[str] = frozenset()) -> Mapping[str, str]:
     """Worker -> job, for every worker that should be lent now.
 
-    `expected`: the workers that are there, or may only be away for a moment.
+    `expected`: the workers that are there, or may only be away for a moment; `idle`: those that have a place in a job
+    and do not take it, so that another one may.
     """
     loans = {name: id for name in cluster.workers if (id := comes_back_to(cluster, name)) is not None}
     free = [name for name in sorted(cluster.workers) if is_free(cluster, name)]
@@ -209,7 +212,7 @@ def lend(cluster: Cluster, expected: Set[str]) -> Mapping[str, str]:
 
     def grow(job: Job, most: int) -> None:
         nonlocal free
-        room = max(most - len(lent(cluster, job, expected)) - list(loans.values()).count(job.id), 0)
+        room = max(most - len(lent(cluster, job, expected, idle)) - list(loans.values()).count(job.id), 0)
         loans.update(dict.fromkeys(_eligible(cluster, job, free)[:room], job.id))
         free = [name for name in free if name not in loans]
 

@@ -13,7 +13,7 @@ from regroup.core.cluster import ASKED, Answer, Cluster, reached
 from regroup.core.jobs import Job, JobPhase, Link, Member, Version, Wanted
 from regroup.core.regroup import ASKED_TO, RESTED, Hold, NothingToSave, SaveState, Train, Verdict, Wait, conclude
 from regroup.core.schedule import Cost
-from regroup.core.suspicion import evict, had_its_chance, hang_words, hangs, is_stuck
+from regroup.core.suspicion import evict, had_its_chance, hang_words, hangs, heard_lately, is_stuck
 from regroup.core.turn import Turn
 from regroup.core.workers import LEFT
 
@@ -141,7 +141,7 @@ def answers_of(turn: Turn, job: Job) -> tuple[dict[Member, Answer], Verdict]:
 def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
     answers, verdict = answers_of(turn, job)
     stuck = [member for member in unanswered if is_stuck(turn, member)]
-    give_up(turn, job, verdict, unanswered, unheld=all(answer.version is None for answer in answers.values()))
+    give_up(turn, job, verdict, unanswered, answers)
     if isinstance(verdict, Train):
         _issue(turn, job, verdict)
     elif isinstance(verdict, SaveState):
@@ -149,8 +149,10 @@ def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
         turn.change_job(job, round=None, saver=verdict.saver, step=step, reason=verdict.reason)
         turn.change_watch(job.id, since=turn.now)
         turn.note("saving", verdict.reason, job=job.id, worker=verdict.saver.worker, generation=job.generation)
-    elif isinstance(verdict, NothingToSave):
+    elif isinstance(verdict, NothingToSave) and not (back := _come_back(turn, job, answers)):
         rest(turn, job, verdict)
+    elif isinstance(verdict, NothingToSave):
+        wait(turn, turn.change_job(job, round=None), f"{', '.join(back)} may go on from step {job.saved.step}")
     elif isinstance(verdict, Hold):
         step = _shown(turn, job, verdict, verdict.version)
         turn.change_job(job, round=None, phase=JobPhase.PAUSED, step=step, reason=verdict.reason)
@@ -160,13 +162,30 @@ def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
         wait(turn, turn.change_job(job, round=None), verdict.reason, stuck)
 
 
-def give_up(turn: Turn, job: Job, verdict: Verdict, unanswered: Sequence[Member], unheld: bool) -> None:
-    """Evict those that had their chance to answer; where nothing goes on without them, only after much longer."""
+def _come_back(turn: Turn, job: Job, answers: Mapping[Member, Answer]) -> list[str]:
+    """Who stays, and says that it holds what is durable, though it was not there in time to answer, of a job that is to
+    run and whose others leave: it need not read that again, if it can at all."""
+    told = candidates(turn.cluster, job) if job.wanted is Wanted.RUN else {}
+    late = [member for member, said in told.items() if said.version == job.saved and member not in answers]
+    return [member.worker for member in late if not turn.workers[member.worker].departs]
+
+
+def give_up(
+    turn: Turn, job: Job, verdict: Verdict, unanswered: Sequence[Member], answers: Mapping[Member, Answer]
+) -> None:
+    """Evict those that had their chance to answer; where nothing goes on without them, only after much longer.
+
+    Who answered and is not heard any more may be gone with what it held: then nobody else is ended who holds a state.
+    """
+    held = [member for member, answer in answers.items() if answer.version is not None]
+    unheld = not any(heard_lately(turn, member.worker) for member in held)
     for member in unanswered:
+        trainer = turn.cluster.trainer(member)
         if isinstance(verdict, Wait):
             over = hangs(turn, job, member, unheld, member in verdict.missing)
         else:
-            over = had_its_chance(turn, member)
+            last = held and unheld and trainer is not None and trainer.version is not None
+            over = had_its_chance(turn, member) and not last
         if over:
             hang = turn.cluster.hang(member)
             late = f"it did not answer the Halt in {turn.policy.halt_limit:g} s"
@@ -208,6 +227,8 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
         "broken": None,
     }
     turn.change_watch(job.id, since=turn.now, **fresh, failed_savers=())
+    for name in [one.worker for one in formation.members if turn.workers[one.worker].meant]:
+        turn.workers[name] = replace(turn.workers[name], meant=False)
     names = [member.worker for member in formation.members]
     kind, base_step = "rolled_back" if verdict.rolled_back else "form", formation.base.step
     turn.note(kind, verdict.reason, job=job.id, generation=formation.generation, base_step=base_step, workers=names)

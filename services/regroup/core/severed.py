@@ -35,7 +35,7 @@ def take_in(turn: Turn, job: Job, member: Member, report: PeersUnreached) -> Non
 def let_rest(turn: Turn, job: Job, worker: str) -> None:
     resting = turn.watch(job.id).resting
     times = resting[worker].times + 1 if worker in resting else 1
-    until = turn.now + min(turn.policy.form_limit * 2.0 ** (times - 1), LONGEST)
+    until = turn.now + min(turn.policy.form_limit * 2.0 ** min(times - 1, 16), LONGEST)
     turn.change_watch(job.id, resting={**resting, worker: Rest(times, until)})
 
 

@@ -21,6 +21,12 @@ def evict(turn: Turn, job: Job, member: Member, why: str) -> None:
     turn.count_error(member.worker, why)
 
 
+def _leave_out(turn: Turn, job: Job, member: Member, why: str) -> None:
+    """The fault may be another's, or the network's between them: no error of its worker, nor of the task."""
+    turn.change_watch(job.id, suspected=turn.watch(job.id).suspected | {member})
+    _mark_evicted(turn, job, member, why)
+
+
 def _mark_evicted(turn: Turn, job: Job, member: Member, why: str) -> None:
     turn.change_watch(job.id, evicted=turn.watch(job.id).evicted | {member})
     reason = f"{member.worker} is evicted: {why}"
@@ -28,8 +34,8 @@ def _mark_evicted(turn: Turn, job: Job, member: Member, why: str) -> None:
 
 
 def _evict_suspect(turn: Turn, job: Job, member: Member, why: str) -> None:
-    """The fault may be another's, or the network's between them: no error of its worker. The job goes on without."""
-    _mark_evicted(turn, job, member, why)
+    """Who is suspected again and again takes no more part."""
+    _leave_out(turn, job, member, why)
     doubted = turn.watch(job.id).doubted
     times = doubted.get(member.worker, 0) + 1
     turn.change_watch(job.id, doubted={**doubted, member.worker: times})
@@ -111,7 +117,8 @@ def evict_unprepared(turn: Turn) -> None:
 def suspect(turn: Turn, job: Job, missing: list[Member]) -> None:
     """Members that keep others from forming twice in a row lose the most suspected one.
 
-    Not where one is away: then that is why, and who is left may have the last copy of the state.
+    Not where one is away: then that is why, and who is left may have the last copy of the state. The dead hold nothing,
+    and that nobody reached them says nothing of others.
     """
     watch, formation = turn.watch(job.id), job.formation
     assert formation is not None
@@ -119,23 +126,25 @@ def suspect(turn: Turn, job: Job, missing: list[Member]) -> None:
         return
     counts = {member: watch.stumbled.get(member, 0) + 1 for member in missing}
     turn.change_watch(job.id, stumbled=counts)
-    holders = [seat.member for seat in formation.seats if seat.version == formation.base]
-    leader = formation.seats[formation.leader].member
+    holders = [
+        seat.member for seat in formation.seats if seat.version == formation.base and seat.member not in watch.dead
+    ]
+    severed = [pair for pair in watch.severed if watch.dead.keys().isdisjoint(pair)]
 
     def suspicion(member: Member) -> tuple[bool, bool, int, Member]:
         """First whoever is no loss, then whoever was silent: to report that it could not form makes a witness."""
         return member not in holders, not _said_so(turn, job, member), counts[member], member
 
-    if odd := odd_ones(formation, watch.severed, holders):
+    if odd := odd_ones(formation, severed, holders):
         # Who has no state is no loss, and may try again: the others wait for it once, and not twice.
         for member in [one for one in sorted(odd) if counts.get(one, 0) >= 2 or one not in holders]:
-            if had_its_chance(turn, member):
-                _mark_evicted(turn, job, member, odd[member])
+            if had_its_chance(turn, member) and holders != [member]:
+                _leave_out(turn, job, member, odd[member])
                 let_rest(turn, job, member.worker)
         return
     # The only holder of the state is never given up for a suspicion. Before the first step nobody holds anything.
     twice = [member for member, count in counts.items() if count >= 2 and had_its_chance(turn, member)]
-    suspects = [member for member in twice if member != leader or len(holders) != 1]
+    suspects = [member for member in twice if holders != [member]]
     if suspects and len(formation.seats) > 1:
         worst = max(suspects, key=suspicion)
         # It may have been the wrong one, so the others' counts stay.
@@ -144,7 +153,8 @@ def suspect(turn: Turn, job: Job, missing: list[Member]) -> None:
 
 
 def doubt(turn: Turn, job: Job) -> None:
-    """Members that form together again and again, and never get through a step, go on without one of them."""
+    """Members that form together again and again, and never get through a step, go on without one of them: first
+    without a worker that had no part in the last step that was made, then without the one that was suspected least."""
     watch, formation = turn.watch(job.id), job.formation
     assert formation is not None
     stepped = max(watch.committed.values(), default=0) > formation.base.step
@@ -152,9 +162,13 @@ def doubt(turn: Turn, job: Job) -> None:
     fruitless = 0 if stepped or gone else watch.fruitless + 1
     others = [member for member in formation.members if member != formation.members[formation.leader]]
     suspects = [member for member in others if had_its_chance(turn, member)]
+
+    def suspicion(member: Member) -> tuple[bool, int, Member]:
+        return member.worker not in watch.proven, -watch.doubted.get(member.worker, 0), member
+
     if fruitless >= FRUITLESS and suspects:
         fruitless, why = 0, f"{fruitless} generations in a row broke before their first step, and nobody died"
-        _evict_suspect(turn, job, max(suspects), why)
+        _evict_suspect(turn, job, max(suspects, key=suspicion), why)
     turn.change_watch(job.id, fruitless=fruitless)
 
 

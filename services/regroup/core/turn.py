@@ -12,7 +12,7 @@ from regroup.core.cluster import ASKED, Cluster, NoSuchJob, NoSuchWorker, Policy
 from regroup.core.jobs import Job, JobPhase, Member, StepPoint, Wanted
 from regroup.core.notes import Note
 from regroup.core.phases import check_arrow
-from regroup.core.workers import LEFT, Worker
+from regroup.core.workers import Worker
 
 
 class Turn:
@@ -68,13 +68,13 @@ class Turn:
                 since=self.now,
                 progressed=self.now,
                 formed=frozenset(members if known.phase is JobPhase.RUNNING else ()),
-                dead={one: ASKED for one in members if self._left(one.worker)},
+                dead={one: ASKED for one in members if self._ended(one.worker)},
             )
         return self.watches[job]
 
-    def _left(self, worker: str) -> bool:
-        """Whether it said goodbye, and has not come back: no trainer of it is alive."""
-        return worker in self.workers and self.workers[worker].boot == LEFT
+    def _ended(self, worker: str) -> bool:
+        """Whether it said goodbye: no trainer of it is alive that a formation lists, though it may be back."""
+        return worker in self.workers and self.workers[worker].meant
 
     def change_watch(self, job: str, **changes: Any) -> None:
         self.watches[job] = replace(self.watch(job), **changes)
@@ -116,7 +116,12 @@ class Turn:
         self.unlend(name, reason)
 
     def readmit(self, name: str) -> None:
-        """What it was refused for may be mended."""
+        """What it was refused for may be mended, and what it was suspected of."""
+        for id, watch in list(self.watches.items()):
+            if name in watch.doubted or name in watch.resting:
+                doubted = {other: times for other, times in watch.doubted.items() if other != name}
+                resting = {other: rest for other, rest in watch.resting.items() if other != name}
+                self.change_watch(id, doubted=doubted, resting=resting)
         for job in [job for job in self.jobs.values() if name in job.refused and not job.ended]:
             self.change_job(job, refused={other: why for other, why in job.refused.items() if other != name})
 

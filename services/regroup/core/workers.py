@@ -103,6 +103,7 @@ class Worker:
     quarantined: bool = False
     drained: bool = False  # by its operator, until it is admitted again
     leaving: bool = False  # the agent of this boot was asked to end
+    meant: bool = False  # its trainer ended by a goodbye, and no formation was issued with it since
     reason: str = "registered"
 
     @property

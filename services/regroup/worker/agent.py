@@ -34,7 +34,6 @@ from regroup.core.messages.orders import (
     ReadRecords,
     RecordsOrder,
     Release,
-    RenewLease,
     Save,
     TurnAway,
     Welcome,
@@ -50,6 +49,7 @@ from regroup.worker.departure import Departure
 from regroup.worker.discarding import Discarding, Sweeper
 from regroup.worker.guardian import Guardian
 from regroup.worker.health import Health
+from regroup.worker.lease_ledger import LeaseLedger
 from regroup.worker.nursery import Nursery
 from regroup.worker.settings import AgentSettings
 from regroup.worker.storage import Storage
@@ -80,7 +80,7 @@ class Agent:
         self._measured: deque[Report] = deque(maxlen=LATEST)  # the last that were sent
         self._welcome = Welcome(heartbeat_interval=1.0)
         self._unwelcome: str | None = None  # why the coordinator turned it away
-        self._sent: dict[int, float] = {}  # heartbeat -> when it was sent, by the clock of leases
+        self._leases = LeaseLedger()
         self._answered = lease_clock()  # when a coordinator answered last, or let it connect
         self._unheard = False  # and that was said
         self._moved = self._answered  # when it left one that answered nothing
@@ -181,9 +181,7 @@ class Agent:
 
     def _heartbeat(self) -> None:
         self._sequence += 1
-        self._sent[self._sequence] = lease_clock()
-        for old in [sequence for sequence in self._sent if sequence < self._sequence - 100]:
-            del self._sent[old]
+        self._leases.sent(self._sequence, lease_clock())
         beat = Heartbeat(
             boot=self._boot,
             sequence=self._sequence,
@@ -242,12 +240,11 @@ class Agent:
             case TurnAway(reason=reason):
                 self._turned_away(reason)
                 self._end_unless_it_trains()
-            case Heard(sequence=sequence, generation=generation, settled=settled):
+            case Heard():
                 self._answered, self._unheard = lease_clock(), False
                 self._health.answered(self._welcome.heartbeat_interval)
-                sent = self._sent.pop(sequence, None)
-                if sent is not None and (generation or settled):
-                    self._guardian.tell(RenewLease(generation, sent, settled))
+                if (renewed := self._leases.renewed_by(order)) is not None:
+                    self._guardian.tell(renewed)
             case Prepare():
                 if self._departure is None:
                     self._guardian.start(order, self._welcome.hang_floor)

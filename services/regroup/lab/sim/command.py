@@ -49,7 +49,7 @@ KEPT = 5_000  # lives after which a record is written, so that a night that is c
 def sim(
     context: typer.Context,
     first: Annotated[int | None, typer.Option("--from", min=0, help="The first seed; default: 0.")] = None,
-    count: Annotated[int, typer.Option(min=1, help="Seeds, one life each; with --plants at most 500.")] = 10_000,
+    count: Annotated[int, typer.Option(min=1, help="Seeds, one life each; with --plants lives, at most 500.")] = 10_000,
     record: Annotated[
         Path | None,
         typer.Option(help="Add these seeds to this file, and go on with the first seeds that are not in it."),
@@ -208,12 +208,12 @@ def _keep(out: Console, record: Path, before: Ledger, first: int, tally: Tally, 
 
 
 def _plant(out: Console, count: int, processes: int) -> tuple[bool, dict[str, Any]]:
-    found = {}
+    found, lives = {}, []
     for one in find_planted(count, processes):
         found[one.bug.name] = one.seed
-        where = f"seed {one.seed}" if one.seed is not None else f"NOT FOUND in {count} seeds"
+        lives += [one.lives] if one.seed is not None else []
+        where = f"life {one.lives}, seed {one.seed}" if one.seed is not None else f"NOT FOUND in {count} lives"
         out.print(f"{one.bug.name:<62}  {where}  {(one.error or '')[:80]}", soft_wrap=True)
-    seeds = [seed + 1 for seed in found.values() if seed is not None]
-    middle = median(seeds) if seeds else 0
-    out.print(f"\n{len(seeds)} of {len(found)} planted bugs found; seeds until then: median {middle:.0f}")
-    return len(seeds) == len(found), {"planted": found, "median": middle}
+    middle = median(lives) if lives else 0
+    out.print(f"\n{len(lives)} of {len(found)} planted bugs found; lives until then: median {middle:.0f}")
+    return len(lives) == len(found), {"planted": found, "median": middle}

@@ -30,6 +30,7 @@ BY_CHANCE = {
     "strangers": (0.08, Some((Kind.STRANGER,), (1, 2), crowds=(1,))),
     "mistakes": (0.1, Some((Kind.MISTAKE,), (1, 2, 4), waits=0.3)),
     "slow": (0.1, Some((Kind.LAG,), (1, 1, 2), (2.0, 4.0, 18.0), (1,), waits=0.0, until=4.0)),
+    "slow store": (0.06, Some((Kind.STORE_SLOW,), (1,), (4.0, 8.0, 18.0), waits=0.0, until=4.0)),
     "undeletable": (0.05, Some((Kind.UNDELETABLE,), (1, 2), (3.0, 18.0), waits=0.0, until=3.0)),
 }
 GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, lie evenly: even a few seeds in a row meet all themes
@@ -85,6 +86,7 @@ def draw(seed: int) -> Plan:
         if apart.random() < chance:
             faults += _some(apart, some, workers)
     evaluating = Random(f"{seed} evaluating")
+    drift = Random(f"{seed} drifting").choice((1.0, 1.0, 4.0))
     return Plan(
         seed=seed,
         workers=workers,
@@ -93,11 +95,12 @@ def draw(seed: int) -> Plan:
             POLICY,
             error_limit=choice([0, 2, 1000, 1000, 1000, 1000]),
             forget_limit=min(choice([1.5, POLICY.forget_limit, POLICY.forget_limit]), 1.5 if folders else inf),
+            absent_limit=Random(f"{seed} absent").choice((2.0, POLICY.absent_limit)),
             error_forget=Random(f"{seed} forgiving").choice((1.0, 3.0, POLICY.error_forget, POLICY.error_forget)),
         ),
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
         skews=tuple(random.uniform(0.0, 1e6) for _ in range(workers + 1)),
-        drifts=tuple(random.uniform(-0.01, 0.01) for _ in range(workers + 1)),
+        drifts=tuple(drift * random.uniform(-0.01, 0.01) for _ in range(workers + 1)),
         pace=pace,
         learned=learned,
         chunk=evaluating.choice((0.0, 0.0, 0.0, 0.3, 1.0)),
@@ -165,7 +168,8 @@ def _at_saves(random: Random, workers: int) -> list[Fault]:
     killed = Some((Kind.KILL_TRAINER,), (0, 0, 1), (), (workers,), ("reporting",), waits=1.0, since=0.2, until=2.0)
     at = ("saving", "telling", "stepping", "form")
     now = Some((Kind.STOP_NOW,), (0, 0, 0, 1), (), (1,), at, 0.7, since=random.choice((0.3, 2.0)), until=9.0)
-    return [fault for some in (wrong, rests, killed, now) for fault in _some(random, some, workers)]
+    goes = Some(GOING, (0, 0, 1), (), (1, 1, workers), ("applying", "saving"), 0.7, since=1.0, until=4.0)
+    return [fault for some in (wrong, rests, killed, now, goes) for fault in _some(random, some, workers)]
 
 
 def _ahead(random: Random, workers: int) -> list[Fault]:
@@ -180,7 +184,7 @@ def _ahead(random: Random, workers: int) -> list[Fault]:
 
 def _left_behind(random: Random, workers: int) -> list[Fault]:
     """Some are cut short in a step; the others, who may have done it, die before those have their state."""
-    if workers < 2 or random.random() >= 0.06:
+    if workers < 2 or random.random() >= 0.1:
         return []
     at, order = random.uniform(1.0, 4.0), random.sample(range(workers), k=workers)
     short = random.randint(1, workers - 1)
@@ -196,7 +200,7 @@ def _some(random: Random, some: Some, workers: int, first: Fault | None = None) 
 
 
 def _spec(random: Random, theme: Theme, workers: int, most: int) -> JobSpec:
-    whole = random.random() < 0.15  # an epoch of 100 samples: 13 steps, the last one short
+    whole = random.random() < 0.15  # an epoch of 101 samples: 13 steps, the last one short
     most = random.choice([most, most, most, most, random.randint(1, most)])
     least = min(random.choice(theme.least), most)
     if random.random() < 0.02:  # more than there are

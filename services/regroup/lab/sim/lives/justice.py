@@ -18,6 +18,7 @@ from regroup.core.messages.orders import Halt, TrainerOrder
 from regroup.core.workers import LEFT
 from regroup.lab.sim.lives.plan import Fault, Kind
 from regroup.lab.sim.model.limits import NAMES
+from regroup.lab.sim.model.steps import TOGETHER
 from regroup.lab.sim.model.trainer import Trainer
 from regroup.lab.sim.model.world import holders
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 SLACK = 1.5  # seconds until a coordinator that hears of nothing else looks again, and more
 _AWAY = (Kind.STORE_AWAY, Kind.STORE_MUTE, Kind.STORE_CUT, Kind.STORE_CRASH, Kind.FREEZE, Kind.SILENCE)
 _UNHEARD = (*_AWAY, Kind.CUT, Kind.ISOLATE, Kind.LOSSY, Kind.JUMBLED, Kind.CRASH, Kind.CRASH_UNSAVED, Kind.CRASH_UNSENT)
+LEAVES = 1.5  # seconds within which a step loop in good health is out of a group that is to break
 SURPLUS = 10.0  # seconds for which a job may keep a worker that it has no seat for
 
 
@@ -78,6 +80,9 @@ class Justice:
                 self._evicted(before, note.job, note.worker, note.reason)
             if note.kind == "unlent" and note.worker is not None and "started no trainer" in note.reason:
                 self._causes[note.worker] += self._life.agents[note.worker].trainer is None or self._late
+            if note.kind == "unlent" and "not heard of for" in note.reason:
+                awake = self._life.now - self._life.woke
+                assert awake > 0.9 * self._life.policy.absent_limit, f"{note.worker} is absent, and nobody looked"
             if note.kind == "yielding" and note.job is not None:
                 since = self._life.decided_at - self._yielded.get(note.job, -inf)
                 assert since > 0.9 * self._life.policy.absent_limit, f"{note.job} is asked again after {since:.2f} s"
@@ -160,6 +165,8 @@ class Justice:
             seen = before.trainer(trainer.member)
             late = at is None or life.now - at < 0.9 * life.policy.halt_limit / 2  # its connection is a little older
             assert not (healthy and seen and late), f"{worker} is given up, and was told to halt a moment ago: {at}"
+        if agent.trainer is not None and ("did not answer" in why or "did not come back" in why):
+            self._left(known, agent.trainer)
         if " hangs in phase " in why:
             self._hung(before, job, worker, why)
         if "reach" in why and known.formation is not None:
@@ -172,6 +179,14 @@ class Justice:
             last = sorted(n for id, n in life.ghosts.formations if id == job)[-2:]
             formed = [n for n in last if (job, n) in self._formed]
             assert not formed, f"{worker} is evicted for two failures to form in a row, and {formed} formed"
+
+    def _left(self, job: Job, trainer: Trainer) -> None:
+        """Who was told to halt gets out of a group in which all others wait, too."""
+        at = self._halted.get((trainer.member, job.generation))
+        soon = at is None or self._life.now - at < LEAVES
+        held_up = any(self._holds_up(one, trainer.member.worker) for one in self._life.plan.faults)
+        inside = trainer.loop.at in TOGETHER and trainer.group.generation < job.generation
+        assert soon or held_up or trainer.stuck or not inside, f"{trainer.member} was told to halt, and cannot leave"
 
     def _hung(self, before: Cluster, job: str, worker: str, why: str) -> None:
         """Nobody is evicted for a hang without the word of its agent, and without time to come back."""

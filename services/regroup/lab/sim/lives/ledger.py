@@ -16,7 +16,11 @@ import regroup
 
 ROOT = Path(regroup.__file__).parent
 CORE = "core/**/*.py"
-UNDER_TEST = (CORE, "coordinator/shell.py", "coordinator/leadership.py", "worker/session.py", "worker/tail.py")
+UNDER_TEST = (
+    CORE,
+    *("coordinator/shell.py", "coordinator/leadership.py", "coordinator/persistence.py"),
+    *("worker/session.py", "worker/happenings.py", "worker/tail.py", "worker/watching.py", "worker/lease_ledger.py"),
+)
 
 
 @dataclass(frozen=True, slots=True)

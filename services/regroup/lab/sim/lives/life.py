@@ -65,7 +65,7 @@ class Life(Paced):
         self.reasons: set[str] = set()
         self.healed = False
         self._deadline = inf
-        self.decided_at = 0.0
+        self.decided_at = self.woke = 0.0
         self.over: asyncio.Future[None] = self.loop.create_future()
 
     @property
@@ -155,7 +155,7 @@ class Life(Paced):
         if process.pending is None:
             return
         (before, decision), process.pending = process.pending, None
-        self.decided_at, self.policy = process.decided_at, process.policy
+        self.decided_at, self.policy, self.woke = process.decided_at, process.policy, process.woke
         if saved:
             self._stored(decision.cluster)
             self.jobs, self.workers = dict(decision.cluster.jobs), dict(decision.cluster.workers)
@@ -172,6 +172,7 @@ class Life(Paced):
             same = one is job or replace(one, since=job.since, step=job.step) == job
             assert same, f"{id} is not in the store as it was decided"
             assert one.step >= job.step, f"the steps of {id} are not in the store as they were decided"
+            saving_rules.shown(job, self.store.measured(id))
         assert kept.workers == decided.workers, "workers are not in the store as they were decided"
 
     def adopted(self, decision: Decision) -> None:

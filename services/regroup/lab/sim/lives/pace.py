@@ -26,6 +26,7 @@ from regroup.lab.sim.model import trainer_rules
 from regroup.lab.sim.model.agents import LinkedAgent, LinkedAgents
 from regroup.lab.sim.model.limits import NAMES
 from regroup.lab.sim.model.trainer import AT_SAVE, PRINT, Happening, Trainer
+from regroup.worker.tail import HALF
 
 FLUSH = 0.4  # seconds between reports of progress
 PROMPT = 0.02  # seconds until a step loop notices what it waited for
@@ -273,7 +274,8 @@ class Paced(LinkedAgents[LinkedAgent]):
 
     def flip(self, trainer: Trainer) -> None:
         """Its replica is no longer the others', and nobody knows it before the next comparison."""
-        self._flipped[trainer.member] = self.number(self.agents[trainer.member.worker])
+        number = self.number(self.agents[trainer.member.worker])
+        self._flipped[trainer.member] = number << HALF if number % 2 else number  # in either half of a digest
 
     def raise_in_loop(self, trainer: Trainer, shard: int) -> None:
         if trainer.loop.at == "stepping":

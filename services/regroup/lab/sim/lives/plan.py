@@ -44,6 +44,7 @@ class Kind(StrEnum):
     STORE_AWAY = "store does not answer"
     STORE_MUTE = "store saves and its answer is lost"
     STORE_CUT = "coordinator is cut off from its store"
+    STORE_SLOW = "store is slow"
     CUT = "connection is cut"
     SEVER = "trainers cannot reach each other"
     ISOLATE = "network partition"
@@ -88,6 +89,7 @@ LASTING = frozenset(
         Kind.STORE_AWAY,
         Kind.STORE_MUTE,
         Kind.STORE_CUT,
+        Kind.STORE_SLOW,
         Kind.ISOLATE,
         Kind.SEVER,
         Kind.DEAFEN,
@@ -128,6 +130,7 @@ OF_ALL = frozenset(  # these strike the cluster, not workers
         Kind.STORE_AWAY,
         Kind.STORE_MUTE,
         Kind.STORE_CUT,
+        Kind.STORE_SLOW,
         Kind.LOSSY,
         Kind.DOUBLING,
         Kind.JUMBLED,

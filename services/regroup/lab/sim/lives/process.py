@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
 
 T = TypeVar("T")
+SLOW_SAVE = (0.5, 2.5)  # seconds; beyond SLOW_STORE no limit counts them
 ENDS = (AnotherLeads, LeadershipLost, StoreUnavailable)  # how a coordinator ends by itself
 
 
@@ -35,7 +36,9 @@ class Process:
         self.thawed.set()
         self.late: list[Callable[[], None]] = []  # what arrived while it was frozen
         self.pending: tuple[Cluster, Decision] | None = None  # decided, and not yet known to be durable
-        self.decided_at = 0.0  # as that decision was told the time, by its clock
+        self.woke = life.now  # when it began, or went on after it stood still for longer than its lease
+        self._froze = 0.0
+        self.decided_at = 0.0  # as that decision was told the time
         self.task = life.loop.create_task(self._run())
         self.task.add_done_callback(self._ended)
 
@@ -56,9 +59,12 @@ class Process:
 
     def freeze(self) -> None:
         self.thawed.clear()
+        self._froze = self.life.now
 
     def thaw(self) -> None:
         self.thawed.set()
+        if self.life.now - self._froze > 1.1 * self.policy.leader_lease:
+            self.woke = self.life.now
         late, self.late = self.late, []
         for arrive in late:
             arrive()
@@ -102,7 +108,7 @@ class Watched(Shell):
         self._events = _Freezing(process)
 
     async def _persist(self, decision: Decision, done: asyncio.Future[None] | None, patient: bool) -> None:
-        self._process.pending = (self.cluster, decision)
+        self._process.pending, self._process.decided_at = (self.cluster, decision), self._now
         await super()._persist(decision, done, patient)
         self._process.life.durable(self._process, saved=False)
         self._process.life.adopted(decision)
@@ -135,7 +141,6 @@ class _Freezing(asyncio.Queue[tuple[Any, float, Any]]):
         found = await super().get()
         if not self._process.thawed.is_set():
             await self._process.thawed.wait()
-        self._process.decided_at = found[1]
         return found
 
 
@@ -172,6 +177,7 @@ class SimStore:
     def __init__(self, process: Process) -> None:
         self._process, self._life = process, process.life
         self.cut = False
+        self.kept = 0.0  # when it last kept a decision
         self.confirmed = 0.0  # when the store was last asked about the leadership, and said yes
 
     async def _ask(self, question: Callable[[], Awaitable[T]], saves: bool = False) -> T:
@@ -185,11 +191,18 @@ class SimStore:
         dies = saves and life.faults.dooms(Kind.STORE_CRASH)
         if away or (dies and life.dice.random() < 0.5):
             raise StoreUnavailable("the store does not answer")
+        slow = saves and life.faults.lasts(Kind.STORE_SLOW)
+        late = slow and life.dice.random() < 0.5  # it may be done late, or told late
+        if late:
+            await life.loop.sleep(life.dice.uniform(*SLOW_SAVE))
         answer = await question()
         if saves:
+            self.kept = life.now
             life.durable(process, saved=True)
             if life.faults.dooms(Kind.CRASH_UNSENT):
                 process.crash()
+        if slow and not late:
+            await life.loop.sleep(life.dice.uniform(*SLOW_SAVE))
         await self._travel()
         if dies or life.faults.lasts(Kind.STORE_MUTE):
             raise StoreUnavailable("the store's answer was lost")

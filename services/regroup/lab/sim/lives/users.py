@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from regroup.coordinator.persistence import Saved, StoreUnavailable
-from regroup.core.cluster import Refusal
+from regroup.core.cluster import NoSuchJob, Refusal
 from regroup.core.jobs import Job, JobPhase, Wanted
 from regroup.core.messages.commands import (
     AdmitWorker,
@@ -136,14 +136,19 @@ class Users:
     async def _say(self, process: "Process", command: Command, wrong: bool = False) -> None:
         life = self._life
         assert process.shell is not None
+        began = life.now
         try:
             async with asyncio.timeout(PATIENCE):
                 await process.shell.command(command)
         except Refusal as refusal:
             life.reasons.add(str(refusal))
+            assert process.store.kept >= began, f"{command} is refused by one that may have been overtaken"
+            if isinstance(refusal, NoSuchJob) and process is life.leader:
+                assert getattr(command, "job", "") not in life.store.holds.jobs, f"there is a job for {command}"
             return
         except (StoreUnavailable, TimeoutError):
             return  # whoever asked may ask again
+        assert process.store.kept >= began, f"{command} is acknowledged by one that may have been overtaken"
         assert not wrong, f"nothing can be made of {command}, and it is acknowledged"
         # Another one may have gone on from what can be taken back.
         if process is life.leader or isinstance(command, SubmitJob | StopJob):

@@ -25,7 +25,6 @@ from regroup.core.messages.orders import (
     Order,
     Prepare,
     Release,
-    RenewLease,
     Save,
     TrainerOrder,
 )
@@ -34,6 +33,7 @@ from regroup.core.workers import Hang, TrainerStatus, Worker
 from regroup.lab.sim.model.steps import StepLoops
 from regroup.lab.sim.model.trainer import Trainer
 from regroup.worker import session as s
+from regroup.worker.lease_ledger import LeaseLedger
 
 LATEST = 8  # reports of measurements that an agent sends again on a new connection
 
@@ -165,7 +165,7 @@ class LinkedAgent(Agent):
     """An agent, and what it keeps for its connection to the coordinator."""
 
     sequence: int = 0  # of its last heartbeat
-    sent: dict[int, float] = field(default_factory=dict)  # when, by its own clock: heartbeats without an answer so far
+    leases: LeaseLedger = field(default_factory=LeaseLedger)  # by its own clock
     unsent: list[Report] = field(default_factory=list)  # waits for a connection
     measured: deque[Report] = field(default_factory=lambda: deque(maxlen=LATEST))  # the last that were sent
 
@@ -194,7 +194,7 @@ class LinkedAgents(Agents[ALinkedAgent]):
 
     def start_agent(self, agent: ALinkedAgent) -> None:
         super().start_agent(agent)
-        agent.sequence, agent.sent, agent.unsent = 0, {}, []
+        agent.sequence, agent.leases, agent.unsent = 0, LeaseLedger(), []
         agent.measured.clear()
 
     def connect(self, agent: ALinkedAgent) -> None:
@@ -218,16 +218,15 @@ class LinkedAgents(Agents[ALinkedAgent]):
 
     def heartbeat(self, agent: ALinkedAgent) -> None:
         agent.sequence += 1
-        agent.sent[agent.sequence] = self.clock(agent.name)
+        agent.leases.sent(agent.sequence, self.clock(agent.name))
         self.report(agent, said_by(agent, agent.sequence, agent.status, self.pace(agent)))
 
     def obey(self, agent: ALinkedAgent, order: Order) -> None:
         if not isinstance(order, Heard):
             super().obey(agent, order)
             return
-        sent = agent.sent.pop(order.sequence, None)
-        if sent is not None and (order.generation or order.settled):
-            self.tell(agent, RenewLease(order.generation, sent, order.settled))
+        if (renewed := agent.leases.renewed_by(order)) is not None:
+            self.tell(agent, renewed)
 
 
 def said_by(agent: Agent, sequence: int, trainer: TrainerStatus | None, pace: float | None = None) -> Heartbeat:

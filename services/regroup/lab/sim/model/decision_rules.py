@@ -176,6 +176,8 @@ def _issued(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job, b
     assert n == job.generation, "a formation of a number that is not the job's"
     assert (job.id, n) not in ghosts.formations, "a generation forms once"
     assert n > max((g for id, g in ghosts.formations if id == job.id), default=0), "formations go back in number"
+    stores = {one.store for one in ghosts.formations.values()}
+    assert formation.store not in stores, f"{formation.store} was a rendezvous before: stale peers could meet there"
     ghosts.formations[job.id, n] = formation
     ranks = range(len(formation.seats))
     assert len(formation.owners) == job.spec.shard_count, "a shard has no owner"
@@ -203,7 +205,7 @@ def _issued(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job, b
         assert base == ORIGIN or read is not None or leader.session.version == base, "the leader holds the base"
         assert leader.session.store == formation.store, "the rendezvous is the leader's"
     best = max((trainer.session.version or ORIGIN for trainer in members), default=ORIGIN)
-    assert best <= base or (job.id, base) in ghosts.closed, f"{best} is given up for {base}"
+    assert best <= base or ghosts.is_void(job.id, base, best), f"{best} is given up for {base}"
     if back:
         ghosts.rolled_back.add((job.id, n))
         may_roll_back(world, old, n)

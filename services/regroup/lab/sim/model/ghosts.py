@@ -19,7 +19,7 @@ class Ghosts:
     late: dict[tuple[str, int], set[int]] = field(default_factory=dict)  # steps of a generation after a later one's
     written: set[tuple[str, Version]] = field(default_factory=set)
     writers: set[tuple[Member, Version]] = field(default_factory=set)
-    closed: set[tuple[str, Version]] = field(default_factory=set)  # what a pause left; all else is void
+    closed: dict[tuple[str, Version], int] = field(default_factory=dict)  # what a pause left, and the number by then
     deleted: set[str] = field(default_factory=set)  # files of checkpoints
     damaged: set[str] = field(default_factory=set)  # likewise
     places: dict[str, set[str]] = field(default_factory=dict)  # file -> machines whose folder has it; "": all see it
@@ -34,6 +34,10 @@ class Ghosts:
         files = {file_name(job, version) for job, version in self.written if job == order.job and version < order.below}
         return files.difference(order.keep)
 
+    def is_void(self, job: str, base: Version, held: Version) -> bool:
+        """Whether a state is of before a pause that left this base."""
+        return held.generation <= self.closed.get((job, base), -1)
+
     def copy(self) -> "Ghosts":
         """For another future."""
         return Ghosts(
@@ -44,7 +48,7 @@ class Ghosts:
             {which: set(steps) for which, steps in self.late.items()},
             set(self.written),
             set(self.writers),
-            set(self.closed),
+            dict(self.closed),
             set(self.deleted),
             set(self.damaged),
             {file: set(each) for file, each in self.places.items()},
@@ -68,6 +72,7 @@ def surviving(history: tuple[Link, ...], version: Version, begins: int = 0) -> H
     generation, step = version.generation, version.step
     found: list[int] = []
     while generation:
+        assert generation in links, f"{version} comes from generation {generation}, and history does not tell of it"
         link = links[generation]
         assert step >= link.base_step, f"{version} is below its own generation's base"
         found = [generation] * (step - link.base_step) + found

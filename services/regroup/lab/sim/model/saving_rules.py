@@ -117,7 +117,7 @@ def _beside(ghosts: Ghosts, world: World, job: Job, version: Version, said: int)
 
 def closed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
     """A pause freed the workers: nothing is left of the job but what is durable, and that was all there was."""
-    ghosts.closed.add((job.id, job.saved))
+    ghosts.closed[job.id, job.saved] = job.generation
     assert job.step == job.saved.step, f"paused at step {job.saved.step}, and {job.step} is shown"
     if old.formation is None or job.checkpoint is not old.checkpoint:
         return
@@ -186,6 +186,18 @@ def ended(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old
         often = len(job.failures) > 1 or job.restarts >= job.spec.max_restarts
         damaged = beginning_rules.is_damaged(ghosts, job)
         assert said or often or damaged, f"failed for no reason: {job.reason}"
+
+
+def shown(job: Job, points: Iterable[StepPoint]) -> None:
+    """What is shown of a job that trains is of the line that survives, as far as that goes."""
+    if job.formation is None or job.ended:
+        return
+    newest = job.history[-1]
+    made = surviving(job.history, Version(newest.generation, newest.base_step), job.origin.step)
+    for point in points:
+        by = made[point.step] if point.step < len(made) else newest.generation
+        told = point.loss is None or isnan(point.loss) or int(point.loss) == by
+        assert told, f"step {point.step} is shown as of generation {point.loss}, and is {by}'s"
 
 
 def measured(job: Job, points: Iterable[StepPoint]) -> None:

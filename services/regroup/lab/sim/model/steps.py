@@ -124,9 +124,10 @@ class StepLoops(Writers, ABC):
         return not trainer.group.receivers or (trainer.job, trainer.group.generation) in self.gifts
 
     def may_leave(self, trainer: Trainer) -> bool:
-        """Whether its step loop can find its group broken, or is asked for another one."""
+        """Whether its step loop can find its group broken; while it computes, it looks whether it is still in it."""
         loop = trainer.loop
-        return loop.at in TOGETHER and (loop.broken or loop.lost or not self._is_current(trainer))
+        left = loop.at == "stepping" and not self._is_current(trainer)
+        return loop.at in TOGETHER and (loop.broken or loop.lost or left)
 
     def waits_in_vain(self, trainer: Trainer) -> bool:
         """Whether it waits for a neighbour that will never do its part."""

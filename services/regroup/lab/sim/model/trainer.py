@@ -20,7 +20,7 @@ from regroup.worker import happenings as h
 from regroup.worker import session as s
 from regroup.worker.tail import Tail
 
-PRINT = Fingerprint("code", "data", 100)
+PRINT = Fingerprint("code", "data", 101)  # 12 batches of 8 and one of 5, which no 4 shards share evenly
 
 History = tuple[int, ...]
 Place = Literal[

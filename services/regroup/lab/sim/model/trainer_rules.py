@@ -100,7 +100,7 @@ def replaced(ghosts: Ghosts, trainer: Trainer, formation: Formation) -> None:
     assert trainer.session.phase is TrainerPhase.FORMING, "a state is replaced after it was answered"
     assert trainer.session.generation == formation.generation, "a state of another generation is swapped in"
     mine = trainer.session.version
-    void = (trainer.job, formation.base) in ghosts.closed
+    void = mine is not None and ghosts.is_void(trainer.job, formation.base, mine)
     if mine is not None and not void and (trainer.job, formation.generation) not in ghosts.rolled_back:
         assert mine <= formation.base, f"{trainer.member} is put back from {mine} to {formation.base}"
 
@@ -116,6 +116,8 @@ def reduced(trainer: Trainer, slots: Mapping[int, Contribution], spec: JobSpec) 
 
 def begins_to_apply(trainer: Trainer, now: float) -> None:
     """`now`: on its machine's clock."""
+    generation, promised = trainer.group.generation, trainer.session.promised
+    assert promised <= generation, f"{trainer.member} commits in {generation}, and promised {promised}"
     assert now < trainer.session.lease, f"{trainer.member} changes its state, and its lease is over"
 
 

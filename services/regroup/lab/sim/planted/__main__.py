@@ -6,7 +6,8 @@ Owns: planting before anything else is imported. Refuses to know: whether it mat
 import json
 import sys
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Iterable
+from itertools import chain, count
 
 from regroup.lab.sim.planted.bugs import BUGS
 from regroup.lab.sim.planted.planting import plant
@@ -16,29 +17,31 @@ def main() -> None:
     parser = ArgumentParser(prog="planted")
     parser.add_argument("name", choices=[bug.name for bug in BUGS])
     parser.add_argument("--count", type=int, default=500, help="lives at most")
-    parser.add_argument("--first", type=int, help="a seed below that, lived before all others")
+    parser.add_argument("--first", type=int, help="a seed that is lived before all others")
     given = parser.parse_args()
-    others = [seed for seed in range(given.count) if seed != given.first]
-    seeds = others if given.first is None or given.first >= given.count else [given.first, *others]
+    seeds = count() if given.first is None else chain((given.first,), count())
     bug = next(bug for bug in BUGS if bug.name == given.name)
     plant(bug)
-    json.dump(_first_broken(seeds, bug.among), sys.stdout)
+    json.dump(_first_broken(seeds, given.count, bug.among), sys.stdout)
 
 
-def _first_broken(seeds: Sequence[int], among: str | None) -> dict[str, object]:
+def _first_broken(seeds: Iterable[int], most: int, among: str | None) -> dict[str, object]:
+    """`most` lives are lived. A seed without a fault of the kind that it takes is passed over."""
     from regroup.lab.sim.lives.drawing import draw
     from regroup.lab.sim.lives.outcome import live
     from regroup.lab.sim.lives.plan import Kind
 
-    kind = Kind[among] if among else None
+    kind, lived = Kind[among] if among else None, 0
     for seed in seeds:
         plan = draw(seed)
         if kind is not None and all(fault.kind is not kind for fault in plan.faults):
             continue
-        error = live(plan).error
+        error, lived = live(plan).error, lived + 1
         if error is not None:
-            return {"seed": seed, "error": error}
-    return {"seed": None, "error": None}
+            return {"seed": seed, "lives": lived, "error": error}
+        if lived == most:
+            break
+    return {"seed": None, "lives": lived, "error": None}
 
 
 if __name__ == "__main__":

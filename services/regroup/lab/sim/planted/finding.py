@@ -23,12 +23,13 @@ class Found:
 
     bug: Bug
     seed: int | None  # that found it; None: no one did
+    lives: int  # that were lived
     error: str | None
 
 
 def find_planted(count: int, processes: int, known: Mapping[str, int] = {}) -> Iterator[Found]:
-    """Each planted bug, and the first of `count` seeds that finds it, where `known` seeds, by the names of bugs, are
-    tried before all others. Raises RuntimeError if a process fails."""
+    """Each planted bug, and the first of `count` lives that finds it, where `known` seeds, by the names of bugs, are
+    lived before all others. Raises RuntimeError if a process fails."""
     with ThreadPoolExecutor(processes) as pool:
         yield from pool.map(partial(_find, count, known), BUGS)
 
@@ -41,4 +42,4 @@ def _find(count: int, known: Mapping[str, int], bug: Bug) -> Found:
     if done.returncode != 0:
         raise RuntimeError(f"{bug.name}: {done.stderr.strip().splitlines()[-1:]}")
     told = json.loads(done.stdout)
-    return Found(bug, told["seed"], told["error"])
+    return Found(bug, told["seed"], told["lives"], told["error"])

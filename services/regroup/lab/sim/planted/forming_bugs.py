@@ -68,6 +68,12 @@ BUGS = (
         "return -(-samples // global_batch)",
         "return samples // global_batch",
     ),
+    Bug(
+        "a short batch is cut as if all were whole",
+        SHARDS,
+        "range(shard * batch // shards, (shard + 1) * batch // shards)",
+        "range(shard * (batch // shards), (shard + 1) * (batch // shards))",
+    ),
     # members that cannot reach each other
     Bug(
         "those that reach the leader go",

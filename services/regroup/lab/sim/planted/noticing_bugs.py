@@ -27,15 +27,17 @@ BUGS = (
     Bug(
         "silence is taken for death too soon",
         SETTLING,
-        "limit = policy.absent_limit if job.wanted is Wanted.STOP else "
         "job.formation.detached_limit + policy.detached_margin",
-        "limit = 1.5",
+        "1.5",
+        among="ISOLATE",
     ),
     Bug(
         "a restarted coordinator counts silence from before its start",
         SETTLING,
-        "else turn.cluster.awake + turn.policy.leader_lease",
-        "else -1e18",
+        "return turn.now - heard > limit",
+        "return turn.now - heard > limit or "
+        "(job.wanted is not Wanted.STOP and not (sighting and sighting.seen >= turn.cluster.awake))",
+        among="CRASH",
     ),
     # what overtook it makes a report history
     Bug("an overtaken heartbeat is believed", AGENT_REPORTS, " and report.sequence > sighting.sequence:", ":"),
@@ -74,7 +76,7 @@ BUGS = (
     Bug(
         "the only holder is suspected as any",
         SUSPICION,
-        "if member != leader or len(holders) != 1]",
+        "if holders != [member]]",
         "]",
         among="STALL",
     ),
@@ -94,8 +96,9 @@ BUGS = (
         "to repeat a step is progress",
         OBSERVING,
         " or step <= watch.committed.get(member, -1):\n        return  # no news\n"
-        "    progressed = turn.now if step > max(watch.committed.values(), default=-1) else watch.progressed\n",
-        ":\n        return\n    progressed = turn.now\n",
+        "    most = max(watch.committed.values(), default=-1)\n"
+        "    progressed = turn.now if step > most else watch.progressed\n",
+        ":\n        return\n    most, progressed = -1, turn.now\n",
     ),
     Bug(
         "a step that is told with an answer alone does not count",
@@ -113,7 +116,7 @@ BUGS = (
     Bug(
         "an end that was asked for is an error",
         AGENT_REPORTS,
-        "    if report.asked and not evicted:\n        return\n    if not report.asked:\n",
+        "    if report.asked and not hung:\n        return\n    if not report.asked:\n",
         "    if report.asked and job is not None and job.ended:\n        return\n    if True:\n",
     ),
     Bug(
@@ -139,7 +142,7 @@ BUGS = (
         TURN,
         "return self.now - max(since, self.cluster.awake)",
         "return self.now - since",
-        among="STORE_MUTE",
+        among="FREEZE",
     ),
     # who hangs
     Bug(

@@ -20,7 +20,7 @@ class Bug:
     module: str
     old: str
     new: str
-    among: str | None = None  # the name of a kind of fault: looked for only in lives that have it
+    among: str | None = None  # the name of a kind of fault without which it cannot show
 
 
 def plant(bug: Bug) -> None:

@@ -67,7 +67,7 @@ BUGS = (
         "one worker's word is enough",
         STRIKING,
         "if len(sure) != 1:\n        return len(sure) > 1",
-        "if sure:\n        return True",
+        "if len(sure) < 2:\n        return bool(sure)",
     ),
     Bug(
         "a word that is told twice counts twice",
@@ -137,7 +137,8 @@ BUGS = (
         "a pause frees the workers before the state is durable",
         SETTLING,
         '        turn.change_watch(job.id, since=turn.now)\n        turn.note("saving"',
-        "        if job.wanted is Wanted.PAUSE:\n            turn.pause(turn.jobs[job.id], verdict.reason)\n"
+        "        if job.wanted is Wanted.PAUSE:\n"
+        "            turn.pause(turn.jobs[job.id], job.wanted, verdict.reason)\n"
         "            return\n"
         '        turn.change_watch(job.id, since=turn.now)\n        turn.note("saving"',
     ),

@@ -45,6 +45,26 @@ BUGS = (
         "                self._waiting.discard(done)\n            began",
         "                self._waiting.discard(done)\n                done.set_result(None)\n            began",
     ),
+    Bug(
+        "void measurements are dropped late",
+        SHELL,
+        "            await self._drop_points_of(id, step)\n",
+        "            pass\n",
+    ),
+    Bug(
+        "an answer that changes nothing does not pass the fence",
+        SHELL,
+        "or decision.notes or done is not None:",
+        "or decision.notes:",
+        among="STORE_CUT",
+    ),
+    Bug(
+        "who stood still does not notice",
+        SHELL,
+        "        if at - self._heard > self._leadership.lease:\n",
+        "        if False:\n",
+        among="FREEZE",
+    ),
     # what somebody planted who had not seen the rules, and the rules did not find
     Bug(
         "leading is counted from the answer",
@@ -56,8 +76,8 @@ BUGS = (
     Bug(
         "a slow store is the members' silence",
         SHELL,
-        "            if self._clock() - began > SLOW_STORE:\n",
-        "            if False:\n",
+        "        if took > SLOW_STORE:\n",
+        "        if False:\n",
         among="STORE_MUTE",
     ),
 )

@@ -8,6 +8,7 @@ from regroup.lab.sim.planted.planting import Bug
 SESSION = "regroup.worker.session"
 TAIL = "regroup.worker.tail"
 WATCHING = "regroup.worker.watching"
+LEDGER = "regroup.worker.lease_ledger"
 
 BUGS = (
     # rule 1: a Halt is a promise, under a fresh number
@@ -17,6 +18,29 @@ BUGS = (
         "if session.phase is TrainerPhase.PREPARING or n < session.promised:",
         "if session.phase is TrainerPhase.PREPARING:",
         among="JUMBLED",
+    ),
+    Bug(
+        "a step is applied below the promise",
+        SESSION,
+        "return self.phase is TrainerPhase.TRAINING and self.generation == generation and self.owed is None\n\n"
+        "    def may_apply(self, now: float) -> bool:\n"
+        '        """Whether the optimizer step may begin: nothing higher is promised, and the lease runs."""\n'
+        "        return self.phase is TrainerPhase.TRAINING and",
+        "return self.phase in (TrainerPhase.TRAINING, TrainerPhase.HALTED) and self.generation == generation\n\n"
+        "    def may_apply(self, now: float) -> bool:\n"
+        "        return self.phase in (TrainerPhase.TRAINING, TrainerPhase.HALTED) and",
+    ),
+    Bug(
+        "a Halt breaks no group",
+        SESSION,
+        "(*(() if at_boundary else (BreakGroup(),)), *_answer(session))",
+        "_answer(session)",
+    ),
+    Bug(
+        "a rendezvous is used again",
+        SESSION,
+        'return f"{self.address}/{self.member.incarnation}.{self.promised}"',
+        'return f"{self.address}/{self.member.incarnation}"',
     ),
     # rule 2: fresh answers only
     Bug(
@@ -55,6 +79,12 @@ BUGS = (
         "if session.formation is None or session.generation != answered.generation:",
         "if session.formation is None:",
     ),
+    Bug(
+        "a lease counts from the newest heartbeat, whichever was answered",
+        LEDGER,
+        "at = self._sent.pop(heard.sequence, None)\n",
+        "at = max(self._sent.values()) if self._sent.pop(heard.sequence, None) and self._sent else None\n",
+    ),
     # who may take part, and whose state is nobody's
     Bug(
         "a replica that differs stays as it is",
@@ -68,6 +98,19 @@ BUGS = (
         TAIL,
         "return held.pop() if len(held) == 1 and 0 not in held else None",
         "return max(held) or None",
+    ),
+    Bug(
+        "a sum of proposals is taken for agreement",
+        TAIL,
+        "return held.pop() if len(held) == 1 and 0 not in held else None",
+        "return sum(self.flags[:ranks]) or None",
+    ),
+    Bug(
+        "half of a digest is not compared",
+        TAIL,
+        "high = [float(digest >> HALF) for digest in self.digests]",
+        "high = [0.0 for _ in self.digests]",
+        among="FLIP",
     ),
     # what somebody planted who had not seen the rules, and the rules did not find
     Bug(

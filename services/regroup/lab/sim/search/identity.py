@@ -126,7 +126,7 @@ def _message(message: Any) -> Hashable:
 
 @_remembered
 def _worker(worker: Worker) -> Hashable:
-    return (worker.boot, worker.job, worker.quarantined, worker.departs)
+    return (worker.boot, worker.job, worker.quarantined, worker.departs, worker.meant)
 
 
 def _sighting(sighting: Sighting | None) -> Hashable:
@@ -166,7 +166,19 @@ def _watch(watch: Watch) -> Hashable:
     doubts = watch.fruitless, frozenset(watch.doubted.items()), watch.answered, watch.severed
     words = frozenset((name, word.damaged) for name, word in watch.words.items() if word.damaged)
     rests = frozenset(watch.resting.items())
-    return (*seen, dead, answers, watch.evicted, *counts, *doubts, rests, frozenset(watch.unable), words)
+    return (
+        *seen,
+        dead,
+        answers,
+        watch.evicted,
+        watch.suspected,
+        watch.proven,
+        *counts,
+        *doubts,
+        rests,
+        frozenset(watch.unable),
+        words,
+    )
 
 
 def _ghosts(ghosts: Ghosts) -> Hashable:
@@ -180,7 +192,7 @@ def _ghosts(ghosts: Ghosts) -> Hashable:
     saved: tuple[Hashable, ...] = (
         frozenset(ghosts.written),
         frozenset(ghosts.writers),
-        frozenset(ghosts.closed),
+        frozenset(ghosts.closed.items()),
         frozenset(ghosts.deleted),
     )
     saved += (frozenset(ghosts.damaged),)

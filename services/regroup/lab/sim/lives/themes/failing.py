@@ -74,7 +74,7 @@ FAILING = (
             Some((Kind.CRASH,), (0, 1), waits=0.0, after=(0.0, 0.4)),
             Some((Kind.LOSSY,), (0, 1), (12.0,), waits=0.0, after=(-1.0, 0.0)),
         ),
-        weight=6,
+        weight=12,
         workers=(1, 2, 3),
         spares=(0,),
         jobs=(1,),
@@ -111,6 +111,39 @@ FAILING = (
         weight=10,
         workers=(2, 2, 3),
         spares=(0,),
+    ),
+    # the same, and whoever leads then never heard of it
+    long_life(
+        (
+            Some((Kind.ISOLATE,), (1,), (10.0,), crowds=(1,), waits=0.0, since=2.5, until=4.0),
+            Some((Kind.KILL_TRAINER,), (1,), waits=0.0, after=(0.0, 0.1), whom=OTHERS),
+            Some((Kind.CRASH,), (1,), waits=0.0, after=(0.15, 0.4)),
+        ),
+        weight=14,
+        workers=(2, 2, 3),
+        spares=(0,),
+    ),
+    # a coordinator stands still, nobody takes its place, and who is lent and not listed is away as it goes on
+    Theme(
+        (
+            Some((Kind.FREEZE,), (1,), (6.0,), waits=0.0, since=0.52, until=0.9),
+            Some((Kind.ISOLATE,), (1, 2), (1.5,), (1, 2), waits=0.0, after=(5.4, 6.2)),
+        ),
+        weight=14,
+        workers=(2, 3),
+        paces=(0.2, 0.4),
+    ),
+    # the task's report hangs on whoever saves for those that leave
+    Theme(
+        (
+            Some((Kind.REPORT_HANGS,), (1,), (7.0, 18.0), (4,), ("saving",), waits=1.0, since=0.5, until=2.0),
+            Some((Kind.HAND_OVER, Kind.DRAIN), (1,), crowds=(4,), waits=0.0, after=(0.0, 1.5)),
+        ),
+        weight=5,
+        workers=(1, 2, 2),
+        spares=(0,),
+        jobs=(1,),
+        steps=(4, 8),
     ),
     # the same; then its user stops the job, and the coordinator begins anew
     long_life(
@@ -209,7 +242,7 @@ FAILING = (
             Some((*DEATHS, Kind.CRASH), (0, 0, 1), borders=FORMING, since=5.0, until=8.0),
             Some((Kind.CUT,), (1,), waits=0.0, since=9.0, until=9.0),  # until then, the pace stays what it is
         ),
-        weight=14,
+        weight=18,
         workers=(2, 2, 3),
         spares=(0,),
         jobs=(1,),
@@ -235,8 +268,9 @@ FAILING = (
         (
             Some((Kind.STORE_CUT, Kind.FREEZE), (1,), seconds=(1.5, 2.0, 4.0), waits=0.0, since=2.5, until=4.0),
             Some((Kind.KILL_TRAINER, Kind.CRASH_TRAINER), (1, 2), waits=0.0, after=(0.05, 1.0)),
+            Some((Kind.DRAIN, Kind.PAUSE), (0, 1), crowds=(1,), waits=0.0, after=(0.0, 2.0)),
         ),
-        weight=6,
+        weight=14,
         workers=(2, 3),
         spares=(0,),
     ),
@@ -253,7 +287,7 @@ FAILING = (
             Some((Kind.STARVE,), (1,), seconds=(18.0,), crowds=(1,), waits=0.0, since=1.5, until=3.0),
             Some((Kind.KILL_TRAINER,), (1,), crowds=(1,), waits=0.0, after=(1.0, 2.0), whom=OTHERS),
         ),
-        weight=8,
+        weight=14,
         workers=(2,),
         spares=(0,),
     ),
