@@ -428,3 +428,13 @@ async def test_a_coordinator_that_stood_still_says_so_to_its_decisions(tmp_path:
         awake = shell.cluster.awake
         await until(lambda: shell._heard > awake)
         assert shell.cluster.awake == awake, "once"
+
+
+async def test_what_is_refused_while_the_store_is_away_is_not_said_to_be_taken(tmp_path: Path) -> None:
+    store = Failing()
+    async with leading(tmp_path, store) as shell:
+        await until(lambda: shell.ready is None)
+        store.down = True
+        with pytest.raises(StoreUnavailable) as told:
+            await shell.command(StopJob("nosuch"))
+        assert not isinstance(told.value, Unconfirmed)

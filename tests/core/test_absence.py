@@ -143,3 +143,28 @@ def test_an_agent_that_is_connected_and_not_heard_keeps_no_place_from_a_free_wor
     assert scene.cluster.workers["c"].job is None
     scene.after(scene.policy.absent_limit + 0.1, heard="ac")
     assert scene.cluster.workers["c"].job == "j"
+
+
+def test_a_member_that_trains_keeps_its_place_though_its_agent_is_not_heard(scene):
+    """Else a free worker would be lent and taken back with every event."""
+    scene.running("a", "b", step=3, step_timeout=1e6)
+    scene.register("c")
+    noted = len(scene.notes)
+    for _ in range(20):
+        scene.after(1.0, heard="ac")
+    assert scene.cluster.workers["c"].job is None
+    assert len(scene.notes) == noted
+
+
+def test_one_that_nobody_reaches_does_not_gather_all_that_is_free(scene):
+    """a leads and holds the state; whoever is lent besides cannot reach it, and others wait for a worker."""
+    scene.running("a", min_workers=1, max_workers=2, step=3)
+    for name in "bcd":
+        scene.register(name)
+        watch = scene.cluster.watches["j"]
+        resting = {other: Rest(1, scene.now + 600.0) for other in "bcd" if other in scene.cluster.workers}
+        scene.cluster = replace(scene.cluster, watches={"j": replace(watch, resting=resting)})
+    scene.does(Tick())
+    assert [name for name, worker in scene.cluster.workers.items() if worker.job == "j"] == ["a", "b", "c"]
+    scene.submit("k", max_workers=1)
+    assert scene.cluster.workers["d"].job == "k"

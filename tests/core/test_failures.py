@@ -546,3 +546,15 @@ def test_data_that_was_late_and_a_death_outside_of_a_pass_are_not_the_same_failu
             trainer, scene.sequence = scene.cluster.sightings["a"].trainer, scene.sequence + 1
             scene.says("a", Heartbeat(boot="b1", sequence=scene.sequence, trainer=trainer, hang=late))
     assert not scene.job.ended
+
+
+def test_a_task_that_kills_its_process_while_preparing_fails_where_all_others_are_busy(scene):
+    scene.register("b")
+    scene.submit("k", max_workers=1)
+    scene.register("a")
+    scene.submit(max_workers=1)
+    for number in (1, 2):
+        assert not scene.job.ended
+        dies_while_preparing(scene, "a", f"i{number}")
+    assert scene.job.phase is JobPhase.FAILED
+    assert scene.cluster.workers["a"].errors == 0

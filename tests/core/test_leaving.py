@@ -437,3 +437,17 @@ def test_one_that_stays_and_comes_back_with_the_state_as_the_others_leave_goes_o
     goodbye(scene, "a")
     scene.halt("b", (1, 3))
     assert (scene.members, scene.job.formation.checkpoint) == (["b"], None)
+
+
+def test_one_that_stays_with_the_state_and_is_not_heard_holds_up_nobody_that_leaves(scene):
+    scene.running("a", "b", min_workers=1, step=3)
+    held = Checkpoint(Version(1, 3), "/c/j", "sum", 1, worker="a")
+    scene.cluster = replace(scene.cluster, jobs={"j": replace(scene.job, checkpoint=held)})
+    scene.passes(scene.policy.halt_limit, heard="ab")
+    leave(scene, "a")
+    scene.halt("a", (1, 3))
+    for _ in range(2):
+        scene.after(scene.policy.halt_limit + 0.1, heard="a")
+        if scene.job.round is not None:
+            scene.halt("a", (1, 3))
+    assert scene.job.phase is JobPhase.QUEUED or scene.job.wanted is Wanted.YIELD

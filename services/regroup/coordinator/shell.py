@@ -178,8 +178,10 @@ class Shell:
                 self._waiting.discard(done)
             began = self._clock()
             try:
-                await self._persist(decision, done, patient=not isinstance(event, KeepSteps))
-            except StoreUnavailable:
+                await self._persist(decision, done, patient=refused is None and not isinstance(event, KeepSteps))
+            except StoreUnavailable as trouble:
+                if done is not None and not done.done():
+                    done.set_exception(StoreUnavailable(str(trouble)))  # what is refused was not taken
                 continue  # the steps alone may be ahead in the store; a later event keeps them
             finally:
                 took = self._leave_out(began)

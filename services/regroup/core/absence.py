@@ -5,7 +5,7 @@ formation lists stays: until it is known dead, it may be committing (`settling.p
 Refuses to know: why it is gone. If it comes back, it registers as anybody does.
 """
 
-from regroup.core.jobs import Member
+from regroup.core.jobs import JobPhase, Member
 from regroup.core.turn import Turn
 from regroup.core.workers import LEFT
 
@@ -28,7 +28,8 @@ def expected(turn: Turn) -> frozenset[str]:
 
 def idle(turn: Turn) -> frozenset[str]:
     """The workers that are lent to a job and are of no use to it: others cannot reach them, their agents are connected
-    and not heard, or their trainers were evicted and do not end."""
+    and not heard, or their trainers were evicted and do not end. Who trains is of use, whether it is heard or not."""
+    trains = {one.worker for job, one in turn.listed() if job.phase is JobPhase.RUNNING}
     found = set()
     for name, worker in turn.workers.items():
         seen, watch = turn.cluster.present(name), turn.watches.get(worker.job or "")
@@ -37,7 +38,7 @@ def idle(turn: Turn) -> frozenset[str]:
         silent = turn.waited(seen.seen) > turn.policy.absent_limit
         member = Member(name, seen.trainer.incarnation) if seen.trainer is not None else None
         lingers = watch is not None and member in watch.evicted and turn.waited(seen.moved) > turn.policy.absent_limit
-        if silent or lingers or (watch is not None and name in watch.resting):
+        if (silent and name not in trains) or lingers or (watch is not None and name in watch.resting):
             found.add(name)
     return frozenset(found)
 

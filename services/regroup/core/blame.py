@@ -87,7 +87,8 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure, chance: bool = False)
     preparing = failure.step < 0
     times = len(same) + 1 if preparing else len({f.generation for f in (*same, failure)})
     alone = job.formation is None or len(job.formation.seats) == 1
-    if preparing and not (others or chance) and (untried := _others(turn, job, failure.worker)):
+    untried = [one for one in _others(turn, job, failure.worker) if turn.workers[one].job in (None, job.id)]
+    if preparing and untried and not (others or chance):
         if same and len(untried) >= job.spec.min_workers:
             turn.refuse(job, failure.worker, f"{failure.error}, for the second time")
     elif (others and times >= 3) if chance else (others or (same and alone) or len(same) >= TRIES_OF_ONE):

@@ -210,9 +210,11 @@ def lend(cluster: Cluster, expected: Set[str], idle: Set[str] = frozenset()) -> 
         if job.wanted is Wanted.RUN and _has_begun(job) and not _hopeless(cluster, job, expected)
     ]
 
-    def grow(job: Job, most: int) -> None:
+    def grow(job: Job, most: int, beyond: int) -> None:
+        """To `most` without those that are idle, and not to more than `beyond` with them."""
         nonlocal free
-        room = max(most - len(lent(cluster, job, expected, idle)) - list(loans.values()).count(job.id), 0)
+        used, had = len(lent(cluster, job, expected, idle)), len(lent(cluster, job, expected))
+        room = max(min(most - used, beyond - had) - list(loans.values()).count(job.id), 0)
         loans.update(dict.fromkeys(_eligible(cluster, job, free)[:room], job.id))
         free = [name for name in free if name not in loans]
 
@@ -221,7 +223,9 @@ def lend(cluster: Cluster, expected: Set[str], idle: Set[str] = frozenset()) -> 
             loans |= dict.fromkeys([name for name in _eligible(cluster, job, free) if name not in blind][:1], job.id)
             free = [name for name in free if name not in loans]
     for job in begun:
-        grow(job, job.spec.min_workers)  # else it and a queued job that waits for its workers would wait for ever
+        grow(
+            job, job.spec.min_workers, len(cluster.workers)
+        )  # else it and a queued job that waits for its workers would wait for ever
     for job in cluster.jobs.values():
         if job.phase is not JobPhase.QUEUED:
             continue
@@ -233,5 +237,5 @@ def lend(cluster: Cluster, expected: Set[str], idle: Set[str] = frozenset()) -> 
         loans |= dict.fromkeys(takes, job.id)
         free = [name for name in free if name not in loans]
     for job in begun:
-        grow(job, job.spec.max_workers)
+        grow(job, job.spec.max_workers, job.spec.max_workers + 1)
     return loans

@@ -163,11 +163,11 @@ def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
 
 
 def _come_back(turn: Turn, job: Job, answers: Mapping[Member, Answer]) -> list[str]:
-    """Who stays, and says that it holds what is durable, though it was not there in time to answer, of a job that is to
-    run and whose others leave: it need not read that again, if it can at all."""
+    """Who stays, is heard, and says that it holds what is durable, though it was not there in time to answer, of a job
+    that is to run and whose others leave: it need not read that again, if it can at all."""
     told = candidates(turn.cluster, job) if job.wanted is Wanted.RUN else {}
-    late = [member for member, said in told.items() if said.version == job.saved and member not in answers]
-    return [member.worker for member in late if not turn.workers[member.worker].departs]
+    late = [member.worker for member, said in told.items() if said.version == job.saved and member not in answers]
+    return [name for name in late if heard_lately(turn, name) and not turn.workers[name].departs]
 
 
 def give_up(

@@ -12,7 +12,7 @@ from regroup.core.cluster import ASKED, Cluster, NoSuchJob, NoSuchWorker, Policy
 from regroup.core.jobs import Job, JobPhase, Member, StepPoint, Wanted
 from regroup.core.notes import Note
 from regroup.core.phases import check_arrow
-from regroup.core.workers import Worker
+from regroup.core.workers import LEFT, Worker
 
 
 class Turn:
@@ -74,7 +74,7 @@ class Turn:
 
     def _ended(self, worker: str) -> bool:
         """Whether it said goodbye: no trainer of it is alive that a formation lists, though it may be back."""
-        return worker in self.workers and self.workers[worker].meant
+        return worker in self.workers and (self.workers[worker].meant or self.workers[worker].boot == LEFT)
 
     def change_watch(self, job: str, **changes: Any) -> None:
         self.watches[job] = replace(self.watch(job), **changes)

@@ -54,9 +54,13 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
             leaving_rules.changed(decision.cluster, known_worker, worker)
             blame_rules.counted(ghosts, world, decision, known_worker, worker)
     blame_rules.forgiven(ghosts, world, decision.cluster)
+    fresh: set[str] = set()  # lent by this decision
     for note in decision.notes:
         if note.kind == "lent" and note.worker is not None:
+            fresh.add(note.worker)
             leaving_rules.lent(decision.cluster, note.worker)
+        taken = note.kind == "unlent" and note.worker in fresh
+        assert not taken, f"{note.worker} is lent and taken back in one breath: {note.reason}"
     if any(worker.departs for worker in decision.cluster.workers.values()):
         for id, job in decision.cluster.jobs.items():
             if id in before.jobs and before.jobs[id].phase is job.phase:  # else the next decision saves it
