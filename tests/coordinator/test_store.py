@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from math import inf, isnan, nan
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis.asyncio
@@ -374,9 +375,8 @@ async def test_every_key_stands_in_the_scripts_header(redis_url: str, key_prefix
     await client.aclose()
 
 
-async def test_a_save_that_comes_late_undoes_no_later_one(redis_url: str, key_prefix: str) -> None:
-    store = RedisStore(redis_url, key_prefix)
-    fence = await first_fence(store)
+def remembered(store: RedisStore) -> tuple[Any, list[tuple[object, object]]]:
+    """Its script, and what is sent to it from now on: so that it can be sent once more, later."""
     sent: list[tuple[object, object]] = []
     script = store._script
 
@@ -385,6 +385,13 @@ async def test_a_save_that_comes_late_undoes_no_later_one(redis_url: str, key_pr
         return await script(keys, arguments)
 
     store._script = remembering  # type: ignore[assignment]
+    return script, sent
+
+
+async def test_a_save_that_comes_late_undoes_no_later_one(redis_url: str, key_prefix: str) -> None:
+    store = RedisStore(redis_url, key_prefix)
+    fence = await first_fence(store)
+    script, sent = remembered(store)
     await store.save(fence, [replace(job, step=1)], notes=[Note("kind", "first")])
     await store.save(fence, [replace(job, step=2)])
     late = await script(*sent[0])  # given up after its time-out, and still under way in the network
@@ -404,14 +411,7 @@ async def test_a_save_that_comes_late_undoes_no_later_one(redis_url: str, key_pr
 async def test_points_that_come_late_bring_nothing_void_back(redis_url: str, key_prefix: str) -> None:
     store = RedisStore(redis_url, key_prefix)
     fence = await first_fence(store)
-    sent: list[tuple[object, object]] = []
-    script = store._script
-
-    async def remembering(keys: list[str], arguments: list[object]) -> object:
-        sent.append((keys, arguments))
-        return await script(keys, arguments)
-
-    store._script = remembering  # type: ignore[assignment]
+    script, sent = remembered(store)
     await store.append_points(fence, "j1", [point(7), point(8)])
     await store.save(fence, [job])
     assert await script(*sent[0]) == 1, "what a save left as it was may come twice"

@@ -192,14 +192,20 @@ def suspected_again(scene, number: int, held: tuple[int, int]) -> tuple[int, int
     return scene.job.formation.generation, 3
 
 
-def test_a_worker_that_is_suspected_again_and_again_is_left_out_of_this_job_alone(scene):
-    """The only holder of the state may have the broken network: then it is not the others' error."""
+def suspected_thrice(scene) -> tuple[int, int]:
+    """b, which the job lends besides a."""
     scene.running("a", max_workers=2, min_workers=1, step=3)
     scene.register("b")
     scene.after(scene.policy.halt_limit, heard="ab")
     held = (1, 3)
     for number in range(1, 4):
         held = suspected_again(scene, number, held)
+    return held
+
+
+def test_a_worker_that_is_suspected_again_and_again_is_left_out_of_this_job_alone(scene):
+    """The only holder of the state may have the broken network: then it is not the others' error."""
+    suspected_thrice(scene)
     assert scene.job.refused == {"b": "it was suspected 3 times of keeping the others from training"}
     assert (scene.cluster.workers["b"].errors, scene.cluster.workers["b"].job) == (0, None)
 
@@ -275,12 +281,7 @@ def test_who_is_left_out_on_a_suspicion_and_killed_in_a_pass_hangs_in_no_task(sc
 
 
 def test_who_is_cleared_is_suspected_anew(scene):
-    scene.running("a", max_workers=2, min_workers=1, step=3)
-    scene.register("b")
-    scene.after(scene.policy.halt_limit, heard="ab")
-    held = (1, 3)
-    for number in range(1, 4):
-        held = suspected_again(scene, number, held)
+    held = suspected_thrice(scene)
     assert set(scene.job.refused) == {"b"}
     scene.does(ClearWorker("b"))
     scene.beat("b")
