@@ -166,19 +166,8 @@ def _watch(watch: Watch) -> Hashable:
     doubts = watch.fruitless, frozenset(watch.doubted.items()), watch.answered, watch.severed
     words = frozenset((name, word.damaged) for name, word in watch.words.items() if word.damaged)
     rests = frozenset(watch.resting.items())
-    return (
-        *seen,
-        dead,
-        answers,
-        watch.evicted,
-        watch.suspected,
-        watch.proven,
-        *counts,
-        *doubts,
-        rests,
-        frozenset(watch.unable),
-        words,
-    )
+    given_up = watch.evicted, watch.suspected, watch.proven
+    return (*seen, dead, answers, *given_up, *counts, *doubts, rests, frozenset(watch.unable), words)
 
 
 def _ghosts(ghosts: Ghosts) -> Hashable:
