@@ -5,12 +5,12 @@ Refuses to know: which of it a plan wants, and when (`faults`); what a decision 
 """
 
 import asyncio
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from regroup.coordinator.persistence import Saved, StoreUnavailable
+from regroup.coordinator.persistence import EVENTS_KEPT, Saved, StoreUnavailable
 from regroup.core.cluster import NoSuchJob, Refusal
 from regroup.core.jobs import Job, JobPhase, Wanted
 from regroup.core.messages.commands import (
@@ -23,6 +23,7 @@ from regroup.core.messages.commands import (
     StopJob,
     SubmitJob,
 )
+from regroup.core.notes import Note
 from regroup.core.spec import BeginFrom, JobSpec
 from regroup.lab.sim.lives.mistakes import mistake
 
@@ -152,13 +153,17 @@ class Users:
         assert not wrong, f"nothing can be made of {command}, and it is acknowledged"
         # Another one may have gone on from what can be taken back.
         if process is life.leader or isinstance(command, SubmitJob | StopJob):
-            assert _is_done(command, life.store.holds), f"{command} is acknowledged, and the store does not know it"
+            told = [event.note for event in await life.store.events(limit=EVENTS_KEPT) if event.at >= began]
+            done = _is_done(command, life.store.holds, told)
+            assert done, f"{command} is acknowledged, and the store does not know it"
 
 
-def _is_done(command: Command, kept: Saved) -> bool:
-    """Whether what was asked is durable: it may be acknowledged only then."""
+def _is_done(command: Command, kept: Saved, told: Sequence[Note]) -> bool:
+    """Whether what was asked is durable: it may be acknowledged only then. `told`: the timeline since it was asked."""
     if isinstance(command, ClearWorker):
-        return command.worker not in kept.workers or not kept.workers[command.worker].quarantined
+        worker = kept.workers.get(command.worker)
+        cleared = Note("cleared", f"{command.worker} was cleared by its operator", worker=command.worker)
+        return worker is None or not worker.quarantined or cleared in told  # and then quarantined anew
     if isinstance(command, DrainWorker | AdmitWorker):
         drains = isinstance(command, DrainWorker)
         return command.worker not in kept.workers or kept.workers[command.worker].drained is drains
