@@ -297,6 +297,17 @@ def test_a_worker_whose_replica_is_not_like_most_has_an_error(scene):
     assert [worker.errors for worker in scene.cluster.workers.values()] == [1, 0, 0], "also if it leads"
 
 
+def test_the_others_regroup_at_once_where_the_odd_one_tells_of_itself_and_is_quarantined(make_scene):
+    scene = make_scene(error_limit=0)
+    scene.running("a", "b", "c", max_workers=3)
+    scene.register("d")
+    told = {"job": "j", "incarnation": "i1", "step": 3}
+    scene.says("c", ReplicasDiffered(**told, generation=1, digests=("aa", "aa", "bb")))
+    assert scene.job.phase is JobPhase.REGROUPING
+    assert [note.worker for note in scene.noted("unlent")] == ["c"]
+    assert scene.cluster.workers["d"].job == "j", "and keeps its place"
+
+
 @pytest.mark.parametrize(("generation", "digests"), [(0, ("aa", "bb")), (1, ()), (1, ("aa",)), (1, ("aa", "bb", "cc"))])
 def test_digests_of_another_group_are_nobodys_error(scene, generation, digests):
     scene.running("a", "b")

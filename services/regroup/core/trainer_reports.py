@@ -86,9 +86,9 @@ def take_in_trainer(turn: Turn, name: str, report: TrainerReport) -> None:
             turn.change_watch(job.id, differed=report.generation)
             reason = f"replicas differed at step {step}: whoever is not like most takes the others' state"
             turn.note("replicas_differed", reason, job=job.id, worker=name, digests=list(report.digests))
-            count_odd_replicas(turn, job, report)
-            if not overtaken:
+            if not overtaken:  # first, for its own may be the odd one, and it be sent away
                 observe(turn, name, replace(trainer, phase=TrainerPhase.BROKEN), broken=reason)
+            count_odd_replicas(turn, turn.jobs[job.id], report)
         case StateSaved():
             state_saved(turn, job, member, report)
         case SaveFailed():

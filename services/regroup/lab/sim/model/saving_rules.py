@@ -147,7 +147,7 @@ def _is_passed(world: World, before: Cluster, decision: Decision, old: Job, job:
     held, seen = trainer.session.version, before.sightings.get(trainer.member.worker)
     assert old.formation is not None
     said = seen is not None and seen.trainer is not None and seen.trainer.version == held
-    told = said and is_heard(world, before, trainer.member)
+    told = said and is_heard(world, before, trainer.member) and is_heard(world, decision.cluster, trainer.member)
     back = seen is not None and world.decided_at - seen.since < world.policy.halt_limit / 2
     if told and not back and not is_evicted(before, decision, job.id, trainer.member):
         return False
