@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from regroup.core.messages.agent_reports import TrainerExited
+from regroup.core.messages.agent_reports import StacksTaken, TrainerExited
 from regroup.core.messages.events import Report
 from regroup.core.messages.orders import Prepare
 from regroup.core.messages.trainer_reports import PrepareFailed
 from regroup.core.spec import JobSpec
-from regroup.core.workers import TrainerPhase, TrainerStatus
+from regroup.core.workers import Hang, LoopPhase, TrainerPhase, TrainerStatus
 from regroup.wire.codec import decode_order, encode, encode_value
 from regroup.worker.control import REPORT, STATUS
 from regroup.worker.guardian import Guardian
@@ -119,6 +119,37 @@ async def test_whoever_is_ended_was_asked_to_and_leaves_room_for_the_next(guarde
     assert (guarded.guardian.status, guarded.guardian.incarnation, guarded.guardian.memory) == (None, None, None)
     guarded.guardian.start(prepare("waits"), FLOOR)
     assert (await guarded.until(TrainerPhase.PREPARED)).incarnation != former.incarnation
+
+
+@pytest.mark.parametrize("asked", ["to end its trainer", "to close"])
+async def test_who_hangs_is_killed_once_its_stacks_are_told_and_at_once_where_nobody_stays_to_hear_them(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    looks, looked = asyncio.Event(), asyncio.Event()
+
+    async def take(pid: int, most: int) -> str:
+        looks.set()
+        await looked.wait()
+        return "where it hangs"
+
+    monkeypatch.setattr("regroup.worker.guardian.stacks_of", take)
+    guarded.guardian.start(prepare("waits"), FLOOR)
+    await guarded.until(TrainerPhase.PREPARED)
+    guarded.guardian._hangs(Hang(phase=LoopPhase.COMPUTE, lasts=5.0, limit=4.0))
+    await asyncio.wait_for(looks.wait(), LIMIT)
+    if asked == "to close":
+        await asyncio.wait_for(guarded.guardian.close(), LIMIT)
+    else:
+        guarded.guardian.end()
+        trainer = guarded.guardian._trainer
+        assert trainer is not None
+        assert not trainer.gone(0.3)  # where it is killed it is gone in a hundredth of that
+        looked.set()
+    ended = await guarded.told()
+    assert (ended.cause, ended.asked) == ("killed by SIGKILL", True)
+    stacks = [report.stacks for report in guarded.reports if isinstance(report, StacksTaken)]
+    assert stacks == ([] if asked == "to close" else ["where it hangs"])
+    assert guarded.reports[-1] is ended
 
 
 async def test_who_is_killed_and_not_gone_is_waited_for_by_nobody_and_has_no_successor_beside_it(

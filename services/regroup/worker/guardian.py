@@ -106,10 +106,12 @@ class Guardian:
                 log.info("the trainer is gone; its end is about to be noticed")
 
     def end(self) -> None:
-        """Kill the trainer, if there is one. Its end is told as soon as it is noticed, and not waited for."""
+        """Kill the trainer, if there is one; where it hangs, once its stacks are taken. Its end is told as soon as
+        it is noticed, and not waited for."""
         if self._trainer is not None:
             self._asked = True
-            self._trainer.kill()
+            if not self._looks:
+                self._trainer.kill()
 
     async def watch(self) -> None:
         """Look after the trainer, again and again."""
@@ -179,7 +181,12 @@ class Guardian:
         if hang is not None and self._trainer is not None and self.status is not None:
             look = asyncio.create_task(self._take_stacks(hang, self._trainer, self.status.job))
             self._looks.add(look)
-            look.add_done_callback(self._looks.discard)
+            look.add_done_callback(self._looked)
+
+    def _looked(self, look: asyncio.Task[None]) -> None:
+        self._looks.discard(look)
+        if self._asked:
+            self.end()
 
     async def _take_stacks(self, hang: Hang, trainer: Trainer, job: str) -> None:
         stacks = await stacks_of(trainer.process.pid or 0, MAX_STACKS)

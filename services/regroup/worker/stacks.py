@@ -10,7 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
-PATIENCE = 1.0  # seconds
+PATIENCE = 3.0  # seconds; it takes a tenth of one where the machine is not busy
 
 
 async def stacks_of(pid: int, most: int) -> str:
