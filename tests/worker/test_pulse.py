@@ -1,7 +1,5 @@
 """The marks of a step loop, read by another one through the file."""
 
-import asyncio
-import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +9,6 @@ import pytest
 from regroup.core.workers import LoopPhase
 from regroup.worker import pulse
 from regroup.worker.pulse import ENOUGH, PASSES, SIZE, Pulse, last_mark
-from regroup.worker.stacks import stacks_of
 
 
 @pytest.fixture
@@ -134,34 +131,3 @@ def test_what_is_no_mark_is_none(file: Path, noted: bytes | None) -> None:
     if noted is not None:
         file.write_bytes(noted)
     assert last_mark(file) is None
-
-
-async def test_why_there_are_no_stacks_is_said_in_one_line() -> None:
-    told = await stacks_of(2**22 + 1, 200)
-    assert told.startswith("no stacks: ")
-    assert len(told.splitlines()) == 1
-
-
-SLEEPER = """
-import time
-def sleeps_for_long(secret):
-    print(flush=True)
-    time.sleep(60)
-sleeps_for_long('hunter' + '2')
-"""
-
-
-async def test_stacks_name_functions_and_lines_and_no_values_and_are_cut() -> None:
-    sleeper = await asyncio.create_subprocess_exec(sys.executable, "-c", SLEEPER, stdout=asyncio.subprocess.PIPE)
-    assert sleeper.stdout is not None
-    await sleeper.stdout.readline()
-    # Neither is our child an ancestor of this one: it may do what py-spy may.
-    look = [sys.executable, "-c", f"open('/proc/{sleeper.pid}/mem', 'rb')"]
-    looks = await asyncio.create_subprocess_exec(*look, stderr=asyncio.subprocess.DEVNULL)
-    allowed = await looks.wait() == 0
-    told, short = await stacks_of(sleeper.pid, 16_000), await stacks_of(sleeper.pid, 20)
-    sleeper.kill()
-    await sleeper.communicate()
-    assert "hunter2" not in told
-    assert "sleeps_for_long" in told if allowed else told.startswith("no stacks: ")
-    assert len(short) <= 20
