@@ -3,6 +3,7 @@
 Owns: the processes. Refuses to know: what a life is, and how outcomes are shown.
 """
 
+import gc
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -20,8 +21,14 @@ def lives(first: int, count: int, processes: int) -> Iterator[list[Outcome]]:
     if processes == 1:
         yield from map(_chunk, chunks)
         return
-    with ProcessPoolExecutor(processes) as pool:
+    with ProcessPoolExecutor(processes, initializer=_collect_seldom) as pool:
         yield from pool.map(_chunk, chunks)
+
+
+def _collect_seldom() -> None:
+    """A life is small, and most of it is freed without the collector, which looks at each of its objects again."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 def _chunk(seeds: tuple[int, int]) -> list[Outcome]:
