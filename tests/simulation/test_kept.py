@@ -1618,6 +1618,52 @@ MENDED = {  # what the code did once
         pace=0.1,
         folders=True,
     ),
+    # seed 79374 of the record
+    "who is lent for a saver that leaves is kept while it saves": Plan(
+        seed=79374,
+        workers=2,
+        jobs=(
+            JobSpec(
+                task="digits",
+                epochs=1,
+                global_batch=8,
+                shards=4,
+                checkpoint_every=1,
+                keep_last=2,
+                keep_best=1,
+                step_timeout=4.0,
+                max_restarts=1,
+            ),
+        ),
+        policy=Policy(
+            heartbeat_interval=0.5,
+            tick=0.35,
+            detached_limit=5.0,
+            detached_margin=1.0,
+            leader_lease=1.0,
+            prepare_limit=6.0,
+            halt_limit=2.0,
+            hang_floor=0.6,
+            form_limit=3.0,
+            absent_limit=5.0,
+            forget_limit=1.5,
+            save_retry=0.5,
+            read_retry=1.5,
+            error_limit=0,
+            error_forget=1.0,
+        ),
+        faults=(
+            Fault(kind=Kind.REPORT_HANGS, workers=(1, 0), at=0.7538298966921684, seconds=18.0),
+            Fault(kind=Kind.RAISE, workers=(0,), at=0.9012985870236607, border="applying"),
+            Fault(kind=Kind.HAND_OVER, workers=(1,), at=1.3244254226008567, border="saving"),
+            Fault(kind=Kind.RAISE, workers=(0, 1), at=2.5732765079329063, border="applying"),
+            Fault(kind=Kind.CUT, workers=(0, 1), at=2.823900078378377, border="connected"),
+        ),
+        skews=(56660.65156939537, 589546.9908732637, 259485.09973425936),
+        drifts=(-0.00035312991015928885, -0.0037537800901251608, -0.007265003615321464),
+        pace=0.06,
+        chunk=1.0,
+    ),
 }
 KEPT = PLANTED | MENDED
 CANARY = "a torn state is answered"  # whatever the dice say

@@ -322,8 +322,8 @@ class Justice:
             assert not could, f"{job.id} starts before {older.id}, which could start on {fit}"
 
     def _keeps(self, after: Cluster, job: Job) -> None:
-        """A job that has all that it asked for lets go of the others, in time."""
-        trains = job.phase is JobPhase.RUNNING and job.round is None and job.wanted is Wanted.RUN
+        """A job that has all that it asked for lets go of the others, in time; one that saves may need them yet."""
+        trains = job.phase is JobPhase.RUNNING and job.round is job.saver is None and job.wanted is Wanted.RUN
         seated = {member.worker for member in job.formation.members} if trains and job.formation is not None else set()
         extra = [
             name
