@@ -323,7 +323,8 @@ class Justice:
 
     def _keeps(self, after: Cluster, job: Job) -> None:
         """A job that has all that it asked for lets go of the others, in time; one that saves may need them yet."""
-        trains = job.phase is JobPhase.RUNNING and job.round is job.saver is None and job.wanted is Wanted.RUN
+        undisturbed = job.round is None and job.saver is None and job.wanted is Wanted.RUN
+        trains = job.phase is JobPhase.RUNNING and undisturbed
         seated = {member.worker for member in job.formation.members} if trains and job.formation is not None else set()
         extra = [
             name
