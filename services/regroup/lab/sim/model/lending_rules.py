@@ -35,7 +35,11 @@ def _unlent(world: World, after: Cluster, worker: Worker, job: Job, handed_over:
     dead = watch is not None and (member in watch.dead or member in watch.evicted)
     trainer = world.living(member)
     mine = trainer.session.version if trainer is not None else None
-    spare = mine is None or mine.step == 0 or len(holders(world, job.id)) > 1
+    # Others hold it; or one that may have died this moment, and was heard with it of late.
+    heard = [one for one in job.formation.members if one != member and is_heard(world, after, one)]
+    said = [after.trainer(one) for one in heard]
+    told = mine is not None and any(one.version >= mine for one in said if one is not None and one.version is not None)
+    spare = mine is None or mine.step == 0 or len(holders(world, job.id)) > 1 or told
     meant = (worker.quarantined and spare) or worker.name in job.refused or dead
     nothing = mine is None or is_durable(job, job.formation, mine) or handed_over(after, job, member, mine)
     assert meant or nothing or member not in job.formation.members, f"{member} is sent away with its state"
@@ -83,7 +87,7 @@ def evicted(world: World, before: Cluster, decision: Decision, job: Job, member:
     lent_out = [name for name, worker in before.workers.items() if worker.job == job.id]
     tried = [one.worker for one in watch.unable if before.trainer(one) is not None]  # what came after one may read
     untried = set(lent_out).difference(tried)
-    if mine is None or (mine <= job.saved and untried):
+    if mine is None or (is_durable(job, job.formation, mine) and untried):
         return  # what is durable is as new, and somebody may be able to read it
     if mine == decision.cluster.jobs[job.id].saved and (member in watch.failed_savers or trainer.wedged):
         return  # what it was to save is durable, if only since this moment
