@@ -20,7 +20,7 @@ from regroup.lab.sim.lives.plan import Fault, Kind
 from regroup.lab.sim.model.limits import NAMES
 from regroup.lab.sim.model.steps import TOGETHER
 from regroup.lab.sim.model.trainer import Trainer
-from regroup.lab.sim.model.world import holders
+from regroup.lab.sim.model.world import holders, is_heard
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
@@ -150,10 +150,11 @@ class Justice:
             assert now < over + SLACK, f"{trainer.member} hangs in the task's code at a save for {now - since:.1f} s"
 
     def _others_have(self, after: Cluster, job: Job, trainer: Trainer, held: Version) -> float | None:
-        """Since when somebody else is there with what this one holds, and could give it; None: nobody is."""
+        """Since when somebody else is heard with what this one holds, and could give it; None: nobody is."""
         others = [one for one in holders(self._life, job.id) if one is not trainer and not one.wedged]
-        have = [one.member.worker for one in others if one.session.version is not None and one.session.version >= held]
-        return min([seen.since for name in have if (seen := after.present(name)) is not None], default=None)
+        heard = [one for one in others if is_heard(self._life, after, one.member)]
+        have = [one.member.worker for one in heard if (one.session.version or ORIGIN) >= held]
+        return min([after.sightings[name].since for name in have], default=None)
 
     def _evicted(self, before: Cluster, job: str, worker: str, why: str) -> None:
         life, agent = self._life, self._life.agents[worker]

@@ -59,7 +59,9 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
         if note.kind == "lent" and note.worker is not None:
             fresh.add(note.worker)
             leaving_rules.lent(decision.cluster, note.worker)
-        taken = note.kind == "unlent" and note.worker in fresh
+        # Two may come back at once with the same state, of which one is to go.
+        goes = note.worker in decision.cluster.workers and decision.cluster.workers[note.worker].departs
+        taken = note.kind == "unlent" and note.worker in fresh and not goes
         assert not taken, f"{note.worker} is lent and taken back in one breath: {note.reason}"
     if any(worker.departs for worker in decision.cluster.workers.values()):
         for id, job in decision.cluster.jobs.items():
