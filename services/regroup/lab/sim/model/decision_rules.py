@@ -59,10 +59,10 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
         if note.kind == "lent" and note.worker is not None:
             fresh.add(note.worker)
             leaving_rules.lent(decision.cluster, note.worker)
-        # Two may come back at once with the same state, of which one is to go.
-        goes = note.worker in decision.cluster.workers and decision.cluster.workers[note.worker].departs
-        taken = note.kind == "unlent" and note.worker in fresh and not goes
-        assert not taken, f"{note.worker} is lent and taken back in one breath: {note.reason}"
+        if note.kind == "unlent" and note.worker in fresh:
+            # Two may come back at once with the same state, of which one is to go.
+            goes = decision.cluster.workers[note.worker].departs
+            assert goes, f"{note.worker} is lent and taken back in one breath: {note.reason}"
     if any(worker.departs for worker in decision.cluster.workers.values()):
         for id, job in decision.cluster.jobs.items():
             if id in before.jobs and before.jobs[id].phase is job.phase:  # else the next decision saves it
