@@ -168,3 +168,13 @@ def test_one_that_nobody_reaches_does_not_gather_all_that_is_free(scene):
     assert [name for name, worker in scene.cluster.workers.items() if worker.job == "j"] == ["a", "b", "c"]
     scene.submit("k", max_workers=1)
     assert scene.cluster.workers["d"].job == "k"
+
+
+def test_who_was_idle_for_long_and_is_lent_has_its_time_to_start_a_trainer(scene):
+    scene.register("a")
+    scene.passes(scene.policy.prepare_limit + 1.0, heard="a")
+    scene.submit(max_workers=1)
+    scene.after(0.2, heard="a")
+    assert (scene.cluster.workers["a"].job, scene.cluster.workers["a"].errors) == ("j", 0)
+    scene.after(scene.policy.prepare_limit, heard="a")
+    assert scene.cluster.workers["a"].errors == 1

@@ -287,3 +287,17 @@ def test_who_is_cleared_is_suspected_anew(scene):
     scene.beat("b")
     suspected_again(scene, 4, held)
     assert not scene.job.refused
+
+
+def test_deaths_while_they_form_make_nobody_suspect(scene):
+    scene.running("a", "b", "c", "d", step=3, min_workers=1)
+    scene.after(3.0, heard="abcd")  # they are there for long enough to be given up
+    scene.breaks("a", 1)
+    for name in "abcd":
+        scene.halt(name, (1, 3))
+    for gone, others in (("d", "abc"), ("c", "ab")):
+        scene.exits(gone)
+        for name in others:
+            scene.halt(name, (1, 3))
+        assert scene.members == [*others]
+    assert scene.noted("evicted") == []

@@ -253,3 +253,16 @@ def test_data_that_is_too_slow_for_everybody_ends_the_job_also_where_there_are_m
                 scene.train(name)
     assert scene.job.phase is JobPhase.FAILED
     assert "3 times no data came in 60 s" in scene.job.reason
+
+
+def test_fetches_of_other_steps_do_not_add_up(scene):
+    running(scene, "a")
+    for step, fetch in enumerate((1, 3, 5), 3):
+        accuse(scene, "a", replace(STARVES, fetch=fetch))
+        scene.after(60.5, heard="a")
+        assert not scene.job.ended
+        n = scene.job.generation
+        accuse(scene, "a", None, phase=TrainerPhase.HALTED, promised=n, version=Version(n - 1, step))
+        scene.train("a")
+        scene.train("a", step + 1)  # storage is back, and it goes on
+    assert scene.job.phase is JobPhase.RUNNING

@@ -623,6 +623,18 @@ def test_who_once_could_not_save_may_be_asked_again_to_make_room_and_has_the_tim
     assert scene.job.saver == Member("a", "i1")
 
 
+def test_to_make_room_costs_a_job_its_steps_where_all_that_held_them_are_dead(scene):
+    scene.running("a", "b")
+    scene.train("a", 3)
+    scene.train("b", 3)
+    scene.exits("a")
+    scene.exits("b")
+    scene.prepare("a", incarnation="i2")
+    scene.halt("a", None, incarnation="i2")
+    assert scene.job.phase is JobPhase.WAITING
+    assert could_make_room(Turn(scene.cluster, scene.now, scene.policy), scene.job) is Cost.STEPS
+
+
 def test_a_job_whose_only_holder_does_not_come_back_from_the_task_cannot_make_room(scene):
     """Else it would be asked at each look, in vain, and nobody else would be."""
     scene.running("a", "b")
