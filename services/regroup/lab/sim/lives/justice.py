@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 SLACK = 1.5  # seconds until a coordinator that hears of nothing else looks again, and more
 _AWAY = (Kind.STORE_AWAY, Kind.STORE_MUTE, Kind.STORE_CUT, Kind.STORE_CRASH, Kind.FREEZE, Kind.SILENCE)
 _UNHEARD = (*_AWAY, Kind.CUT, Kind.ISOLATE, Kind.LOSSY, Kind.JUMBLED, Kind.CRASH, Kind.CRASH_UNSAVED, Kind.CRASH_UNSENT)
+_SUSPICIONS = ("most suspected", "before their first step", "reach")  # of why a group breaks, not of a hang
 LEAVES = 1.5  # seconds within which a step loop in good health is out of a group that is to break
 SURPLUS = 10.0  # seconds for which a job may keep a worker that it has no seat for
 
@@ -37,6 +38,8 @@ class Justice:
         self._life = life
         self._causes: Counter[str] = Counter()  # by worker, of errors that may be counted
         self._counted: Counter[str] = Counter()
+        self._why: dict[tuple[str, str], str] = {}  # (job, worker) -> why it was evicted last
+        self._lent: dict[str, float] = {}  # when a worker was lent last
         self._halted: dict[tuple[Member, int], float] = {}  # when a trainer was told to halt, by generation
         self._formed: set[tuple[str, int]] = set()  # generations that ran
         self._raised: dict[tuple[str, int], tuple[int, int, str]] = {}  # in a generation: step, shard, worker
@@ -77,8 +80,14 @@ class Justice:
         for note in decision.notes:
             if note.kind == "evicted" and note.worker is not None and note.job is not None:
                 self._causes[note.worker] += 1
+                self._why[note.job, note.worker] = note.reason
                 self._evicted(before, note.job, note.worker, note.reason)
+            if note.kind == "lent" and note.worker is not None:
+                self._lent[note.worker] = self._life.decided_at
             if note.kind == "unlent" and note.worker is not None and "started no trainer" in note.reason:
+                had = self._life.decided_at - self._lent.get(note.worker, -inf)
+                limit = self._life.policy.prepare_limit
+                assert had > 0.9 * limit, f"{note.worker} had {had:.2f} s to start a trainer, and may take {limit:g}"
                 self._causes[note.worker] += self._life.agents[note.worker].trainer is None or self._late
             if note.kind == "unlent" and "not heard of for" in note.reason:
                 awake = self._life.now - self._life.woke
@@ -176,6 +185,14 @@ class Justice:
             others = {leader} if worker != leader and "each other" not in why else names - {worker}
             apart = [one for one in others if (worker, one) in life.faults.severed]
             assert apart, f"{worker} is evicted, and there always was a way between it and {', '.join(sorted(others))}"
+        if "broke before their first step" in why and known.formation is not None:
+            proven = before.watches[job].proven
+            others = {
+                one.worker for one in known.formation.members if one != known.formation.members[known.formation.leader]
+            }
+            assert worker not in proven or others <= proven, (
+                f"{worker} had a part in the last step, and goes for who had none"
+            )
         if "twice" in why:
             last = sorted(n for id, n in life.ghosts.formations if id == job)[-2:]
             formed = [n for n in last if (job, n) in self._formed]
@@ -255,6 +272,10 @@ class Justice:
             kept = job.checkpoint is not None and job.checkpoint.version.step >= last.step
             lost = last.shard == IN_REPORT and not (kept or self._unheard)
             assert not lost, f"report() failed {job.id} at step {last.step}, and its state there is not durable"
+            if last.error.startswith("it hung"):
+                why = self._why.get((job.id, last.worker), "")
+                suspicion = any(words in why for words in _SUSPICIONS)
+                assert not suspicion, f"the task is said to hang on {last.worker}, which was suspected: {why}"
             for failure in job.failures:
                 same = last.step == failure.step or last.shard in (IN_STATE, IN_REPORT)
                 place = same and last.shard == failure.shard

@@ -108,6 +108,7 @@ class Watched(Shell):
         self._events = _Freezing(process)
 
     async def _persist(self, decision: Decision, done: asyncio.Future[None] | None, patient: bool) -> None:
+        assert done is None or not done.done(), "a command that was refused, or that nobody waits for, is carried out"
         self._process.pending, self._process.decided_at = (self.cluster, decision), self._now
         await super()._persist(decision, done, patient)
         self._process.life.durable(self._process, saved=False)

@@ -3,14 +3,30 @@
 Owns: these rules. Refuses to know: whose error it was (`saving_rules` says of a job when it may fail).
 """
 
+from dataclasses import replace
+
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
-from regroup.core.jobs import JobPhase
+from regroup.core.jobs import Job, JobPhase
 from regroup.core.workers import Worker
 from regroup.lab.sim.model.ghosts import Ghosts
 from regroup.lab.sim.model.world import World
 
 LATE = 5.0  # seconds: a store that is away, or a queue that is never empty, may keep the coordinator from looking
+
+
+def failed(ghosts: Ghosts, old: Job, job: Job) -> None:
+    """What failed in a generation failed once, however often it is told; a restart is one only where steps are lost."""
+    trained = [one for one in job.failures if one.generation] if job.failures is not old.failures else []
+    for one in trained:
+        same = [other for other in trained if replace(other, error=one.error) == one]
+        assert len(same) == 1, f"{one.worker} failed once in generation {one.generation}, and {len(same)} times count"
+    if job.restarts > old.restarts:
+        base = job.formation.base.step if job.formation is not None else job.saved.step
+        made = ghosts.commits.get(job.id, {})
+        lost = any(step >= base for steps in made.values() for step in steps)
+        assert job.restarts == old.restarts + 1, "one roll-back is one restart"
+        assert lost, f"a restart counts, and no step was made since step {base}"
 
 
 def counted(ghosts: Ghosts, world: World, decision: Decision, before: Worker, after: Worker) -> None:

@@ -25,6 +25,8 @@ from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further, may_roll_back
 from regroup.lab.sim.model.world import World, told_back
 
+JOIN = "prepared to join: "
+
 
 def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -> None:
     strangers.turned_away(decision)
@@ -148,6 +150,11 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     assert job.phase is old.phase or job.phase in JOB_ARROWS[old.phase], f"{old.phase} -> {job.phase}"
     assert job.generation >= old.generation, "the generation only grows"
     assert job.history[: len(old.history)] == old.history, "history only grows"
+    assert job.wanted is Wanted.STOP or old.wanted is not Wanted.STOP, "who was told that a job stops is told no more"
+    if job.round is not None and job.round is not old.round and job.round.reason.startswith(JOIN):
+        asked = {member.worker for member in job.round.participants}
+        joins = set(job.round.reason.removeprefix(JOIN).split(", "))
+        assert joins <= asked, f"{joins - asked} are to join, and are not asked"
     if job.formation is not None and job.formation is not old.formation:
         _issued(ghosts, world, before, old, job, told_back(decision, job.id))
         leaving_rules.issued(decision.cluster, job.formation)
@@ -157,6 +164,7 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
             assert decision.cluster.present(member.worker), f"{member} is not connected, and is listed"
     if job.saver is not None and job.saver != old.saver:
         saving_rules.to_save(world, before, decision, old, job, job.saver)
+    blame_rules.failed(ghosts, old, job)
     leaving_rules.asked(old, job)
     leaving_rules.rests(world, before, decision, old, job)
     leaving_rules.saved(decision.cluster, old, job)

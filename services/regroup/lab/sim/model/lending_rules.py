@@ -17,6 +17,7 @@ Excused = Callable[[Cluster, Job, Member, Version], bool]
 def lent(world: World, before: Cluster, after: Cluster, handed_over: Excused) -> None:
     for name in before.workers.keys() - after.workers.keys():
         assert not before.workers[name].quarantined, f"the quarantine of {name} is forgotten"
+        assert not before.workers[name].drained, f"that {name} is drained is forgotten"
     for name, worker in after.workers.items():
         old = before.workers.get(name)
         if worker is not old and worker.job is not None and (old is None or old.job != worker.job):
