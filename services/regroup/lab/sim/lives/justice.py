@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 SLACK = 1.5  # seconds until a coordinator that hears of nothing else looks again, and more
 _AWAY = (Kind.STORE_AWAY, Kind.STORE_MUTE, Kind.STORE_CUT, Kind.STORE_CRASH, Kind.FREEZE, Kind.SILENCE)
 _UNHEARD = (*_AWAY, Kind.CUT, Kind.ISOLATE, Kind.LOSSY, Kind.JUMBLED, Kind.CRASH, Kind.CRASH_UNSAVED, Kind.CRASH_UNSENT)
-_SUSPICIONS = ("most suspected", "before their first step", "reach")  # of why a group breaks, not of a hang
 LEAVES = 1.5  # seconds within which a step loop in good health is out of a group that is to break
 SURPLUS = 10.0  # seconds for which a job may keep a worker that it has no seat for
 
@@ -38,7 +37,6 @@ class Justice:
         self._life = life
         self._causes: Counter[str] = Counter()  # by worker, of errors that may be counted
         self._counted: Counter[str] = Counter()
-        self._why: dict[tuple[str, str], str] = {}  # (job, worker) -> why it was evicted last
         self._lent: dict[str, float] = {}  # when a worker was lent last
         self._halted: dict[tuple[Member, int], float] = {}  # when a trainer was told to halt, by generation
         self._formed: set[tuple[str, int]] = set()  # generations that ran
@@ -80,7 +78,6 @@ class Justice:
         for note in decision.notes:
             if note.kind == "evicted" and note.worker is not None and note.job is not None:
                 self._causes[note.worker] += 1
-                self._why[note.job, note.worker] = note.reason
                 self._evicted(before, note.job, note.worker, note.reason)
             if note.kind == "lent" and note.worker is not None:
                 self._lent[note.worker] = self._life.decided_at
@@ -272,10 +269,6 @@ class Justice:
             kept = job.checkpoint is not None and job.checkpoint.version.step >= last.step
             lost = last.shard == IN_REPORT and not (kept or self._unheard)
             assert not lost, f"report() failed {job.id} at step {last.step}, and its state there is not durable"
-            if last.error.startswith("it hung"):
-                why = self._why.get((job.id, last.worker), "")
-                suspicion = any(words in why for words in _SUSPICIONS)
-                assert not suspicion, f"the task is said to hang on {last.worker}, which was suspected: {why}"
             for failure in job.failures:
                 same = last.step == failure.step or last.shard in (IN_STATE, IN_REPORT)
                 place = same and last.shard == failure.shard

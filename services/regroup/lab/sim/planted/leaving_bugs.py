@@ -11,6 +11,8 @@ LEAVING = "regroup.core.leaving"
 SAVES = "regroup.core.saves"
 AGENT_REPORTS = "regroup.core.agent_reports"
 ROUNDS = "regroup.core.rounds"
+ABSENCE = "regroup.core.absence"
+COMMANDS = "regroup.core.commands"
 
 BUGS = (
     # who is to go
@@ -74,5 +76,20 @@ BUGS = (
         SCHEDULE,
         "others = listed if job.phase is not JobPhase.WAITING else frozenset()",
         "others = listed",
+    ),
+    # what another one planted, and the rules did not find
+    Bug(
+        "a drain is forgotten",
+        ABSENCE,
+        " or worker.drained or name in listed",
+        " or name in listed",
+        among="DRAIN",
+    ),
+    Bug(
+        "a stop can be paused",
+        COMMANDS,
+        'to hold."""\n    _expect_unstopped(job)\n',
+        'to hold."""\n    _expect_open(job)\n',
+        among="STOP",
     ),
 )

@@ -171,4 +171,38 @@ BUGS = (
         "if False:",
         among="POISON",
     ),
+    # what another one planted, and the rules did not find
+    Bug(
+        "who is lent had its time before",
+        DECIDE,
+        "replace(turn.sightings[name], moved=turn.now)  # from now on",
+        "turn.sightings[name]  # from now on",
+    ),
+    Bug(
+        "who may not join is asked for",
+        ROUNDS,
+        " or rests(turn, job, one.worker))",
+        ")",
+        among="SEVER",
+    ),
+    Bug(
+        "who had no part in the last step stays",
+        SUSPICION,
+        "return member.worker not in watch.proven, -watch",
+        "return member.worker in watch.proven, -watch",
+        among="BREAK",
+    ),
+    Bug(
+        "a restart costs nothing",
+        SETTLING,
+        "(verdict.rolled_back and lost and not spared)",
+        "(verdict.rolled_back and not spared)",
+    ),
+    Bug(
+        "a failure that is told twice counts twice",
+        BLAME,
+        "    if failure.generation and failure in job.failures:\n        return  # told twice\n",
+        "",
+        among="DOUBLING",
+    ),
 )

@@ -80,4 +80,12 @@ BUGS = (
         "        if False:\n",
         among="STORE_MUTE",
     ),
+    # what another one planted, and the rules did not find
+    Bug(
+        "what was refused is carried out",
+        SHELL,
+        "            if done is not None and done.done():\n",
+        "            if False:\n",
+        among="STORE_MUTE",
+    ),
 )

@@ -151,4 +151,11 @@ BUGS = (
     ),
     # who hangs
     Bug("who waits for others is accused", WATCHING, "if mark.phase in WAITS:", "if False:"),
+    # what another one planted, and the rules did not find
+    Bug(
+        "a limit is below the floor",
+        WATCHING,
+        "min(most, max(floor, TIMES * longest))",
+        "min(most, TIMES * longest)",
+    ),
 )
