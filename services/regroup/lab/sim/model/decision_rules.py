@@ -44,7 +44,11 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
             _known(ghosts, world, job, job.formation, decision.cluster.watches.get(id))
     _counted(before, decision)
     for id, watch in decision.cluster.watches.items():
-        _answered(world, decision.cluster.jobs[id], watch, before.watches.get(id))
+        job = decision.cluster.jobs[id]
+        if job.round is not None and job.round.boundary and job.formation is not None:
+            gone = set(job.formation.members) & set(watch.dead)
+            assert not gone, f"{gone} are known dead, and the others are asked to come to a boundary together with them"
+        _answered(world, job, watch, before.watches.get(id))
         striking_rules.heard(ghosts, watch)
         known = before.watches[id].evicted if id in before.watches else frozenset()
         for member in watch.evicted - known:

@@ -5,6 +5,7 @@ Owns: when that is allowed, and how far. Refuses to know: what is then done with
 
 from regroup.core.cluster import Cluster
 from regroup.core.jobs import Job, Version, Wanted
+from regroup.core.workers import LEFT
 from regroup.lab.sim.model.world import World, holders
 
 
@@ -38,10 +39,21 @@ def may_roll_back(world: World, old: Job, n: int) -> None:
 
 
 def goes_back_no_further(world: World, before: Cluster, job: str, base: Version) -> None:
-    """A roll-back goes to the most advanced state of which a healthy trainer told that is there and may answer."""
-    watch = before.watches.get(job)
+    """A roll-back goes to the most advanced state of which a healthy trainer told that is there, or was a moment ago,
+    and may answer; and not before all that are back, or about to be, told what they hold."""
+    watch, policy = before.watches.get(job), world.policy
     for trainer in holders(world, job):
-        seen = before.present(trainer.member.worker)
+        name, held = trainer.member.worker, trainer.session.version
+        seen = before.sightings.get(name)
+        ahead = held is not None and held > base and not trainer.stuck
+        if name in before.workers and before.workers[name].boot != LEFT and ahead:
+            new = seen is not None and seen.connected and not seen.sequence
+            since = seen.moved if seen is not None and new else before.awake
+            unheard = seen is None or seen.seen < before.awake
+            untold = (new or unheard) and world.decided_at - max(since, before.awake) < policy.halt_limit
+            assert not untold, f"rolled back to {base}, and {trainer.member} with {held} has yet to tell what it holds"
+        if seen is not None and not seen.connected:
+            seen = seen if world.decided_at - max(seen.seen, before.awake) < policy.absent_limit else None
         status = seen.trainer if seen is not None else None
         if seen is None or status is None or status.incarnation != trainer.member.incarnation or trainer.stuck:
             continue

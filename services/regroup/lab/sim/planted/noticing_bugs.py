@@ -173,6 +173,19 @@ BUGS = (
     ),
     # what another one planted, and the rules did not find
     Bug(
+        "who is about to come back need not tell",
+        SETTLING,
+        "    untold = _untold(turn) if",
+        "    untold = [] if",
+        among="CRASH",
+    ),
+    Bug(
+        "a death under a boundary round waits",
+        ROUNDS,
+        "    if asked.boundary and trouble is not None:\n",
+        "    if False:\n",
+    ),
+    Bug(
         "who is lent had its time before",
         DECIDE,
         "replace(turn.sightings[name], moved=turn.now)  # from now on",
