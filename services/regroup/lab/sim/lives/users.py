@@ -5,7 +5,7 @@ Refuses to know: which of it a plan wants, and when (`faults`); what a decision 
 """
 
 import asyncio
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
@@ -153,17 +153,22 @@ class Users:
         assert not wrong, f"nothing can be made of {command}, and it is acknowledged"
         # Another one may have gone on from what can be taken back.
         if process is life.leader or isinstance(command, SubmitJob | StopJob):
-            told = [event.note for event in await life.store.events(limit=EVENTS_KEPT) if event.at >= began]
-            done = _is_done(command, life.store.holds, told)
+            done = _is_done(command, life.store.holds) or await self._was_cleared(command, began)
             assert done, f"{command} is acknowledged, and the store does not know it"
 
-
-def _is_done(command: Command, kept: Saved, told: Sequence[Note]) -> bool:
-    """Whether what was asked is durable: it may be acknowledged only then. `told`: the timeline since it was asked."""
-    if isinstance(command, ClearWorker):
-        worker = kept.workers.get(command.worker)
+    async def _was_cleared(self, command: Command, since: float) -> bool:
+        """Whether the timeline tells it: who was cleared may be quarantined anew in the same decision."""
+        if not isinstance(command, ClearWorker):
+            return False
         cleared = Note("cleared", f"{command.worker} was cleared by its operator", worker=command.worker)
-        return worker is None or not worker.quarantined or cleared in told  # and then quarantined anew
+        told = await self._life.store.events(limit=EVENTS_KEPT)
+        return any(event.note == cleared for event in told if event.at >= since)
+
+
+def _is_done(command: Command, kept: Saved) -> bool:
+    """Whether what was asked is durable: it may be acknowledged only then."""
+    if isinstance(command, ClearWorker):
+        return command.worker not in kept.workers or not kept.workers[command.worker].quarantined
     if isinstance(command, DrainWorker | AdmitWorker):
         drains = isinstance(command, DrainWorker)
         return command.worker not in kept.workers or kept.workers[command.worker].drained is drains

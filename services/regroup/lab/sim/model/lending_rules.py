@@ -37,10 +37,9 @@ def _unlent(world: World, after: Cluster, worker: Worker, job: Job, handed_over:
     trainer = world.living(member)
     mine = trainer.session.version if trainer is not None else None
     # Others hold it; or one that may have died this moment, and was heard with it of late.
-    heard = [one for one in job.formation.members if one != member and is_heard(world, after, one)]
-    said = [after.trainer(one) for one in heard]
-    told = mine is not None and any(one.version >= mine for one in said if one is not None and one.version is not None)
-    spare = mine is None or mine.step == 0 or len(holders(world, job.id)) > 1 or told
+    heard = [after.trainer(one) for one in job.formation.members if one != member and is_heard(world, after, one)]
+    said = [one.version or ORIGIN for one in heard if one is not None]
+    spare = mine is None or mine.step == 0 or len(holders(world, job.id)) > 1 or any(one >= mine for one in said)
     meant = (worker.quarantined and spare) or worker.name in job.refused or dead
     nothing = mine is None or is_durable(job, job.formation, mine) or handed_over(after, job, member, mine)
     assert meant or nothing or member not in job.formation.members, f"{member} is sent away with its state"
