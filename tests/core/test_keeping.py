@@ -59,6 +59,15 @@ def test_what_is_to_be_deleted_is_said_again_until_it_is_told_gone(kept):
     assert scene.noted("not_deleted") == []
 
 
+def test_a_file_is_gone_once_who_is_to_delete_it_says_so(kept):
+    """Two machines with folders of their own may have written the same state, under one name."""
+    scene = kept(4, 8, 12)
+    scene.says("b", Discarded(job="j", paths=("/c/j/s4",)))
+    assert scene.job.doomed == (file(4),)
+    scene.train("a", 12)
+    assert scene.told("a", Discard) == [OLDEST]
+
+
 def test_a_file_that_cannot_be_deleted_is_told_once_and_not_tried_for_ever(kept):
     scene = kept(4, 8, 12)
     scene.says("a", Discarded(job="j", paths=("/c/j/s4",), error="/c/j/s4 cannot be deleted (Read-only)"))

@@ -36,7 +36,7 @@ def discards(cluster: Cluster, name: str) -> tuple[Discard, ...]:
     """What worker `name` is to delete: files that it wrote itself, and URLs of those that are forgotten."""
     found: list[Discard] = []
     for job in cluster.jobs.values():
-        mine = [one.path for one in job.doomed if _is_due_to(cluster, name, one)] if job.doomed else []
+        mine = [one.path for one in job.doomed if is_due_to(cluster, name, one)] if job.doomed else []
         mine = [path for path in mine if not is_needed(cluster.jobs, path)]
         if mine:
             found.append(Discard(job.id, tuple(mine), below=job.saved, keep=_to_keep(cluster, job)))
@@ -50,7 +50,8 @@ def _to_keep(cluster: Cluster, job: Job) -> tuple[str, ...]:
     return (*(one.path for one in job.kept), *struck, *(path for path in needed if is_needed(cluster.jobs, path)))
 
 
-def _is_due_to(cluster: Cluster, name: str, file: Checkpoint) -> bool:
+def is_due_to(cluster: Cluster, name: str, file: Checkpoint) -> bool:
+    """Whether `name` is to delete this file. Another's word on a file of that path is of one in its own folder."""
     if file.worker in cluster.workers:
         return file.worker == name
     return "://" in file.path and name == min((one for one in cluster.workers if cluster.present(one)), default="")

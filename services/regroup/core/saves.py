@@ -14,7 +14,7 @@ from regroup.core.blame import blame_task
 from regroup.core.cluster import reached
 from regroup.core.history import survives
 from regroup.core.jobs import IN_STATE, Checkpoint, Job, JobPhase, Member, StepFailure, Version, Wanted
-from regroup.core.keeping import taken_in
+from regroup.core.keeping import is_due_to, taken_in
 from regroup.core.messages.agent_reports import Discarded
 from regroup.core.messages.trainer_reports import SaveFailed, StateSaved
 from regroup.core.regroup import RESTED
@@ -140,7 +140,10 @@ def _written_by(turn: Turn, name: str, file: Checkpoint) -> Checkpoint:
 
 def files_discarded(turn: Turn, name: str, report: Discarded) -> None:
     job = turn.jobs.get(report.job)
-    if job is None or not (gone := [one for one in job.doomed if one.path in report.paths]):
+    if job is None:
+        return
+    gone = [one for one in job.doomed if one.path in report.paths and is_due_to(turn.cluster, name, one)]
+    if not gone:
         return  # told twice
     turn.change_job(job, doomed=tuple(one for one in job.doomed if one not in gone))
     if report.error is not None:
