@@ -66,6 +66,10 @@ def draw(seed: int) -> Plan:
     if learned and watching.random() < 0.3:
         struck, at = watching.randrange(workers), watching.uniform(1.0, 6.0)
         faults.append(Fault(Kind.STARVE, (struck,), at=at, seconds=watching.choice((2.0, 5.0, 8.0))))
+    starving = Random(f"{seed} starving")
+    if learned and starving.random() < 0.02:  # all of them, until it is the task's error
+        jobs = tuple(replace(spec, step_timeout=2.0) for spec in jobs)
+        faults.append(Fault(Kind.STARVE, tuple(range(workers)), at=starving.uniform(1.0, 2.5), seconds=18.0))
     if random.random() < 0.1:
         faults += _some(random, Some((Kind.STOP,), (1,)), workers)
     faults += _goers(Random(f"{seed} leaving"), workers)

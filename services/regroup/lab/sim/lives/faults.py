@@ -7,6 +7,7 @@ Refuses to know: why these faults (`plan`), and what follows.
 
 from collections import Counter
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from regroup.core.messages.commands import AdmitWorker, DrainWorker, PauseJob, ResumeJob, StopJob
@@ -34,7 +35,7 @@ class Faults:
         self._dooms: dict[Kind, Fault] = {}
         self._over = False
         self._to_come = len(life.plan.faults)
-        self.severed: set[tuple[str, str]] = set()  # pairs of workers between which there was no way at some time
+        self.severed: dict[tuple[str, str], float] = {}  # pairs of workers -> when there was last no way between them
         self.lagged: set[str] = set()  # workers that were slow at some time
         self.met: Counter[tuple[Kind, str]] = Counter()  # (kind, a job's phase)
         self.during: Counter[tuple[Kind, frozenset[Activity]]] = Counter()
@@ -159,7 +160,7 @@ class Faults:
             self.lagged.update(struck)
         if fault.kind is Kind.SEVER:
             names = self._life.agents
-            self.severed.update((a, b) for a in names for b in names if (a in struck) is not (b in struck))
+            self.severed |= {(a, b): inf for a in names for b in names if (a in struck) is not (b in struck)}
         self._life.loop.call_later(fault.seconds, self._lift, fault, struck)
 
     def _can(self, fault: Fault, worker: str) -> bool:
@@ -277,6 +278,8 @@ class Faults:
             return
         self._lasting.remove((fault, struck))
         self._kinds = frozenset(other.kind for other, _ in self._lasting)
+        now = self._life.now
+        self.severed = {pair: until if self.severs(*pair) else min(until, now) for pair, until in self.severed.items()}
         self._life.story.tell(self._life.now, "FAULT", f"{fault.kind} is over")
         if fault.kind is Kind.FREEZE:
             for process in self._life.processes:

@@ -30,6 +30,7 @@ from regroup.lab.sim.lives.reasons import told
 from regroup.lab.sim.lives.story import Story
 from regroup.lab.sim.lives.users import Users
 from regroup.lab.sim.lives.virtual import VirtualLoop, sealed
+from regroup.lab.sim.lives.waiting import Waiting
 from regroup.lab.sim.model import decision_rules, lending_rules, saving_rules
 from regroup.lab.sim.model.agents import LinkedAgent
 
@@ -53,7 +54,8 @@ class Life(Paced):
         self.store = MemoryStore(clock=self.loop.time)
         self.jobs: dict[str, Job] = {}  # durable
         self.workers: dict[str, Worker] = {}  # durable
-        self.faults, self.network, self.justice, self.users = Faults(self), Network(self), Justice(self), Users(self)
+        self.faults, self.network, self.users = Faults(self), Network(self), Users(self)
+        self.justice, self.waiting = Justice(self), Waiting(self)
         self.processes: list[Process] = []
         for agent in self.agents.values() if plan.folders else ():
             agent.host = home(agent.name)
@@ -162,6 +164,7 @@ class Life(Paced):
         self.reasons.update(told(before, decision.cluster))
         decision_rules.decided(self.ghosts, self, before, decision)
         self.justice.judge(before, decision)
+        self.waiting.judge(before, decision)
 
     def _stored(self, decided: Cluster) -> None:
         """The store keeps what was decided: all of it, and nothing else. Steps alone may be ahead in it."""

@@ -34,6 +34,7 @@ _PHASES: dict[Place, LoopPhase] = {
     "writing": LoopPhase.SAVING,
     "reporting": LoopPhase.REPORT,
 }
+FETCH = 1.2  # times step_timeout: what a loader takes that gets its data too late
 _OTHERS = frozenset({LoopPhase.IDLE, LoopPhase.FORMING, LoopPhase.EXCHANGE})  # are waited for in it
 
 
@@ -42,6 +43,7 @@ class Looks:
         self._life = life
         self._moves: dict[Member, tuple[int, float]] = {}  # how many a step loop made, and when the last
         self._seen: dict[Member, int] = {}  # the beat of a trainer that hangs stays as it was
+        self._starves: dict[Member, float] = {}  # since when a loader gets no data
         self.accused: dict[Member, float] = {}  # when its agent last said that it hangs
 
     def begin(self, trainer: Trainer) -> None:
@@ -62,6 +64,9 @@ class Looks:
         if watching.hang is not None:
             self._is_true(trainer, watching.hang)
             self.accused[trainer.member] = life.now
+            if watching.hang.fetch:
+                late = life.ghosts.fetches.setdefault((trainer.job, trainer.member.worker), set())
+                late.add((trainer.member.incarnation, watching.hang.fetch))
         if (before is None) != (watching.hang is None):
             life.story.tell(life.now, agent.name, f"says {watching.hang}")
             life.heartbeat(agent)
@@ -77,12 +82,22 @@ class Looks:
         number, entered = self._moves[member]
         if not trainer.hung:
             self._seen[member] = int(life.now * 10)
-        starves = life.faults.lasts(Kind.STARVE, member.worker)
+        fetch = self._fetch(trainer)
         phase = _PHASES[trainer.loop.at]
-        phase = LoopPhase.DATA if starves and phase is LoopPhase.COMPUTE else phase
+        phase = LoopPhase.DATA if fetch and phase is LoopPhase.COMPUTE else phase
         known = number > ENOUGH and phase not in (*UNLIKE, LoopPhase.LONE_EVALUATION)
         longest = 1.5 * life.plan.pace if known else None
-        return Mark(number, phase, entered, longest, beat=self._seen.get(member, 0), fetch=int(starves))
+        return Mark(number, phase, entered, longest, beat=self._seen.get(member, 0), fetch=fetch)
+
+    def _fetch(self, trainer: Trainer) -> int:
+        """The number of the fetch that is under way, odd; 0: there is none. Each takes longer than may be, and what it
+        brings is of an ownership that is over."""
+        life, member = self._life, trainer.member
+        if not life.faults.lasts(Kind.STARVE, member.worker):
+            self._starves.pop(member, None)
+            return 0
+        since = self._starves.setdefault(member, life.now)
+        return 2 * int((life.now - since) / (FETCH * life.jobs[trainer.job].spec.step_timeout)) + 1
 
     def _is_true(self, trainer: Trainer, hang: Hang) -> None:
         """Who waits for others is a witness: it hangs only if it stands still, or lacks its data."""

@@ -22,6 +22,7 @@ from regroup.lab.sim.lives.looks import Looks
 from regroup.lab.sim.lives.plan import Kind, Plan
 from regroup.lab.sim.lives.story import Story
 from regroup.lab.sim.lives.virtual import VirtualLoop
+from regroup.lab.sim.lives.waiting import Waiting
 from regroup.lab.sim.model import trainer_rules
 from regroup.lab.sim.model.agents import LinkedAgent, LinkedAgents
 from regroup.lab.sim.model.limits import NAMES
@@ -49,6 +50,7 @@ class Paced(LinkedAgents[LinkedAgent]):
 
     faults: Faults
     justice: Justice
+    waiting: Waiting
     jobs: Mapping[str, Job]  # durable
     over: "asyncio.Future[None]"  # done: nothing goes on
 
@@ -242,7 +244,7 @@ class Paced(LinkedAgents[LinkedAgent]):
 
     def _wedge(self, trainer: Trainer) -> None:
         trainer.wedged = True
-        self.justice.wedged(trainer)
+        self.waiting.wedged(trainer)
 
     def _unprepared(self, agent: LinkedAgent) -> str | None:
         """What a trainer names as the reason that it cannot prepare."""

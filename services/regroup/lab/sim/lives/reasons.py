@@ -35,9 +35,6 @@ EXPLAINED: Mapping[str, str] = {
     ),
     "{} saves the state of step {}, to hold": "what is held is saved only where all that have it go",
     "waiting for its turn behind {} and {} more": "lives have up to three jobs, and so many are named",
-    "the task failed in step {}: {} times no data came in {} s: make the dataset faster, or step_timeout longer": (
-        "each time takes step_timeout, and the faults of a life do not last for so many"
-    ),
     "the task failed {} on {}: without a word{}": (
         "every report of a failure has a traceback or a cause; this is for one that has neither"
     ),

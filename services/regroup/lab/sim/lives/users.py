@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 2.0  # seconds until an answer is not waited for any more
 AGAIN = 0.5  # seconds between two tries to submit a job
+TWICE = 0.1  # of the jobs are submitted once more when they are known
 _WAITS = (JobPhase.QUEUED, JobPhase.PREPARING, JobPhase.WAITING)
 
 
@@ -115,7 +116,12 @@ class Users:
         begins = life.plan.begins and job != "j0"
         if begins:
             await self._kept.wait()
-        while job not in life.jobs:
+        again = Random(f"{life.plan.seed} again {job}")
+        twice = again.random() < TWICE
+        while twice or job not in life.jobs:
+            if job in life.jobs:
+                twice = False
+                await asyncio.sleep(again.uniform(0.0, 8.0))
             if life.leader is not None:
                 asked = self._begun(spec) if begins else spec
                 await self._say(life.leader, SubmitJob(job, asked, life.now))

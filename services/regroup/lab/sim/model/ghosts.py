@@ -28,6 +28,7 @@ class Ghosts:
     blamed: dict[str, float] = field(default_factory=dict)  # when an error of a worker was last counted or forgiven
     unpreparable: set[str] = field(default_factory=set)  # jobs of which a trainer said, or showed, that they are wrong
     cut_short: set[str] = field(default_factory=set)  # jobs that a user wanted to end at once
+    fetches: dict[tuple[str, str], set[tuple[str, int]]] = field(default_factory=dict)  # accused, by job and worker
 
     def untold(self, order: Discard) -> set[str]:
         """The files beside those that it names which an order lets go."""
@@ -57,6 +58,7 @@ class Ghosts:
             dict(self.blamed),
             set(self.unpreparable),
             set(self.cut_short),
+            {which: set(each) for which, each in self.fetches.items()},
         )
 
 

@@ -9,6 +9,7 @@ from math import isnan
 
 from regroup.core.cluster import Cluster, reached
 from regroup.core.decide import Decision
+from regroup.core.hanging import STARVED
 from regroup.core.jobs import ORIGIN, Formation, Job, JobPhase, Member, StepPoint, Version
 from regroup.core.messages.orders import Discard
 from regroup.lab.sim.model import beginning_rules, leaving_rules
@@ -185,7 +186,8 @@ def ended(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old
         said = not job.history and job.id in ghosts.unpreparable
         often = len(job.failures) > 1 or job.restarts >= job.spec.max_restarts
         damaged = beginning_rules.is_damaged(ghosts, job)
-        assert said or often or damaged, f"failed for no reason: {job.reason}"
+        starves = any(len(late) >= STARVED for (id, _), late in ghosts.fetches.items() if id == job.id)
+        assert said or often or damaged or starves, f"failed for no reason: {job.reason}"
 
 
 def shown(job: Job, points: Iterable[StepPoint]) -> None:

@@ -1,6 +1,6 @@
 """Bugs in who is lent to a job, and who may go: those that are to leave, and those that hold the last copy.
 
-Owns: mutations of the core's text about loans and farewells. Refuses to know: how one is planted.
+Owns: mutations of the core's text about loans, farewells and what users ask for. Refuses to know: how one is planted.
 """
 
 from regroup.lab.sim.planted.planting import Bug
@@ -13,6 +13,7 @@ AGENT_REPORTS = "regroup.core.agent_reports"
 ROUNDS = "regroup.core.rounds"
 ABSENCE = "regroup.core.absence"
 COMMANDS = "regroup.core.commands"
+DECIDE = "regroup.core.decide"
 
 BUGS = (
     # who is to go
@@ -85,6 +86,7 @@ BUGS = (
         " or name in listed",
         among="DRAIN",
     ),
+    Bug("who submits twice begins anew", DECIDE, "            if job not in turn.jobs:", "            if True:"),
     Bug(
         "a stop can be paused",
         COMMANDS,

@@ -165,6 +165,13 @@ BUGS = (
         among="STARVE",
     ),
     Bug(
+        "data that is late for the second time is the task's error",
+        HANGING,
+        "if len(late.fetches) >= STARVED:",
+        "if len(late.fetches) >= STARVED - 1:",
+        among="STARVE",
+    ),
+    Bug(
         "who was blamed for a task is not forgiven",
         BLAME,
         "if each.died and each.worker in turn.workers:",

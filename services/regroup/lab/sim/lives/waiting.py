@@ -1,0 +1,162 @@
+"""Who is waited for in a life, and for how long: whoever hangs, whoever saves, and a job that has more than it needs.
+
+Owns: what has to be remembered over a whole life to tell (who hangs since when, whose save failed), and the rules.
+Each breach raises AssertionError and names the rule.
+Refuses to know: who is blamed for it (`justice`), and which states are durable (`saving_rules`).
+"""
+
+from typing import TYPE_CHECKING
+
+from regroup.core.blame import TRIES_OF_ONE
+from regroup.core.cluster import Cluster
+from regroup.core.decide import Decision
+from regroup.core.hanging import GRACE
+from regroup.core.jobs import ORIGIN, Job, JobPhase, Member, Version, Wanted
+from regroup.lab.sim.lives.excuses import Excuses
+from regroup.lab.sim.model.trainer import Trainer
+from regroup.lab.sim.model.world import holders, is_heard
+
+if TYPE_CHECKING:
+    from regroup.lab.sim.lives.life import Life
+
+SLACK = 1.5  # seconds until a coordinator that hears of nothing else looks again, and more
+SURPLUS = 10.0  # seconds for which a job may keep a worker that it has no seat for
+
+
+class Waiting:
+    def __init__(self, life: "Life") -> None:
+        self._life, self._excuses = life, Excuses(life.plan)
+        self._vain: dict[str, tuple[list[Member], float]] = {}  # since when a job waits for none but these, that hang
+        self._wedged: dict[Member, float] = {}  # since when a trainer hangs in the task's code at a save
+        self._failed_at: dict[str, float] = {}  # when a job's last save failed
+        self._raised_in_state: dict[str, list[str]] = {}  # job -> workers of which it is known, each time
+        self._surplus: dict[str, float] = {}  # since when a job keeps somebody that it has no seat for
+
+    def wedged(self, trainer: Trainer) -> None:
+        self._wedged[trainer.member] = self._life.now
+
+    def judge(self, before: Cluster, decision: Decision) -> None:
+        after = decision.cluster
+        for note in decision.notes:
+            if note.kind == "save_failed" and note.job is not None:
+                self._failed_at[note.job] = self._life.decided_at
+                if note.reason.endswith("E: no") and note.worker is not None:
+                    self._raised_in_state.setdefault(note.job, []).append(note.worker)
+        for id, job in after.jobs.items():
+            self._waits(after, job)
+            old = before.jobs.get(id)
+            if old is not None and old is not job:
+                if not set(job.kept) <= set(old.kept):
+                    self._raised_in_state.pop(id, None)  # it came off since
+                if job.saver is not None and job.saver != old.saver:
+                    self._saver(before, after, job, job.saver)
+                self._measures(old, job)
+            self._keeps(after, job)
+            if not self._life.jobs[id].ended:  # as is durable: who was deposed may not know
+                self._saves(after, job)
+
+    def _measures(self, before: Job, job: Job) -> None:
+        """Who ends the last evaluation is not given up for the time that all of it takes."""
+        excused = self._excuses.away or self._excuses.unheard or self._excuses.late
+        if excused or before.saver is None or " did not save in " not in job.reason:
+            return
+        trainer = self._life.agents[before.saver.worker].trainer
+        stalls = self._excuses.holds_up(before.saver.worker)
+        if trainer is not None and trainer.member == before.saver and not trainer.stuck and not stalls:
+            assert trainer.loop.at != "evaluating", f"{before.saver} goes on with its evaluation, and is given up"
+
+    def _saves(self, after: Cluster, job: Job) -> None:
+        """What the task does to its saves, and none comes off in between, comes to an end, on one worker and on all."""
+        raised = self._raised_in_state.get(job.id, [])
+        often = len(set(raised)) > 1 or len(raised) > TRIES_OF_ONE
+        assert not often, f"state() raised on {raised}, and {job.id} goes on"
+        if self._excuses.away or self._excuses.late:
+            return
+        watch, now, policy = after.watches.get(job.id), self._life.decided_at, self._life.policy
+        for name, worker in after.workers.items():
+            seen = after.present(name)
+            trainer = self._life.agents[name].trainer
+            if worker.job != job.id or seen is None or trainer is None or trainer.member not in self._wedged:
+                continue
+            if watch is None or trainer.member in watch.evicted or now - seen.seen > policy.heartbeat_interval * 2:
+                continue
+            held = trainer.session.version
+            known = after.hang(trainer.member) is not None or trainer.member in watch.failed_savers
+            # Until then its agent may have to wait as long before it says so.
+            limit = max(policy.halt_limit, 0.0 if known and job.saver is None else job.spec.step_timeout)
+            if not known and job.saver is None:  # nobody can tell it from who is silent
+                limit = max(limit, policy.detached_limit)
+            since = max(watch.since, seen.since + policy.halt_limit / 2, after.awake, after.started)
+            if held is not None and held > job.saved:
+                spared = self._others_have(after, job, trainer, held)
+                since, limit = max(since, spared or 0.0), limit + (policy.detached_limit if spared is None else 0.0)
+            over = max(since + limit, watch.progressed + job.spec.step_timeout)  # whoever promised may take that long
+            assert now < over + SLACK, f"{trainer.member} hangs in the task's code at a save for {now - since:.1f} s"
+
+    def _others_have(self, after: Cluster, job: Job, trainer: Trainer, held: Version) -> float | None:
+        """Since when somebody else is heard with what this one holds, and could give it; None: nobody is."""
+        others = [one for one in holders(self._life, job.id) if one is not trainer and not one.wedged]
+        heard = [one for one in others if is_heard(self._life, after, one.member)]
+        have = [one.member.worker for one in heard if (one.session.version or ORIGIN) >= held]
+        return min([after.sightings[name].since for name in have], default=None)
+
+    def _saver(self, before: Cluster, after: Cluster, job: Job, saver: Member) -> None:
+        watch, now = before.watches.get(job.id), after.watches.get(job.id)
+        hung = self._wedged.get(saver)
+        asked = hung is not None and now is not None and now.disturbed is not None and hung < now.disturbed
+        assert not asked, f"{saver} is to save, and hangs in the task's code at a save since before it was asked"
+        if watch is None or now is None or not watch.failed_savers:
+            return
+        best = now.answers.get(saver)  # of now: the last answer may be what decided it
+        others = [
+            member
+            for member, answer in now.answers.items()
+            if best is not None and answer.version == best.version and member not in watch.failed_savers
+            if member not in now.dead and after.present(member.worker)
+        ]
+        again = saver in watch.failed_savers
+        assert not again or not others, f"{saver} could not save, and is asked again before {others}"
+        if job.id in self._failed_at:
+            waited = self._life.decided_at - self._failed_at.pop(job.id)
+            assert waited >= 0.9 * self._life.policy.save_retry, f"a failed save is tried again after {waited:.2f} s"
+
+    def _waits(self, after: Cluster, job: Job) -> None:
+        """Where all others have answered, who hangs is not waited for, unless its state is needed."""
+        watch, formation = after.watches.get(job.id), job.formation
+        vain = False
+        if job.round is not None and not job.round.boundary and watch is not None and formation is not None:
+            there = [one for one in watch.answers if one not in watch.dead and after.present(one.worker)]
+            told = {one: watch.answers[one] for one in there}
+            rest = [one for one in job.round.participants if one not in watch.answers and one not in watch.dead]
+            best = max((each.version or ORIGIN for each in told.values()), default=ORIGIN)
+            anchored = best >= formation.base and any(
+                one in told and told[one].version is not None for one in formation.members
+            )
+            vain = bool(rest) and anchored and all(after.hang(one) is not None for one in rest)
+        if not vain:
+            self._vain.pop(job.id, None)
+            return
+        if job.id not in self._vain or self._vain[job.id][0] != rest:
+            self._vain[job.id] = rest, self._life.decided_at  # anew with each that comes back
+        since = max(self._vain[job.id][1], after.awake)
+        waited = self._life.decided_at - since
+        assert waited < GRACE + 1.5 * self._life.policy.tick, (
+            f"who hangs is waited for {waited:.2f} s, and all others wait"
+        )
+
+    def _keeps(self, after: Cluster, job: Job) -> None:
+        """A job that has all that it asked for lets go of the others, in time; one that saves may need them yet."""
+        undisturbed = job.round is None and job.saver is None and job.wanted is Wanted.RUN
+        trains = job.phase is JobPhase.RUNNING and undisturbed
+        seated = {member.worker for member in job.formation.members} if trains and job.formation is not None else set()
+        extra = [
+            name
+            for name, worker in after.workers.items()
+            if trains and worker.job == job.id and name not in seated and after.present(name)
+        ]
+        if not extra or len(seated) < job.spec.max_workers:
+            self._surplus.pop(job.id, None)
+            return
+        since = self._surplus.setdefault(job.id, self._life.now)
+        waited = min(self._life.now - since, self._life.decided_at - max(after.awake, after.started))
+        assert waited < SURPLUS, f"{extra} are kept by a job that has all that it asked for"
