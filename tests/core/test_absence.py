@@ -7,6 +7,7 @@ import pytest
 from regroup.core.cluster import Rest
 from regroup.core.jobs import Fingerprint, JobPhase, StepFailure
 from regroup.core.messages.agent_reports import AgentLeft, Heartbeat
+from regroup.core.messages.commands import StopJob
 from regroup.core.messages.events import Disconnected, Tick
 from regroup.core.messages.trainer_reports import StepFailed
 from regroup.core.workers import Hang, LoopPhase, TrainerPhase
@@ -178,3 +179,17 @@ def test_who_was_idle_for_long_and_is_lent_has_its_time_to_start_a_trainer(scene
     assert (scene.cluster.workers["a"].job, scene.cluster.workers["a"].errors) == ("j", 0)
     scene.after(scene.policy.prepare_limit, heard="a")
     assert scene.cluster.workers["a"].errors == 1
+
+
+def test_a_trainer_of_no_job_that_does_not_end_holds_up_no_queue(scene):
+    scene.running("w", step=3)
+    scene.does(StopJob("j", now=True))
+    scene.register("x", "y")
+    scene.submit("big", min_workers=3, max_workers=3)
+    scene.submit("small", min_workers=1, max_workers=1)
+    scene.after(scene.policy.absent_limit - 1.0, heard="wxy")
+    assert scene.cluster.jobs["small"].phase is JobPhase.QUEUED, "it is about to end"
+    scene.after(2.0, heard="wxy")
+    assert scene.cluster.jobs["small"].phase is JobPhase.PREPARING
+    scene.beat("w")  # it ended after all
+    assert scene.cluster.jobs["big"].reason == "waiting for its turn behind small"

@@ -5,6 +5,7 @@ import pytest
 from regroup.core.jobs import OUTSIDE, Fingerprint, JobPhase, StepPoint
 from regroup.core.messages.agent_reports import Heartbeat, ReportTooLarge
 from regroup.core.messages.commands import ClearWorker
+from regroup.core.messages.events import Disconnected
 from regroup.core.messages.orders import Prepare, Release
 from regroup.core.messages.trainer_reports import (
     WORKER,
@@ -569,3 +570,35 @@ def test_a_task_that_kills_its_process_while_preparing_fails_where_all_others_ar
         dies_while_preparing(scene, "a", f"i{number}")
     assert scene.job.phase is JobPhase.FAILED
     assert scene.cluster.workers["a"].errors == 0
+
+
+def test_an_agent_that_dies_each_time_its_trainer_prepares_loses_its_place_to_another(make_scene):
+    """As where a container runs out of memory: nobody is left that could say so."""
+    scene = make_scene(error_limit=3)
+    scene.submit(max_workers=1)
+    scene.register("x", "y")
+    for boot in ("b2", "b3", "b4", "b5"):
+        scene.beat("x", TrainerPhase.PREPARING)
+        scene.does(Disconnected("x"))
+        scene.register("x", boot=boot)
+    assert scene.cluster.workers["x"].quarantined
+    assert scene.cluster.workers["y"].job == "j"
+
+
+def test_a_task_that_takes_two_agents_along_while_it_prepares_fails(scene):
+    scene.submit(max_workers=2, min_workers=1)
+    scene.register("x", "y")
+    for name, boot in (("x", "b2"), ("x", "b3"), ("y", "b2")):
+        scene.beat(name, TrainerPhase.PREPARING)
+        scene.does(Disconnected(name))
+        scene.register(name, boot=boot)
+    assert scene.job.phase is JobPhase.FAILED
+    assert "while preparing on x, y: its agent died" in scene.job.reason
+
+
+def test_each_trainer_that_could_not_be_born_is_an_error(scene):
+    scene.submit(max_workers=1)
+    scene.register("x")
+    for errors in (1, 2, 3):
+        scene.exits("x", incarnation="", cause="no process could be started")
+        assert scene.cluster.workers["x"].errors == errors

@@ -210,6 +210,20 @@ def test_a_worker_that_is_suspected_again_and_again_is_left_out_of_this_job_alon
     assert (scene.cluster.workers["b"].errors, scene.cluster.workers["b"].job) == (0, None)
 
 
+def test_suspicions_that_lie_far_apart_leave_nobody_out(make_scene):
+    scene = make_scene(error_forget=30.0)
+    scene.running("a", max_workers=2, min_workers=1, step=3)
+    scene.register("b")
+    scene.after(scene.policy.halt_limit, heard="ab")
+    held = (1, 3)
+    for number in range(1, 7):
+        held = suspected_again(scene, number, held)
+        scene.after(31.0, heard="ab")
+    assert len(scene.noted("evicted")) == 6
+    assert scene.job.refused == {}
+    assert scene.cluster.watches["j"].doubted == {}
+
+
 def both_hang_while_they_form(scene, *held: str) -> None:
     """a, which leads, and b: neither of them connects in time, for the first time."""
     scene.running("a", "b", min_workers=1, step=3)

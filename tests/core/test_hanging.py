@@ -6,7 +6,8 @@ from regroup.core.hanging import GRACE
 from regroup.core.jobs import JobPhase, Version
 from regroup.core.messages.agent_reports import MAX_STACKS, Heartbeat, StacksTaken
 from regroup.core.messages.commands import StopJob
-from regroup.core.messages.orders import Kill
+from regroup.core.messages.events import Tick
+from regroup.core.messages.orders import Heard, Kill
 from regroup.core.workers import Hang, LoopPhase, TrainerPhase
 
 HANG = Hang(phase=LoopPhase.COMPUTE, lasts=4.2, limit=4.0)
@@ -266,3 +267,54 @@ def test_fetches_of_other_steps_do_not_add_up(scene):
         scene.train("a")
         scene.train("a", step + 1)  # storage is back, and it goes on
     assert scene.job.phase is JobPhase.RUNNING
+
+
+def test_who_lacks_data_stays_where_the_others_that_hold_the_state_are_not_heard_any_more(scene):
+    running(scene, "a", "b", "c")
+    accuse(scene, "b", STARVES)
+    scene.halt("a", (1, 3))  # and its machine is off, which nobody notices yet
+    n = scene.job.generation
+    accuse(scene, "b", STARVES, phase=TrainerPhase.HALTED, promised=n)
+    scene.beat("c", TrainerPhase.HALTED, promised=n, generation=1, version=Version(1, 3), at_work=True)
+    scene.passes(scene.policy.quiet_limit + 1.0, heard="bc")
+    accuse(scene, "b", STARVES, phase=TrainerPhase.HALTED, promised=n)
+    scene.exits("c")
+    assert evicted(scene) == []
+    assert not scene.told("b", Kill)
+
+
+def test_a_job_is_stopped_though_the_process_of_its_evicted_holder_does_not_end(scene):
+    """A dead disk keeps it in the kernel. Nobody renews its lease, so it is over in time."""
+    running(scene, "a")
+    scene.register("y")
+    scene.does(StopJob("j"))
+    limits = (scene.policy.halt_limit, scene.policy.detached_limit, scene.policy.absent_limit)
+    for seconds in (1.0, *limits, 1.0):
+        scene.after(seconds, heard="ay")
+        scene.beat("a", TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, 3))
+        scene.beat("y")
+    assert evicted(scene) == ["a"]
+    assert scene.job.phase is JobPhase.STOPPED
+
+
+def test_others_go_on_once_the_lease_of_an_evicted_holder_whose_process_does_not_end_is_over(scene):
+    running(scene, "a")
+    scene.register("y")
+    scene.breaks("a", 1)
+    renewed = began = scene.now
+    while scene.members == ["a"] and scene.now < began + 1000.0:
+        scene.now += 1.0
+        given_up = bool(evicted(scene))
+        scene.beat("a", TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 3))
+        assert [order.generation for order in scene.told("a", Heard)] == [0 if given_up else 1]
+        renewed = renewed if given_up else scene.now
+        if scene.cluster.workers["y"].job is None:
+            scene.beat("y")
+        elif scene.job.round is None:
+            scene.prepare("y")
+        else:
+            scene.halt("y", None)
+        scene.does(Tick())
+    assert scene.members == ["y"]
+    silence = scene.policy.detached_limit + scene.policy.detached_margin
+    assert silence < scene.now - renewed < silence + 2 * scene.policy.halt_limit + 2.0

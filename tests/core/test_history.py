@@ -29,3 +29,10 @@ def test_a_state_survives_up_to_the_base_of_the_next_generation_in_the_line(stat
 
 def test_before_the_first_generation_nothing_survives():
     assert not survives((), Version(1, 0), 0)
+
+
+def test_of_what_the_store_lost_nothing_survives():
+    """As after a backup was restored: the coordinator goes on above, and the chain lacks what lay between."""
+    history = (Link(1, 0, 0), Link(4, 3, 8))
+    assert not survives(history, Version(2, 5), committed=9)
+    assert survives(history, Version(4, 9), committed=9)

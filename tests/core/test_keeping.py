@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from regroup.core.jobs import Checkpoint, Job, JobPhase, Version
 from regroup.core.keeping import taken_in
 from regroup.core.messages.agent_reports import Discarded
+from regroup.core.messages.commands import DrainWorker
 from regroup.core.messages.events import Disconnected
 from regroup.core.messages.orders import Discard
 from regroup.core.spec import JobSpec
@@ -159,3 +160,14 @@ def test_to_keep_the_best_there_must_be_evaluations():
     assert [one.field for one in JobSpec(task="digits", steps=9, keep_best=-1, evaluate_every=3).problems()] == [
         "keep_best"
     ]
+
+
+def test_a_file_with_a_url_is_deleted_by_another_where_who_wrote_it_is_not_there(kept):
+    """One that was drained is never forgotten, and its machine may be gone."""
+    scene = kept(4, 8, 12, place="s3://c/j")
+    scene.does(DrainWorker("a"))
+    scene.does(Disconnected("a"))
+    scene.train("b", 12)
+    assert [order.paths for order in scene.told("b", Discard)] == [("s3://c/j/s4",)]
+    scene.says("b", Discarded(job="j", paths=("s3://c/j/s4",)))
+    assert scene.job.doomed == ()

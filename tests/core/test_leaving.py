@@ -451,3 +451,17 @@ def test_one_that_stays_with_the_state_and_is_not_heard_holds_up_nobody_that_lea
         if scene.job.round is not None:
             scene.halt("a", (1, 3))
     assert scene.job.phase is JobPhase.QUEUED or scene.job.wanted is Wanted.YIELD
+
+
+def test_who_is_to_go_stays_where_the_other_that_holds_the_state_is_not_heard_any_more(scene):
+    scene.running("a", "b", "c", min_workers=3, step=3)
+    scene.exits("c")
+    scene.does(Disconnected("c"))
+    for name in "ab":
+        scene.halt(name, (1, 3))
+    scene.passes(scene.policy.quiet_limit + 1.0, heard="b")  # the machine of a is off, and nobody noticed yet
+    scene.does(DrainWorker("b"))
+    assert scene.cluster.workers["b"].job == "j"
+    assert not scene.told("b", Release)
+    scene.after(1.0, heard="ab")
+    assert scene.cluster.workers["b"].job is None

@@ -6,12 +6,13 @@ import pytest
 
 from regroup.core.cluster import reached
 from regroup.core.jobs import ORIGIN, JobPhase, Member, Version
+from regroup.core.messages.agent_reports import Heartbeat
 from regroup.core.messages.commands import StopJob, SubmitJob
 from regroup.core.messages.events import Disconnected
 from regroup.core.messages.orders import Halt, Kill, Prepare, Release
 from regroup.core.messages.trainer_reports import StepsCommitted
 from regroup.core.spec import JobSpec
-from regroup.core.workers import TrainerPhase
+from regroup.core.workers import Hang, LoopPhase, TrainerPhase, TrainerStatus
 
 TWO = JobSpec(task="digits", steps=10, global_batch=8, shards=4, max_workers=2)
 
@@ -452,10 +453,21 @@ def test_a_holder_that_was_given_up_and_comes_back_is_lent_again_when_nobody_els
 def test_a_holder_that_comes_back_where_others_hold_the_state_is_released(scene):
     scene.parted()
     scene.train("a", 3)
-    scene.after(scene.policy.absent_limit + 1.0)
+    scene.after(scene.policy.absent_limit + 1.0, heard="a")
     scene.register("b")
     scene.holds_on("b")
     assert scene.told("b", Release)
+
+
+def test_a_holder_that_comes_back_is_lent_again_when_the_other_one_is_connected_and_not_heard(scene):
+    scene.parted()
+    scene.train("a", 3)
+    scene.after(scene.policy.absent_limit + 1.0, heard="a")
+    scene.after(scene.policy.quiet_limit + 1.0)  # its machine is off, and nobody noticed yet
+    scene.register("b")
+    scene.holds_on("b")
+    assert scene.cluster.workers["b"].job == "j"
+    assert not scene.told("b", Release)
 
 
 def test_a_worker_for_which_there_is_no_seat_is_lent_to_others(scene):
@@ -628,3 +640,114 @@ def test_who_did_not_answer_and_holds_the_state_stays_where_who_answered_is_not_
     scene.after(scene.policy.halt_limit + 0.1, heard="b")
     assert scene.members == ["a"]
     assert scene.noted("evicted") == []
+
+
+@pytest.mark.parametrize("waited", [2.0, 300.0])
+def test_the_only_holder_that_waited_in_good_health_has_all_its_time_to_answer_the_next_halt(scene, waited):
+    """It answered the round before, so it owes its word since this one."""
+    scene.running("a", "b", min_workers=2)
+    for name in "ab":
+        scene.train(name, 3)
+    scene.exits("b")
+    scene.does(Disconnected("b"))
+    scene.halt("a", (1, 3))
+    scene.after(waited, heard="a")
+    scene.register("c")
+    scene.prepare("c")
+    asked = scene.now
+    while not scene.noted("evicted"):
+        scene.halt("c", None)
+        scene.after(1.0, heard="ac")
+    assert [note.worker for note in scene.noted("evicted")] == ["a"]
+    assert 0.0 < scene.now - asked - scene.policy.detached_limit < 2 * scene.policy.halt_limit + 2.0
+
+
+def test_who_was_taken_off_the_job_after_its_answer_is_not_in_the_next_formation(scene):
+    scene.running("a", "b", min_workers=1, max_workers=3)
+    for name in "ab":
+        scene.train(name, 3)
+    scene.register("c")
+    scene.prepare("c")
+    scene.halt("c", None)
+    scene.does(Disconnected("c"))
+    scene.after(scene.policy.absent_limit + 1.0, heard="ab")
+    assert scene.cluster.workers["c"].job is None
+    scene.register("c")
+    scene.beat("c", TrainerPhase.HALTED, promised=scene.job.generation)
+    assert scene.told("c", Release)
+    for name in "ab":
+        scene.halt(name, (1, 4))
+    assert scene.members == ["a", "b"]
+
+
+def test_a_member_that_takes_the_state_in_has_as_long_as_a_step_also_after_a_long_wait(scene):
+    scene.running("a", "b", "c", min_workers=3, max_workers=3)
+    for name in "abc":
+        scene.train(name, 3)
+    for name in "bc":
+        scene.exits(name)
+        scene.beat(name)
+    scene.halt("a", (1, 3))
+    scene.after(scene.job.spec.step_timeout + 1.0, heard="abc")
+    scene.prepare("b", incarnation="i2")
+    scene.prepare("c", incarnation="i2")
+    scene.halt("a", (1, 3))
+    for name in "bc":
+        scene.halt(name, None, incarnation="i2")
+    settled = replace(scene.job, spec=replace(scene.job.spec, min_workers=1))
+    scene.cluster = replace(scene.cluster, jobs={"j": settled})
+    assert scene.members == ["a", "b", "c"]
+    formed = scene.job.generation
+    scene.passes(scene.policy.halt_limit, heard="abc")
+    scene.exits("c", incarnation="i2")
+    scene.halt("a", (1, 3))
+    facts = {"promised": scene.job.generation, "generation": formed, "at_work": True}
+    scene.beat("b", TrainerPhase.HALTED, "i2", **facts)
+    scene.after(scene.policy.halt_limit + 2.0, heard="ab")
+    assert scene.noted("evicted") == []
+
+
+def test_members_that_train_and_make_no_step_lose_one_in_the_end(scene):
+    """As where what is larger than a packet vanishes between two of them: all wait in the exchange, and none hangs."""
+    scene.running("a", "b", "c", min_workers=2, step=3)
+    held = (1, 3)
+    for _ in range(4):
+        scene.after(scene.job.spec.step_timeout + 1.0, heard="abc")
+        for name in "abc":
+            if scene.job.round is not None:
+                scene.halt(name, held)
+        for name in scene.members:
+            scene.train(name)
+        held = (scene.job.generation, 3)
+    assert len(scene.noted("evicted")) == 1
+    assert len(scene.members) == 2
+
+
+def test_nobody_is_suspected_where_passes_take_longer_than_a_step_may(scene):
+    scene.running("a", "b", "c", min_workers=2, step=3)
+    held, hang = (1, 3), Hang(phase=LoopPhase.COMPUTE, lasts=61.0, limit=60.0)
+    for _ in range(4):
+        slow = {name: replace(seen, hang=hang) for name, seen in scene.cluster.sightings.items()}
+        scene.cluster = replace(scene.cluster, sightings=slow)
+        scene.after(scene.job.spec.step_timeout + 1.0, heard="abc")
+        for name in "abc":
+            scene.halt(name, held)
+        for name in scene.members:
+            scene.train(name)
+        held = (scene.job.generation, 3)
+    assert scene.noted("evicted") == []
+
+
+def test_a_newcomer_that_hangs_interrupts_nobody(scene):
+    scene.running("a", min_workers=1, max_workers=2, step=3)
+    scene.register("b")
+    scene.passes(scene.policy.halt_limit, heard="ab")
+    hang = Hang(phase=LoopPhase.PREPARING, lasts=61.0, limit=60.0, stands=True)
+    scene.sequence += 1
+    status = TrainerStatus(
+        job="j", incarnation="i1", phase=TrainerPhase.PREPARED, fingerprint=scene.job.fingerprint, store="b:1/0"
+    )
+    scene.says("b", Heartbeat(boot="b1", sequence=scene.sequence, trainer=status, hang=hang))
+    assert scene.job.round is None
+    scene.prepare("b")
+    assert scene.job.round is not None

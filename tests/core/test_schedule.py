@@ -273,3 +273,11 @@ def test_a_job_whose_workers_cannot_read_its_checkpoint_gets_another_one_before_
     assert lends(blind(cluster("ab", cannot, queued, a="1"), j1="ab")) == {"b": "2"}, "it has tried"
     assert lends(blind(cluster("abc", cannot, queued, a="1", b="1"), j1="a")) == {"c": "2"}, "one that may can is there"
     assert lends(blind(cluster("ab", cannot, queued), j1="a")) == {"b": "1", "a": "2"}
+
+
+def test_two_jobs_do_not_keep_what_the_other_lacks_for_one_that_is_there_and_of_no_use():
+    older, younger = waiting("1"), waiting("2")
+    known = cluster("abc", older, younger, a="1", b="2", c="2")
+    costs = {"1": Cost.NOTHING, "2": Cost.NOTHING}
+    assert makes_room(known, costs, there(known)) is None
+    assert makes_room(known, costs, there(known), {"c"}) == (younger, older)

@@ -6,8 +6,9 @@ import pytest
 
 from regroup.core.cluster import Rest
 from regroup.core.jobs import Member, Version
-from regroup.core.messages.commands import PauseJob, ResumeJob
+from regroup.core.messages.commands import DrainWorker, PauseJob, ResumeJob
 from regroup.core.messages.events import Disconnected
+from regroup.core.messages.orders import Kill, Release
 from regroup.core.messages.trainer_reports import CheckpointUnreadable, GroupBroke, PeersUnreached
 from regroup.core.severed import LONGEST, let_rest
 from regroup.core.turn import Turn
@@ -245,3 +246,46 @@ def test_the_last_holder_that_cannot_reach_the_leader_which_died_stays(scene):
         else:
             scene.after(0.1, heard="abc")
     assert "b" not in {note.worker for note in scene.noted("evicted")}
+
+
+@pytest.mark.parametrize("away", [1.0, 20.0])
+def test_who_was_left_out_and_alone_is_left_with_the_state_is_lent_again_and_not_ended(scene, away):
+    """Nothing is known against its state, and the order to end it never came."""
+    scene.running("a", "b", min_workers=1)
+    scene.incarnations = dict.fromkeys("ab", "i1")
+    for name in "ab":
+        scene.train(name, 3)
+    scene.after(scene.policy.halt_limit, heard="ab")
+    scene.breaks("a", 1)
+    for _ in range(2):
+        tries(scene, "ab", [("b", "a")])
+    assert set(evicted(scene)) == {"b"}
+    scene.does(Disconnected("b"))
+    scene.halt("a", (1, 3))
+    scene.train("a")
+    scene.after(away, heard="a")
+    assert (scene.cluster.workers["b"].job is None) is (away > scene.policy.absent_limit)
+    scene.exits("a")
+    scene.does(Disconnected("a"))
+    scene.register("b")
+    scene.beat("b", TrainerPhase.HALTED, promised=3, generation=1, version=Version(1, 3))
+    assert scene.told("b", Kill) == scene.told("b", Release) == []
+    scene.halt("b", (1, 3))
+    assert (scene.members, scene.job.formation.base) == (["b"], Version(1, 3))
+
+
+def test_while_one_is_left_alone_those_that_stay_and_are_too_few_ask_it_and_not_each_other_without_end(scene):
+    """Whoever is to go is counted by nobody that forms."""
+    scene.running("a", "b", "c", min_workers=2, step=3)
+    left_alone(scene, "c")
+    scene.exits("c")
+    scene.prepare("c", incarnation="i2")
+    scene.halt("a", (1, 3))
+    scene.halt("b", (1, 3))
+    for name in "ab":
+        scene.train(name)
+    scene.does(DrainWorker("b"))
+    n = scene.job.generation
+    scene.halt("a", (n - 1, 3))
+    scene.halt("b", (n - 1, 3))
+    assert "c" in {member.worker for member in scene.job.round.participants}

@@ -22,8 +22,15 @@ def unlend_absent(turn: Turn) -> None:
 
 def expected(turn: Turn) -> frozenset[str]:
     """The workers that are there, or may only be away for a moment."""
-    known = ((name, worker) for name, worker in turn.workers.items() if worker.boot != LEFT)
+    known = ((name, worker) for name, worker in turn.workers.items() if worker.boot != LEFT and not _clings(turn, name))
     return frozenset(name for name, _ in known if _absent(turn, name) <= turn.policy.absent_limit)
+
+
+def _clings(turn: Turn, name: str) -> bool:
+    """Whether its trainer is of no job any more, and does not end."""
+    seen = turn.cluster.present(name)
+    gone = seen is not None and seen.trainer is not None and turn.workers[name].job is None
+    return gone and seen is not None and turn.waited(seen.moved) > turn.policy.absent_limit
 
 
 def idle(turn: Turn) -> frozenset[str]:
@@ -36,11 +43,18 @@ def idle(turn: Turn) -> frozenset[str]:
         if seen is None or worker.job is None:
             continue
         silent = turn.waited(seen.seen) > turn.policy.absent_limit
-        member = Member(name, seen.trainer.incarnation) if seen.trainer is not None else None
-        lingers = watch is not None and member in watch.evicted and turn.waited(seen.moved) > turn.policy.absent_limit
-        if (silent and name not in trains) or lingers or (watch is not None and name in watch.resting):
+        if (silent and name not in trains) or lingers(turn, name) or (watch is not None and name in watch.resting):
             found.add(name)
     return frozenset(found)
+
+
+def lingers(turn: Turn, name: str) -> bool:
+    """Whether its trainer was evicted, and does not end."""
+    seen, watch = turn.cluster.present(name), turn.watches.get(turn.workers[name].job or "")
+    if seen is None or seen.trainer is None or watch is None:
+        return False
+    evicted = Member(name, seen.trainer.incarnation) in watch.evicted
+    return evicted and turn.waited(seen.moved) > turn.policy.absent_limit
 
 
 def lacks_for(turn: Turn, job: str) -> float:

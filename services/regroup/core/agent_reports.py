@@ -11,7 +11,7 @@ from regroup.core import leaving
 from regroup.core.blame import blame_task
 from regroup.core.cluster import ASKED
 from regroup.core.hanging import hang_told, stacks_taken
-from regroup.core.jobs import Member, StepFailure
+from regroup.core.jobs import Job, Member, StepFailure
 from regroup.core.messages.agent_reports import (
     AgentLeft,
     AgentRegistered,
@@ -33,6 +33,8 @@ from regroup.core.stragglers import compare_pace
 from regroup.core.trainer_reports import take_in_trainer
 from regroup.core.turn import Turn
 from regroup.core.workers import LEFT, Sighting, TrainerPhase, Worker
+
+DIED = "its agent died"
 
 
 def take_in(turn: Turn, name: str, report: Report) -> tuple[Order, ...]:
@@ -71,8 +73,7 @@ def take_in(turn: Turn, name: str, report: Report) -> tuple[Order, ...]:
                 observe(turn, name, report.trainer)
                 hang_told(turn, name, sighting)
                 compare_pace(turn, name, sighting)
-            job = turn.jobs.get(worker.job) if worker.job else None
-            issued = job.formation.generation if job and job.formation else 0
+            issued = _renewed(turn, name)
             # What an old one tells of was not taken in, so it may not be dropped yet.
             return (Heard(report.sequence, issued, settled(turn, report.trainer) if newest is report else ()),)
         case AgentLeft(boot=boot):
@@ -99,6 +100,20 @@ def take_in(turn: Turn, name: str, report: Report) -> tuple[Order, ...]:
     return ()
 
 
+def _renewed(turn: Turn, name: str) -> int:
+    """The generation of which this answer renews the lease; 0: of none. Who was evicted, and does not end, is not to
+    hold up the others for ever."""
+    worker, sighting = turn.workers[name], turn.sightings[name]
+    job = turn.jobs.get(worker.job) if worker.job else None
+    if job is None or job.formation is None or sighting.trainer is None:
+        return 0
+    watch, member = turn.watches.get(job.id), Member(name, sighting.trainer.incarnation)
+    if watch is not None and member in watch.evicted:
+        return 0
+    turn.sightings[name] = replace(sighting, renewed=turn.now)
+    return job.formation.generation
+
+
 def _turn_away(turn: Turn, name: str, report: AgentRegistered) -> TurnAway:
     """Nothing of what is known changes: a job may train on others, or on an earlier agent of this name."""
     theirs = f"{name} speaks protocol {report.protocol} (Regroup {report.version})"
@@ -115,11 +130,14 @@ def _register(turn: Turn, name: str, report: AgentRegistered) -> None:
         turn.note("registered", f"{name} registered on {report.host}, {report.device}", worker=name)
     if known is not None and known.boot != report.boot:
         # The same worker began anew: whatever ran under its old agent is known dead.
-        busy = any(member.worker == name for _, member in turn.listed())
+        busy = known.job is not None or any(member.worker == name for _, member in turn.listed())
         meant = known.boot == LEFT or known.leaving
-        _exited(turn, name, ASKED if meant else "its agent died")
+        preparing = _prepares(turn, name)
+        _exited(turn, name, ASKED if meant else DIED)
         if busy and not meant:
-            turn.count_error(name, "its agent died")
+            turn.count_error(name, DIED)
+            if preparing is not None and not preparing.history:
+                blame_task(turn, preparing, StepFailure(-1, -1, name, DIED, died=True), chance=True)
         known = replace(turn.workers[name], leaving=False, meant=meant or known.meant)
     if known is None or known.boot != report.boot:
         turn.readmit(name)
@@ -130,6 +148,14 @@ def _register(turn: Turn, name: str, report: AgentRegistered) -> None:
         turn.sightings[name] = replace(again, seen=turn.now, connected=True, since=turn.now)
     else:
         turn.sightings[name] = Sighting(seen=turn.now, since=turn.now, moved=turn.now, blamed=turn.now)
+
+
+def _prepares(turn: Turn, name: str) -> Job | None:
+    """The job for which its trainer was preparing, as far as this coordinator heard."""
+    sighting = turn.sightings.get(name)
+    trainer = sighting.trainer if sighting is not None else None
+    job = turn.jobs.get(trainer.job) if trainer is not None and trainer.phase is TrainerPhase.PREPARING else None
+    return job if job is not None and not job.ended else None
 
 
 def _exited(turn: Turn, name: str, cause: str) -> None:
@@ -147,7 +173,9 @@ def _trainer_exited(turn: Turn, name: str, report: TrainerExited) -> None:
     evicted = job is not None and not job.ended and member in turn.watch(job.id).evicted
     hung = evicted and job is not None and member not in turn.watch(job.id).suspected
     cause = "it was evicted" if evicted else ASKED if report.asked else report.cause
-    if job is not None and not job.ended and turn.watch(job.id).dead.get(member) == cause:
+    # Without an incarnation it was never born: each is another one.
+    known = report.incarnation and job is not None and not job.ended
+    if known and turn.watch(report.job).dead.get(member) == cause:
         return  # told twice
     turn.bury(report.job, member, cause)
     trainer = turn.sightings[name].trainer

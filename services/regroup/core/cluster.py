@@ -68,6 +68,14 @@ class Rest:
 
 
 @dataclass(frozen=True, slots=True)
+class Doubt:
+    """How often a worker's trainers were evicted for a suspicion, less those that time forgave."""
+
+    times: int
+    last: float  # when one of them was, or was forgiven
+
+
+@dataclass(frozen=True, slots=True)
 class Late:
     """Fetches of data for one step, on one worker, that each took longer than the job's step_timeout."""
 
@@ -82,6 +90,7 @@ class Watch:
     since: float  # when the stage began: the round, the formation, the running
     progressed: float  # when a step was last seen committed
     disturbed: float | None = None  # when the regroup under way began, also over several rounds
+    asked: float = 0.0  # since when not all answered, of this round and those before it
     answers: Mapping[Member, Answer] = field(default_factory=dict)  # to the round's generation alone
     answered: float = 0.0  # when the last of them came
     formed: frozenset[Member] = frozenset()
@@ -97,7 +106,7 @@ class Watch:
     severed: frozenset[tuple[Member, Member]] = frozenset()  # who could not reach whom, since all formed together
     resting: Mapping[str, Rest] = field(default_factory=dict)  # workers that others could not reach
     fruitless: int = 0  # generations in a row that formed, and broke before their first step
-    doubted: Mapping[str, int] = field(default_factory=dict)  # how often a worker's trainer was evicted for a suspicion
+    doubted: Mapping[str, Doubt] = field(default_factory=dict)  # workers whose trainers were evicted for a suspicion
     failed_savers: tuple[Member, ...] = ()  # the last try last
     unable: Mapping[Member, str] = field(default_factory=dict)  # to read the checkpoint, and why
     rereads: int = 0  # how often all of them were to try again

@@ -10,7 +10,7 @@ Does not guarantee: that anybody hears the orders; they are due again at the nex
 from dataclasses import dataclass, replace
 
 from regroup.core import commands
-from regroup.core.absence import expected, forget_gone, idle, lacks_for, unlend_absent
+from regroup.core.absence import expected, forget_gone, idle, lacks_for, lingers, unlend_absent
 from regroup.core.agent_reports import take_in
 from regroup.core.cluster import Cluster, Policy, reached
 from regroup.core.forgiving import forgive_in_time
@@ -33,7 +33,7 @@ from regroup.core.orders import due
 from regroup.core.rounds import Stage, advance, stage
 from regroup.core.schedule import lend, makes_room, why_queued
 from regroup.core.settling import could_make_room
-from regroup.core.suspicion import evict_unprepared
+from regroup.core.suspicion import evict_unprepared, quiet, reprieve
 from regroup.core.turn import Turn
 from regroup.core.workers import LEFT
 
@@ -87,6 +87,7 @@ def decide(cluster: Cluster, event: Event, now: float, policy: Policy) -> Decisi
             return _decided(cluster, turn, event, answers)  # and nothing else, since this may be lost
     _lend(turn)
     for id in [id for id, job in turn.jobs.items() if not job.ended]:
+        reprieve(turn, turn.jobs[id])
         advance(turn, id)
     let_go(turn)
     return _decided(cluster, turn, event, answers)
@@ -123,7 +124,7 @@ def _lend(turn: Turn) -> None:
     if not queued and all(worker.job is not None for worker in turn.workers.values()):
         return  # nobody waits, and nobody is free
     there = expected(turn)
-    for name, job_id in lend(turn.cluster, there, idle(turn)).items():
+    for name, job_id in lend(turn.cluster, there, idle(turn), quiet(turn)).items():
         job = turn.jobs[job_id]
         if job.phase is JobPhase.QUEUED:
             reason = "its first workers are preparing"
@@ -148,7 +149,8 @@ def _make_room(turn: Turn) -> None:
         failed = stage(job) is Stage.GATHERING and turn.watch(job.id).failed_savers
         if job.id in stuck or failed:  # nothing is to be had from it for now
             turn.change_job(job, wanted=Wanted.RUN)
-    found = makes_room(turn.cluster, {id: could_make_room(turn, turn.jobs[id]) for id in stuck}, expected(turn))
+    costs = {id: could_make_room(turn, turn.jobs[id]) for id in stuck}
+    found = makes_room(turn.cluster, costs, expected(turn), {name for name in turn.workers if lingers(turn, name)})
     if found is not None:
         commands.make_room(turn, *found)
 

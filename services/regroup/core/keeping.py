@@ -52,6 +52,6 @@ def _to_keep(cluster: Cluster, job: Job) -> tuple[str, ...]:
 
 def is_due_to(cluster: Cluster, name: str, file: Checkpoint) -> bool:
     """Whether `name` is to delete this file. Another's word on a file of that path is of one in its own folder."""
-    if file.worker in cluster.workers:
+    if file.worker in cluster.workers and ("://" not in file.path or cluster.present(file.worker)):
         return file.worker == name
     return "://" in file.path and name == min((one for one in cluster.workers if cluster.present(one)), default="")

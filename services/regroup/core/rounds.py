@@ -77,7 +77,11 @@ def begin_round(turn: Turn, job: Job, reason: str, *, boundary: bool = False) ->
     phase = job.phase if orderly else JobPhase.REGROUPING
     turn.change_job(job, round=asked, generation=generation, saver=None, phase=phase, reason=reason)
     disturbed = turn.now if watch.disturbed is None else watch.disturbed
-    turn.change_watch(job.id, since=turn.now, answers={}, disturbed=disturbed)
+    # Whoever answered the last round owes its word from now on, not since that one.
+    answered = watch.disturbed is None or (bool(living) and living <= watch.answers.keys())
+    turn.change_watch(
+        job.id, since=turn.now, answers={}, disturbed=disturbed, asked=turn.now if answered else watch.asked
+    )
     turn.note("halt", reason, job=job.id, generation=generation, boundary=boundary)
     advance(turn, job.id)  # a round without participants is over at once
 
@@ -87,7 +91,8 @@ def _candidates_for(turn: Turn, job: Job, living: Set[Member]) -> Set[Member]:
     none of them can read the checkpoint."""
     there = candidates(turn.cluster, job)
     fit = {one for one, answer in there.items() if one in living or answer.version or not rests(turn, job, one.worker)}
-    enough = len(fit) >= job.spec.min_workers and not fit <= turn.watch(job.id).unable.keys()
+    stay = {one for one in fit if not departs(turn, one)}
+    enough = len(stay) >= job.spec.min_workers and not stay <= turn.watch(job.id).unable.keys()
     return fit if enough else set(there)
 
 
@@ -263,6 +268,8 @@ def _train(turn: Turn, job: Job) -> None:
     elif turn.waited(watch.progressed) > job.spec.step_timeout:
         starve(turn, job)
         if not turn.jobs[job.id].ended:
+            if all(turn.cluster.hang(member) is None for member in formation.members):
+                doubt(turn, job)
             begin_round(turn, turn.jobs[job.id], f"no step was committed for {job.spec.step_timeout:g} s")
     elif job.wanted is not Wanted.RUN:
         begin_round(turn, job, f"asked to {ASKED_TO[job.wanted]}", boundary=True)
@@ -270,7 +277,8 @@ def _train(turn: Turn, job: Job) -> None:
         begin_round(turn, job, f"after this step {', '.join(goers)} may go", boundary=True)
     elif len(formation.seats) < job.spec.max_workers:
         ready = set(candidates(turn.cluster, job))
-        fit = (one for one in ready - set(formation.members) if heard_lately(turn, one.worker))
+        there = (one for one in ready - set(formation.members) if turn.cluster.hang(one) is None)
+        fit = (one for one in there if heard_lately(turn, one.worker))
         newcomers = sorted(one for one in fit if not (departs(turn, one) or rests(turn, job, one.worker)))
         if newcomers and ready >= set(formation.members):
             names = ", ".join(member.worker for member in newcomers)
@@ -281,7 +289,7 @@ def _train(turn: Turn, job: Job) -> None:
 
 def _unlend_surplus(turn: Turn, job: Job, seated: tuple[Member, ...]) -> None:
     """Whoever came back with a state is lent beyond what the job asked for; now that it trains, others may have it."""
-    if not all(known_to_hold(turn.cluster, member) for member in seated):
+    if not all(known_to_hold(turn.cluster, one) and heard_lately(turn, one.worker) for one in seated):
         return
     names = {member.worker for member in seated}
     for name in [name for name, worker in turn.workers.items() if worker.job == job.id and name not in names]:

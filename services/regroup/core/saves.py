@@ -85,11 +85,13 @@ def _count(turn: Turn, job: Job, status: TrainerStatus, written: Checkpoint) -> 
     if job.formation is None:
         return  # a pause closed what it was written by, and said what is left
     state, held, committed = written.version, status.version, reached(job, turn.watches.get(job.id))
+    if not _is_newer(job, state):
+        return
     writer = Member(written.worker, status.incarnation)
     saves = job.saver == writer and status.promised == job.generation
     lies_on = held is not None and held.generation == state.generation and held >= state  # its line, below what it has
     ordered = lies_on and (saves or _was_asked(turn, job, writer, state))
-    if _is_newer(job, state) and (ordered or survives(job.history, state, committed)):
+    if ordered or survives(job.history, state, committed):
         _take_in(turn, job, written)
         if saves and held == state:
             turn.change_watch(job.id, since=turn.now)  # the report has its own time

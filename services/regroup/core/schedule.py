@@ -13,6 +13,7 @@ from enum import Enum, auto
 
 from regroup.core.cluster import Cluster, Watch
 from regroup.core.jobs import Job, JobPhase, Member, Version, Wanted
+from regroup.core.workers import TrainerStatus
 
 SHOWN = 3  # jobs that a queued one is told to be behind
 IN_VAIN = 4  # times that all workers of a job read again, each after twice as long: storage may only be away
@@ -85,32 +86,41 @@ def _hopeless(cluster: Cluster, job: Job, expected: Set[str]) -> bool:
     return job.spec.min_workers > len(_usable(cluster, job, expected))
 
 
-def comes_back_to(cluster: Cluster, name: str) -> str | None:
+def comes_back_to(cluster: Cluster, name: str, quiet: Set[str] = frozenset()) -> str | None:
     """The job of which a worker that was given up brings the state back, while none of its members is there with one.
 
     It may be the last copy, so it is lent again, whether there is room or not.
     """
     worker, sighting = cluster.workers[name], cluster.present(name)
     trainer = sighting.trainer if sighting is not None else None
-    if trainer is None or trainer.version is None or worker.job is not None or worker.quarantined:
+    if trainer is None or worker.job is not None or worker.quarantined:
         return None
     job = cluster.jobs.get(trainer.job)
-    if job is None or job.ended or job.formation is None or name in job.refused:
+    if job is None or job.ended or name in job.refused:
         return None
-    for other, version in other_holders(cluster, job, name):
+    return job.id if may_be_last_copy(cluster, job, name, trainer, quiet) else None
+
+
+def may_be_last_copy(cluster: Cluster, job: Job, name: str, trainer: TrainerStatus, quiet: Set[str]) -> bool:
+    """Whether this trainer, of worker `name`, holds a state that nobody else is heard to hold, nor one that counts
+    more."""
+    if job.formation is None or trainer.version is None:
+        return False
+    for other, version in other_holders(cluster, job, name, quiet):
         listed_holder = other in job.formation.members and version >= job.formation.base
         if listed_holder or version >= trainer.version:
-            return None
-    return job.id
+            return False
+    return True
 
 
-def other_holders(cluster: Cluster, job: Job, name: str) -> Iterator[tuple[Member, Version]]:
-    """The trainers of a job, but that of worker `name`, that are there with a state."""
+def other_holders(cluster: Cluster, job: Job, name: str, quiet: Set[str]) -> Iterator[tuple[Member, Version]]:
+    """The trainers of a job, but that of worker `name`, that are there with a state, and not on `quiet` workers: those
+    may be gone with theirs."""
     watch = cluster.watches.get(job.id)
     for other, known in cluster.workers.items():
         seen = cluster.present(other)
         there = seen.trainer if seen is not None else None
-        if other == name or known.job != job.id or there is None or there.version is None:
+        if other == name or other in quiet or known.job != job.id or there is None or there.version is None:
             continue
         member = Member(other, there.incarnation)
         if watch is not None and (member in watch.evicted or member in watch.dead or _owes(job, watch, member)):
@@ -136,34 +146,36 @@ def known_to_hold(cluster: Cluster, member: Member) -> bool:
     return there is not None and there.version is not None
 
 
-def makes_room(cluster: Cluster, stuck: Mapping[str, Cost | None], expected: Set[str]) -> tuple[Job, Job] | None:
+def makes_room(
+    cluster: Cluster, stuck: Mapping[str, Cost | None], expected: Set[str], lingering: Set[str] = frozenset()
+) -> tuple[Job, Job] | None:
     """The job that should give its workers up, and the one that can go on with them; None: nobody need.
 
     Two jobs that lost workers for good may each keep what the other lacks: workers, or, once they have read in vain for
     long, the one that can read. `stuck` are the jobs that have waited for long, and what it would cost each to make
-    room; None: it cannot. One at a time does: whoever can not go on at all with the workers that there are, or the
-    youngest; where only that helps, also an older one, or one that loses steps.
+    room; None: it cannot. `lingering` workers are there, and of use to none. One at a time does: whoever can not go on
+    at all with the workers that there are, or the youngest; where only that helps, also an older one, or one that loses
+    steps.
     """
     if any(job.wanted is Wanted.YIELD for job in cluster.jobs.values()):
         return None
     blind = {id: _blind(cluster, cluster.jobs[id], IN_VAIN) for id in stuck}
     # A blind one has lost its steps already: whoever holds a state leads from that, and reads nothing.
     stuck = {id: Cost.NOTHING if blind[id] and cost is Cost.STEPS else cost for id, cost in stuck.items()}
+    own = {id: {*at_hand(cluster, cluster.jobs[id])} - lingering for id in stuck}
     lacking = [
         job
         for job in cluster.jobs.values()
-        if job.id in stuck
-        and job.wanted is Wanted.RUN
-        and (blind[job.id] or len(at_hand(cluster, job)) < job.spec.min_workers)
+        if job.id in stuck and job.wanted is Wanted.RUN and (blind[job.id] or len(own[job.id]) < job.spec.min_workers)
     ]
     lacking.sort(key=lambda job: _hopeless(cluster, job, expected))  # stable: else the oldest first
     for cost, younger in ((Cost.NOTHING, True), (Cost.NOTHING, False), (Cost.STEPS, True)):
         for number, first in enumerate(lacking):
             others = lacking[number + 1 :] if younger else [job for job in lacking if job is not first]
             useless = {*first.refused, *blind[first.id]}
-            others = [job for job in others if stuck[job.id] is cost and {*at_hand(cluster, job)} - useless]
-            had = {name for job in others for name in at_hand(cluster, job)} - useless
-            if others and len(at_hand(cluster, first)) + len(had) >= first.spec.min_workers:
+            others = [job for job in others if stuck[job.id] is cost and own[job.id] - useless]
+            had = {name for job in others for name in own[job.id]} - useless
+            if others and len(own[first.id]) + len(had) >= first.spec.min_workers:
                 return others[-1], first
     return None
 
@@ -194,13 +206,15 @@ def _eligible(cluster: Cluster, job: Job, free: list[str]) -> list[str]:
     return sorted([name for name in free if name not in job.refused], key=lambda name: name in tried)
 
 
-def lend(cluster: Cluster, expected: Set[str], idle: Set[str] = frozenset()) -> Mapping[str, str]:
+def lend(
+    cluster: Cluster, expected: Set[str], idle: Set[str] = frozenset(), quiet: Set[str] = frozenset()
+) -> Mapping[str, str]:
     """Worker -> job, for every worker that should be lent now.
 
     `expected`: the workers that are there, or may only be away for a moment; `idle`: those that have a place in a job
-    and do not take it, so that another one may.
+    and do not take it, so that another one may; `quiet`: those that are not heard of at the moment.
     """
-    loans = {name: id for name in cluster.workers if (id := comes_back_to(cluster, name)) is not None}
+    loans = {name: id for name in cluster.workers if (id := comes_back_to(cluster, name, quiet)) is not None}
     free = [name for name in sorted(cluster.workers) if is_free(cluster, name)]
     if not free:
         return loans

@@ -6,6 +6,7 @@ Refuses to know: the verdict itself (`regroup.conclude`), and when a round is ov
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
+from math import inf
 from types import MappingProxyType
 from typing import Any
 
@@ -49,12 +50,9 @@ def passed(turn: Turn, job: Job) -> Set[Member]:
         if job.wanted in (Wanted.HOLD, Wanted.PAUSE):
             return False
         sighting = turn.sightings.get(member.worker)
+        seen = -inf if sighting is None else sighting.renewed if member in watch.evicted else sighting.seen
         # Whoever began, or stood still, counts from then: others were heard by another coordinator, or by nobody.
-        heard = (
-            sighting.seen
-            if sighting and sighting.seen >= turn.cluster.awake
-            else turn.cluster.awake + turn.policy.leader_lease
-        )
+        heard = seen if seen >= turn.cluster.awake else turn.cluster.awake + turn.policy.leader_lease
         return turn.now - heard > limit
 
     return frozenset(member for member in job.formation.members if member in watch.dead or silent(member))
@@ -128,11 +126,8 @@ def answers_of(turn: Turn, job: Job) -> tuple[dict[Member, Answer], Verdict]:
     """Who answered the round and is there, and what that means."""
     watch = turn.watch(job.id)
     present = turn.cluster.present
-    answers = {
-        member: answer
-        for member, answer in watch.answers.items()
-        if member not in watch.dead and present(member.worker)
-    }
+    there = (one for one in watch.answers if one not in watch.dead and present(one.worker))
+    answers = {one: watch.answers[one] for one in there if turn.workers[one.worker].job == job.id}
     told = candidates(turn.cluster, job).items()
     unheard = {member: one.version for member, one in told if member not in answers and one.version is not None}
     return answers, verdict_on(turn, job, answers, unheard)
@@ -220,6 +215,7 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
     )
     fresh: dict[str, Any] = {
         "answers": {},
+        "progressed": turn.now,
         "formed": frozenset(),
         "committed": {},
         "first": None,

@@ -4,7 +4,11 @@ Owns: the order of suspicion (decision 0007), and whom a suspicion must spare be
 Refuses to know: when a round is over or a formation late (`rounds` asks), and the process that is killed (`orders`).
 """
 
+from collections.abc import Mapping
+
+from regroup.core.cluster import Doubt
 from regroup.core.jobs import Formation, Job, Member
+from regroup.core.schedule import may_be_last_copy
 from regroup.core.severed import let_rest, odd_ones
 from regroup.core.turn import Turn
 from regroup.core.workers import Hang, LoopPhase, TrainerPhase
@@ -37,11 +41,15 @@ def _evict_suspect(turn: Turn, job: Job, member: Member, why: str) -> None:
     """Who is suspected again and again takes no more part."""
     _leave_out(turn, job, member, why)
     doubted = turn.watch(job.id).doubted
-    times = doubted.get(member.worker, 0) + 1
-    turn.change_watch(job.id, doubted={**doubted, member.worker: times})
+    times = _doubts(doubted, member.worker) + 1
+    turn.change_watch(job.id, doubted={**doubted, member.worker: Doubt(times, turn.now)})
     if times >= DOUBTS:
         reason = f"it was suspected {times} times of keeping the others from training"
         turn.refuse(turn.jobs[job.id], member.worker, reason)
+
+
+def _doubts(doubted: Mapping[str, Doubt], worker: str) -> int:
+    return doubted[worker].times if worker in doubted else 0
 
 
 def hangs(turn: Turn, job: Job, member: Member, unheld: bool, missing: bool) -> bool:
@@ -59,7 +67,7 @@ def hangs(turn: Turn, job: Job, member: Member, unheld: bool, missing: bool) -> 
     at_save = member in watch.failed_savers or hang_at_save(turn, member) is not None
     if at_save and is_stuck(turn, member) and held is not None and held <= job.saved:
         return True
-    began = max(sighting.moved, watch.since if watch.disturbed is None else watch.disturbed)
+    began = max(sighting.moved, watch.since if watch.disturbed is None else watch.asked)
     spared = missing or (unheld and held is not None)
     return not spared or turn.waited(began) > turn.policy.detached_limit
 
@@ -83,6 +91,21 @@ def hang_words(hang: Hang) -> str:
 def heard_lately(turn: Turn, worker: str) -> bool:
     sighting = turn.cluster.present(worker)
     return sighting is not None and turn.waited(sighting.seen) <= turn.policy.quiet_limit
+
+
+def quiet(turn: Turn) -> frozenset[str]:
+    """The workers that are not heard of at the moment: what they said that they hold may be gone."""
+    return frozenset(name for name in turn.workers if not heard_lately(turn, name))
+
+
+def reprieve(turn: Turn, job: Job) -> None:
+    """Who was left out on a suspicion, and is not ended yet, may hold by now what nobody else does: then it is not."""
+    watch = turn.watches.get(job.id)
+    for member in watch.suspected & watch.evicted if watch is not None else ():
+        trainer, lent = turn.cluster.trainer(member), turn.workers[member.worker].job == job.id
+        if lent and trainer is not None and may_be_last_copy(turn.cluster, job, member.worker, trainer, quiet(turn)):
+            watch = turn.watch(job.id)
+            turn.change_watch(job.id, evicted=watch.evicted - {member}, suspected=watch.suspected - {member})
 
 
 def had_its_chance(turn: Turn, member: Member) -> bool:
@@ -164,7 +187,7 @@ def doubt(turn: Turn, job: Job) -> None:
     suspects = [member for member in others if had_its_chance(turn, member)]
 
     def suspicion(member: Member) -> tuple[bool, int, Member]:
-        return member.worker not in watch.proven, -watch.doubted.get(member.worker, 0), member
+        return member.worker not in watch.proven, -_doubts(watch.doubted, member.worker), member
 
     if fruitless >= FRUITLESS and suspects:
         fruitless, why = 0, f"{fruitless} generations in a row broke before their first step, and nobody died"

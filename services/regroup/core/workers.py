@@ -6,6 +6,7 @@ Refuses to know: how a process is started or watched.
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 
 from regroup.core.jobs import Checkpoint, Fingerprint, Version
 
@@ -120,6 +121,7 @@ class Sighting:
     connected: bool = True
     since: float = 0.0  # since when it is heard on this connection, without a gap; on the same clock
     moved: float = 0.0  # when its trainer last said anything new, on the same clock
+    renewed: float = -inf  # when its trainer's lease was last renewed, on the same clock
     blamed: float = 0.0  # when its last error was counted or forgiven, or it registered, on the same clock
     sequence: int = 0  # of the newest heartbeat under this boot; one that it overtook says nothing any more
     trainer: TrainerStatus | None = None
