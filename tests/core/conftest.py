@@ -80,8 +80,15 @@ class Scene:
 
     # --- workers
 
-    def beat(self, name: str, phase: TrainerPhase | None = None, incarnation: str = "i1", **facts: Any) -> Decision:
-        """A heartbeat; without a phase, no trainer runs."""
+    def beat(
+        self,
+        name: str,
+        phase: TrainerPhase | None = None,
+        incarnation: str = "i1",
+        left: tuple[TrainerStatus, ...] = (),
+        **facts: Any,
+    ) -> Decision:
+        """A heartbeat; without a phase, no trainer runs. `left`: last words of those that ended."""
         self.sequence += 1
         trainer = None
         if phase is not None:
@@ -90,7 +97,7 @@ class Scene:
                 known["fingerprint"] = None
             trainer = TrainerStatus(incarnation=incarnation, phase=phase, **known)
         boot = self.cluster.workers[name].boot
-        return self.says(name, Heartbeat(boot=boot, sequence=self.sequence, trainer=trainer))
+        return self.says(name, Heartbeat(boot=boot, sequence=self.sequence, trainer=trainer, left=left))
 
     def prepare(self, *names: str, incarnation: str = "i1", **facts: Any) -> None:
         for name in names:

@@ -6,9 +6,9 @@ from regroup.core.jobs import IN_REPORT, IN_STATE, Checkpoint, JobPhase, Version
 from regroup.core.messages.agent_reports import Heartbeat, TrainerExited
 from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob
 from regroup.core.messages.events import Disconnected
-from regroup.core.messages.orders import Kill, Release, Save
+from regroup.core.messages.orders import Heard, Kill, Release, Save
 from regroup.core.messages.trainer_reports import SaveFailed, StateSaved, StepsCommitted
-from regroup.core.workers import Hang, LoopPhase, TrainerPhase
+from regroup.core.workers import Hang, LoopPhase, TrainerPhase, TrainerStatus
 
 FILE = Checkpoint(Version(1, 10), "/c/j", "sum", 1)
 
@@ -454,3 +454,75 @@ def test_a_report_that_takes_its_time_is_not_given_up_for_a_connection_that_was_
         scene.says("a", Heartbeat(boot="b1", sequence=scene.sequence, trainer=trainer))
         scene.after(1.0, heard="a")
     assert scene.noted("evicted") == []
+
+
+# --- A saver that ended while nobody heard it
+
+
+def left(scene, name="a", file=FILE):
+    """What its agent, which is back, tells of a trainer that saved as it was asked, and ended."""
+    known = scene.cluster.sightings[name].trainer
+    last = replace(known, phase=TrainerPhase.HALTED, promised=scene.job.generation, version=file.version)
+    return replace(last, written=(file,))
+
+
+def rests_and_saves(scene, *names):
+    """A job that is to pause after step 3; a is to save that."""
+    scene.running(*names, min_workers=1)
+    for name in names:
+        scene.train(name, 3)
+    scene.does(PauseJob("j"))
+    for name in names:
+        scene.halt(name, (1, 3))
+    assert scene.job.saver.worker == "a"
+    return replace(FILE, version=Version(1, 3))
+
+
+def test_what_a_trainer_saved_that_ended_unheard_counts_before_its_end_does(scene):
+    last = left(scene, file=rests_and_saves(scene, "a"))
+    scene.does(Disconnected("a"))
+    scene.register("a")
+    scene.beat("a", left=(last,))
+    assert (scene.job.phase, scene.job.step, scene.job.saved) == (JobPhase.PAUSED, 3, Version(1, 3))
+    assert scene.job.checkpoint == replace(FILE, version=Version(1, 3), worker="a", host="h")
+    (heard,) = scene.told("a", Heard)
+    assert heard.settled == ("/c/j",)
+
+
+def test_another_coordinator_takes_in_what_the_saver_left(scene):
+    last = left(scene, file=rests_and_saves(scene, "a"))
+    scene.restart()
+    scene.register("a")
+    scene.beat("a", left=(last,))
+    assert (scene.job.phase, scene.job.saved) == (JobPhase.PAUSED, Version(1, 3))
+
+
+def test_a_saver_that_is_away_for_long_and_ended_did_not_save_in_vain(scene):
+    """It was given up; nobody else has the state."""
+    last = left(scene, file=rests_and_saves(scene, "a"))
+    scene.does(Disconnected("a"))
+    scene.after(scene.policy.halt_limit + 0.1)
+    assert scene.job.saver is None
+    scene.register("a")
+    scene.beat("a", left=(last,))
+    scene.after(scene.policy.save_retry + 0.1, heard="a")
+    assert (scene.job.phase, scene.job.saved) == (JobPhase.PAUSED, Version(1, 3))
+    assert scene.noted("rolled_back") == []
+
+
+def test_what_a_trainer_left_of_a_job_that_nobody_knows_is_told_once(scene):
+    scene.register("a")
+    last = TrainerStatus(job="gone", incarnation="i1", phase=TrainerPhase.HALTED, written=(FILE,))
+    scene.beat("a", left=(last,))
+    (heard,) = scene.told("a", Heard)
+    assert heard.settled == ("/c/j",)
+
+
+def test_what_a_trainer_left_of_a_job_that_ended_is_to_be_deleted(scene):
+    scene.finished("a")
+    scene.saved("a", (1, 10))
+    assert scene.job.phase is JobPhase.COMPLETED
+    last = left(scene, file=replace(FILE, version=Version(1, 4), path="/c/j4"))
+    scene.beat("a", left=(last,))
+    (heard,) = scene.told("a", Heard)
+    assert (heard.settled, [one.path for one in scene.job.doomed]) == (("/c/j4",), ["/c/j4"])

@@ -12,13 +12,14 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
-from regroup.core.jobs import ORIGIN
+from regroup.core.jobs import ORIGIN, Checkpoint, Version
 from regroup.core.messages.agent_reports import (
     AgentLeft,
     AgentRegistered,
@@ -28,7 +29,17 @@ from regroup.core.messages.agent_reports import (
     TrainerExited,
 )
 from regroup.core.messages.events import Report
-from regroup.core.messages.orders import Discard, Halt, Kill, ListRecords, Prepare, ReadRecords, TurnAway, Welcome
+from regroup.core.messages.orders import (
+    Discard,
+    Halt,
+    Heard,
+    Kill,
+    ListRecords,
+    Prepare,
+    ReadRecords,
+    TurnAway,
+    Welcome,
+)
 from regroup.core.messages.protocol import PROTOCOL
 from regroup.core.messages.trainer_reports import PrepareFailed
 from regroup.core.spec import JobSpec
@@ -47,6 +58,7 @@ LIMIT = 30.0  # seconds; what is awaited here takes a fraction of one
 Said = TypeVar("Said", bound=Report)
 
 
+FILE = Checkpoint(Version(1, 4), "/c/j", "sum", 1)
 LAST_WORDS = tuple(letter * 20_000 for letter in "abcde")  # as much as a pipe holds, and more than one read
 
 
@@ -61,6 +73,9 @@ def play(pipe: Connection, birth: Birth) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
     while order.job == "never-stops-talking":
         pipe.send_bytes(STATUS + encode_value(status))
+    if order.job == "saves-and-ends":
+        pipe.send_bytes(STATUS + encode_value(replace(status, written=(FILE,))))
+        os._exit(3)
     for words in LAST_WORDS:
         report = PrepareFailed(job=order.job, incarnation=birth.incarnation, field="task", message=words, traceback="")
         pipe.send_bytes(REPORT + encode(report))
@@ -218,6 +233,22 @@ async def test_what_a_dead_trainer_said_is_not_taken_for_the_next_ones(played: P
         assert former.incarnation not in seen
         assert one.hub.send("w0", Kill(job, seen[0], "enough"))
         await one.hears(TrainerExited)
+
+
+async def test_what_a_dead_trainer_wrote_is_told_also_to_another_coordinator_until_one_answers(played: Places) -> None:
+    async with coordinator(played) as one:
+        await one.hears(AgentRegistered)
+        assert one.hub.send("w0", Prepare("saves-and-ends", JobSpec(task="digits", steps=1)))
+        await one.hears(TrainerExited)
+    async with coordinator(played) as one:
+        await one.hears(AgentRegistered)
+        beat = await one.hears(Heartbeat)
+        assert beat.trainer is None
+        assert [last.written for last in beat.left] == [(FILE,)]
+        assert one.hub.send("w0", Heard(beat.sequence, 0, (FILE.path,)))
+        async with asyncio.timeout(LIMIT):
+            while (await one.hears(Heartbeat)).left:
+                pass
 
 
 async def test_an_agent_that_is_killed_beside_a_stopped_trainer_comes_back_and_leaves_nothing(tmp_path: Path) -> None:

@@ -4,11 +4,13 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
+from regroup.core.jobs import Checkpoint, Version
 from regroup.core.messages.agent_reports import StacksTaken, TrainerExited
 from regroup.core.messages.events import Report
 from regroup.core.messages.orders import Prepare
@@ -24,6 +26,7 @@ pytestmark = pytest.mark.cluster
 
 LIMIT = 30.0  # seconds; what is awaited here takes a fraction of one
 FLOOR = 4.0
+FILE = Checkpoint(Version(1, 4), "/c/j", "sum", 1)
 LAST_WORDS = tuple(letter * 20_000 for letter in "abcde")  # as much as a pipe holds, and more than one read
 
 
@@ -38,6 +41,9 @@ def play(pipe: Connection, birth: Birth) -> None:
     if order.job == "says-nonsense-and-ends":
         pipe.send_bytes(STATUS + b"nonsense")
         pipe.send_bytes(REPORT + b"nonsense")
+    if order.job == "saves-and-ends":
+        pipe.send_bytes(STATUS + encode_value(replace(status, written=(FILE,))))
+        os._exit(3)
     for words in LAST_WORDS:
         report = PrepareFailed(job=order.job, incarnation=birth.incarnation, field="task", message=words, traceback="")
         pipe.send_bytes(REPORT + encode(report))
@@ -167,3 +173,14 @@ async def test_who_is_killed_and_not_gone_is_waited_for_by_nobody_and_has_no_suc
     os.kill(status.pid, signal.SIGKILL)
     ended = await guarded.told()
     assert (ended.incarnation, ended.asked) == (status.incarnation, True)
+
+
+async def test_what_a_trainer_wrote_before_it_ended_is_kept_until_a_coordinator_knows_it(guarded: Guarded) -> None:
+    guarded.guardian.start(prepare("saves-and-ends"), FLOOR)
+    ended = await guarded.told()
+    (left,) = guarded.guardian.untold
+    assert (left.job, left.incarnation, left.written) == ("saves-and-ends", ended.incarnation, (FILE,))
+    guarded.guardian.answered(["/c/other"])
+    assert guarded.guardian.untold == (left,)
+    guarded.guardian.answered([FILE.path])
+    assert guarded.guardian.untold == ()

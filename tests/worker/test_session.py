@@ -566,6 +566,15 @@ def test_a_save_is_done_once_per_order_and_reported():
     assert trainer.session.phase is TrainerPhase.HALTED
 
 
+def test_a_state_that_was_saved_is_told_of_until_the_coordinator_says_that_it_knows_of_it():
+    """The report of it may be lost with the connection, and its trainer die."""
+    trainer = saving()
+    trainer.gets(SaveEnded(saved(2)))
+    assert trainer.session.status.written == (saved(2).checkpoint,)
+    trainer.gets(RenewLease(0, sent=1.0, settled=(saved(2).checkpoint.path,)))
+    assert trainer.session.status.written == ()
+
+
 def test_who_has_saved_and_is_asked_again_says_so_again_and_writes_nothing():
     trainer = saving()
     trainer.gets(SaveEnded(saved(2)))

@@ -27,7 +27,7 @@ from regroup.core.messages.agent_reports import (
 from regroup.core.messages.events import Report
 from regroup.core.messages.orders import Heard, Order, TurnAway, Welcome
 from regroup.core.messages.protocol import PROTOCOL
-from regroup.core.observing import bury_listed, observe
+from regroup.core.observing import bury_listed, observe, take_left
 from regroup.core.saves import files_discarded, settled
 from regroup.core.stragglers import compare_pace
 from regroup.core.trainer_reports import take_in_trainer
@@ -70,12 +70,16 @@ def take_in(turn: Turn, name: str, report: Report) -> tuple[Order, ...]:
             if report.leaving:
                 leaving.ask(turn, name)
             if newest is report:
+                for ended in report.left:
+                    take_left(turn, name, ended)
                 observe(turn, name, report.trainer)
                 hang_told(turn, name, sighting)
                 compare_pace(turn, name, sighting)
             issued = _renewed(turn, name)
             # What an old one tells of was not taken in, so it may not be dropped yet.
-            return (Heard(report.sequence, issued, settled(turn, report.trainer) if newest is report else ()),)
+            tellers = (*report.left, *((report.trainer,) if report.trainer is not None else ()))
+            told = [path for one in tellers for path in settled(turn, one)] if newest is report else []
+            return (Heard(report.sequence, issued, tuple(told)),)
         case AgentLeft(boot=boot):
             if boot != worker.boot:
                 return ()

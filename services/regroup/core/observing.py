@@ -23,6 +23,16 @@ def observe(turn: Turn, name: str, status: TrainerStatus | None, broken: str = "
         take_written(turn, turn.jobs[status.job], name, status)
 
 
+def take_left(turn: Turn, name: str, status: TrainerStatus) -> None:
+    """Take in what a trainer that ended had committed and written, before its end is."""
+    job = turn.jobs.get(status.job)
+    if job is None:
+        return
+    if not job.ended:
+        _take_step(turn, job, Member(name, status.incarnation), status)
+    take_written(turn, turn.jobs[job.id], name, status)
+
+
 def _take_status(turn: Turn, name: str, status: TrainerStatus | None, broken: str) -> None:
     sighting = turn.sightings[name]
     before = sighting.trainer

@@ -106,7 +106,7 @@ def _is_newer(job: Job, state: Version) -> bool:
 def _was_asked(turn: Turn, job: Job, writer: Member, state: Version) -> bool:
     """Whether it was to save this state of the last generation, and was given up: it may have come off after all."""
     last = job.formation.generation if job.formation is not None else 0
-    return state.generation == last and writer in turn.watch(job.id).failed_savers
+    return state.generation == last and writer in turn.watch(job.id).savers
 
 
 def _take_in(turn: Turn, job: Job, written: Checkpoint) -> None:
@@ -121,11 +121,11 @@ def _came_off(job: Job, written: Checkpoint) -> Mapping[str, Any]:
     return {**taken_in(job, written), "failures": tuple(one for one in job.failures if one.shard != IN_STATE)}
 
 
-def settled(turn: Turn, trainer: TrainerStatus | None) -> tuple[str, ...]:
-    """The files that this trainer need not tell of again: the job names them, or did until they were gone."""
-    job = turn.jobs.get(trainer.job) if trainer is not None else None
-    if trainer is None or job is None:
-        return ()
+def settled(turn: Turn, trainer: TrainerStatus) -> tuple[str, ...]:
+    """The files of which this trainer's agent need not tell again: the job names them, or did until they were gone."""
+    job = turn.jobs.get(trainer.job)
+    if job is None:
+        return tuple(one.path for one in trainer.written)
     kept = {one.path for one in (*job.kept, *(each.checkpoint for each in job.struck))}
     return tuple(one.path for one in trainer.written if one.path in kept or _is_over(job, one))
 

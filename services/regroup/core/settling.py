@@ -142,7 +142,7 @@ def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
     elif isinstance(verdict, SaveState):
         step = _shown(turn, job, verdict, verdict.version)  # more only once it is saved: until then it may be lost, too
         turn.change_job(job, round=None, saver=verdict.saver, step=step, reason=verdict.reason)
-        turn.change_watch(job.id, since=turn.now)
+        turn.change_watch(job.id, since=turn.now, savers=turn.watch(job.id).savers | {verdict.saver})
         turn.note("saving", verdict.reason, job=job.id, worker=verdict.saver.worker, generation=job.generation)
     elif isinstance(verdict, NothingToSave) and not (back := _come_back(turn, job, answers)):
         rest(turn, job, verdict)
@@ -222,7 +222,7 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
         "finished": False,
         "broken": None,
     }
-    turn.change_watch(job.id, since=turn.now, **fresh, failed_savers=())
+    turn.change_watch(job.id, since=turn.now, **fresh, savers=frozenset(), failed_savers=())
     for name in [one.worker for one in formation.members if turn.workers[one.worker].meant]:
         turn.workers[name] = replace(turn.workers[name], meant=False)
     names = [member.worker for member in formation.members]

@@ -69,6 +69,7 @@ class Turn:
                 progressed=self.now,
                 formed=frozenset(members if known.phase is JobPhase.RUNNING else ()),
                 dead={one: ASKED for one in members if self._ended(one.worker)},
+                savers=frozenset((known.saver,) if known.saver is not None else ()),
             )
         return self.watches[job]
 

@@ -190,6 +190,7 @@ class Agent:
             leaving=self._departure is not None,
             hang=self._guardian.hang,
             pace=self._guardian.pace,
+            left=self._guardian.untold,
         )
         self._line.send(beat)
 
@@ -243,6 +244,7 @@ class Agent:
             case Heard():
                 self._answered, self._unheard = lease_clock(), False
                 self._health.answered(self._welcome.heartbeat_interval)
+                self._guardian.answered(order.settled)
                 if (renewed := self._leases.renewed_by(order)) is not None:
                     self._guardian.tell(renewed)
             case Prepare():

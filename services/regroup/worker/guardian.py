@@ -1,7 +1,7 @@
 """The guardian of one trainer at a time: it has it born, tells it orders, hears it, watches it and ends it.
 
-Owns: the trainer's process and pipe, its status as it last told it, and the news of its hang and its end. While a
-trainer lives, a spare is kept for its successor.
+Owns: the trainer's process and pipe, its status as it last told it, what those before it left untold, and the news of
+its hang and its end. While a trainer lives, a spare is kept for its successor.
 Refuses to know: the coordinator, and which order is right; what is to be reported goes to `report`, and whenever a
 heartbeat would say something new, `changed` is called.
 Does not guarantee: that a trainer reads what it is told. What it missed is due again at the next heartbeat. Nor that
@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import select
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from regroup.worker.control import REPORT, STATUS
 from regroup.worker.inbox import Inbox
 from regroup.worker.nursery import EXIT_LIMIT, Nursery, Trainer
 from regroup.worker.stacks import stacks_of
+from regroup.worker.untold import Untold, answered, left_by
 from regroup.worker.watch import Watch
 
 log = logging.getLogger("regroup.agent")
@@ -43,6 +44,7 @@ class Guardian:
     ) -> None:
         self._nursery, self._report, self._changed, self._barren = nursery, report, changed, barren
         self.status: TrainerStatus | None = None
+        self.untold: Untold = ()
         self._trainer: Trainer | None = None
         self._inbox: Inbox | None = None  # of this trainer
         self._asked = False  # its end was asked for
@@ -112,6 +114,10 @@ class Guardian:
             self._asked = True
             if not self._looks:
                 self._trainer.kill()
+
+    def answered(self, settled: Collection[str]) -> None:
+        """A coordinator knows these files."""
+        self.untold = answered(self.untold, settled)
 
     async def watch(self) -> None:
         """Look after the trainer, again and again."""
@@ -203,6 +209,7 @@ class Guardian:
         job = self.status.job if self.status else ""
         cause, position = trainer.bury(), trainer.last_position()
         step, shard = position if position is not None else (None, None)
+        self.untold = left_by(self.untold, self.status)
         self._trainer, self._inbox, self.status = None, None, None
         self._empty.set()
         self._watch.end()

@@ -162,6 +162,8 @@ def handle(session: Session, happening: Halt | Form | Save | RenewLease | LoopEv
             if session.phase is TrainerPhase.SAVING and session.promised == report.generation:
                 told = report if isinstance(report, StateSaved) else None
                 session = _enter(session, TrainerPhase.HALTED, saved=told, at_work=False)
+            if isinstance(report, StateSaved):
+                session = replace(session, written=_and(session.written, report.checkpoint))
             return session, (Say(report),)
         case WroteBeside(checkpoint=checkpoint):
             return replace(session, written=_and(session.written, checkpoint)), ()

@@ -36,6 +36,7 @@ class Heartbeat:
     leaving: bool = False  # the agent was asked to end, and waits for Go
     hang: Hang | None = None  # where its trainer hangs, for as long as it does
     pace: float | None = None  # seconds of its own that its trainer takes for a sample; None: not known yet
+    left: tuple[TrainerStatus, ...] = ()  # last words of trainers that ended, whose files were not answered yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
