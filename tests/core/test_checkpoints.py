@@ -223,3 +223,16 @@ def test_a_file_that_a_dead_trainer_left_counts_with_the_steps_that_it_had_made(
     assert settled(scene, "a") == ("/c/j/g1-s4",)
     assert scene.job.checkpoint == file(1, 4)
     assert scene.dead("a")
+
+
+def test_what_a_dead_trainer_left_is_answered_only_once_the_job_names_it_though_a_newer_one_counts(scene):
+    """Else nobody would delete it."""
+    writes_beyond_what_survived(scene)
+    (mine,), n = scene.job.formation.members, scene.job.formation.generation
+    ended = replace(scene.cluster.trainer(mine), incarnation="i0", written=(replace(file(1, 5), worker="", host=""),))
+    newer = (replace(file(n, 8), worker="", host=""),)
+    facts = {"promised": n, "generation": n, "version": Version(n, 8), "written": newer}
+    scene.beat("a", TrainerPhase.TRAINING, left=(ended,), **facts)
+    assert (settled(scene, "a"), scene.job.doomed) == ((newer[0].path,), ())
+    scene.beat("a", TrainerPhase.TRAINING, left=(ended,), **facts)
+    assert (settled(scene, "a"), scene.job.doomed) == (("/c/j/g1-s5", newer[0].path), (file(1, 5),))

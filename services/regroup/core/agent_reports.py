@@ -69,17 +69,16 @@ def take_in(turn: Turn, name: str, report: Report) -> tuple[Order, ...]:
         case Heartbeat():
             if report.leaving:
                 leaving.ask(turn, name)
+            told: list[str] = []  # what an old one tells of is not taken in, so it may not be dropped yet
             if newest is report:
                 for ended in report.left:
                     take_left(turn, name, ended)
+                    told += settled(turn, ended)
                 observe(turn, name, report.trainer)
+                told += settled(turn, report.trainer) if report.trainer is not None else ()
                 hang_told(turn, name, sighting)
                 compare_pace(turn, name, sighting)
-            issued = _renewed(turn, name)
-            # What an old one tells of was not taken in, so it may not be dropped yet.
-            tellers = (*report.left, *((report.trainer,) if report.trainer is not None else ()))
-            told = [path for one in tellers for path in settled(turn, one)] if newest is report else []
-            return (Heard(report.sequence, issued, tuple(told)),)
+            return (Heard(report.sequence, _renewed(turn, name), tuple(told)),)
         case AgentLeft(boot=boot):
             if boot != worker.boot:
                 return ()

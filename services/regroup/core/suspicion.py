@@ -102,7 +102,8 @@ def reprieve(turn: Turn, job: Job) -> None:
     """Who was left out on a suspicion, and is not ended yet, may hold by now what nobody else does: then it is not."""
     watch = turn.watches.get(job.id)
     for member in watch.suspected & watch.evicted if watch is not None else ():
-        trainer, lent = turn.cluster.trainer(member), turn.workers[member.worker].job == job.id
+        trainer = turn.cluster.trainer(member)  # None also of a worker that was forgotten
+        lent = trainer is not None and turn.workers[member.worker].job == job.id
         if lent and trainer is not None and may_be_last_copy(turn.cluster, job, member.worker, trainer, quiet(turn)):
             watch = turn.watch(job.id)
             turn.change_watch(job.id, evicted=watch.evicted - {member}, suspected=watch.suspected - {member})

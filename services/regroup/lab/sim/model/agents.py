@@ -9,9 +9,9 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from regroup.core.cluster import Policy
+from regroup.core.cluster import Cluster, Policy
 from regroup.core.jobs import Member
 from regroup.core.messages.agent_reports import AgentRegistered, Discarded, Heartbeat, TrainerExited
 from regroup.core.messages.events import Report
@@ -30,10 +30,12 @@ from regroup.core.messages.orders import (
 )
 from regroup.core.messages.trainer_reports import StepsCommitted
 from regroup.core.workers import Hang, TrainerStatus, Worker
+from regroup.lab.sim.model import saving_rules
 from regroup.lab.sim.model.steps import StepLoops
 from regroup.lab.sim.model.trainer import Trainer
 from regroup.worker import session as s
 from regroup.worker.lease_ledger import LeaseLedger
+from regroup.worker.untold import Untold, answered, left_by
 
 LATEST = 8  # reports of measurements that an agent sends again on a new connection
 
@@ -46,6 +48,7 @@ class Agent:
     link: int = 0  # the number of its connection; 0: none
     trainer: Trainer | None = None
     status: TrainerStatus | None = None  # what the trainer told last
+    untold: Untold = ()  # what its earlier trainers left
     leaving: bool = False  # it was asked to end, and waits until it may
     hang: Hang | None = None  # its word of this trainer
 
@@ -104,7 +107,7 @@ class Agents(StepLoops, Generic[AnAgent]):
     def kill_agent(self, agent: AnAgent) -> None:
         """Its trainer dies with it."""
         agent.boot, agent.link, agent.trainer, agent.status = "", 0, None, None
-        agent.leaving, agent.hang = False, None
+        agent.leaving, agent.hang, agent.untold = False, None, ()
 
     def obey(self, agent: AnAgent, order: Order) -> None:
         trainer = agent.trainer
@@ -147,6 +150,13 @@ class Agents(StepLoops, Generic[AnAgent]):
         else:
             self.report(agent, message)
 
+    def forget(self, agent: AnAgent, answer: Heard) -> None:
+        """A coordinator knows these files."""
+        known = [file.path for one in agent.untold for file in one.written if file.path in answer.settled]
+        for one in agent.untold:
+            saving_rules.forgotten(self.ghosts, self.jobs.get(one.job), known)
+        agent.untold = answered(agent.untold, answer.settled)
+
     def end_trainer(
         self, agent: AnAgent, asked: bool = False, last_words: bool = True, cause: str = "killed by SIGKILL"
     ) -> None:
@@ -154,6 +164,7 @@ class Agents(StepLoops, Generic[AnAgent]):
         assert trainer is not None
         while last_words and trainer.outbox:
             self.hear(agent)
+        agent.untold = left_by(agent.untold, agent.status)
         agent.trainer, agent.status, agent.hang = None, None, None
         step, shard = self.position(trainer)
         self.report(agent, TrainerExited(**trainer.who, cause=cause, asked=asked, step=step, shard=shard))
@@ -166,6 +177,7 @@ class LinkedAgent(Agent):
 
     sequence: int = 0  # of its last heartbeat
     leases: LeaseLedger = field(default_factory=LeaseLedger)  # by its own clock
+    ended: dict[str, int] = field(default_factory=dict)  # incarnation -> sequence of the last heartbeat before its end
     unsent: list[Report] = field(default_factory=list)  # waits for a connection
     measured: deque[Report] = field(default_factory=lambda: deque(maxlen=LATEST))  # the last that were sent
 
@@ -196,6 +208,19 @@ class LinkedAgents(Agents[ALinkedAgent]):
         super().start_agent(agent)
         agent.sequence, agent.leases, agent.unsent = 0, LeaseLedger(), []
         agent.measured.clear()
+        agent.ended.clear()
+
+    def end_trainer(self, agent: ALinkedAgent, *given: Any, **more: Any) -> None:
+        assert agent.trainer is not None
+        incarnation = agent.trainer.member.incarnation
+        super().end_trainer(agent, *given, **more)
+        agent.ended[incarnation] = agent.sequence - 1
+
+    def told_left(self, cluster: Cluster) -> Iterator[tuple[str, TrainerStatus]]:
+        for name, agent in self.agents.items():
+            seen, known = cluster.sightings.get(name), cluster.workers.get(name)
+            if agent.untold and seen is not None and known is not None and known.boot == agent.boot:
+                yield from ((name, one) for one in agent.untold if seen.sequence > agent.ended[one.incarnation])
 
     def connect(self, agent: ALinkedAgent) -> None:
         """The first words, a heartbeat, and all that waited for a connection."""
@@ -225,13 +250,20 @@ class LinkedAgents(Agents[ALinkedAgent]):
         if not isinstance(order, Heard):
             super().obey(agent, order)
             return
+        self.forget(agent, order)
         if (renewed := agent.leases.renewed_by(order)) is not None:
             self.tell(agent, renewed)
 
 
 def said_by(agent: Agent, sequence: int, trainer: TrainerStatus | None, pace: float | None = None) -> Heartbeat:
     return Heartbeat(
-        boot=agent.boot, sequence=sequence, trainer=trainer, leaving=agent.leaving, hang=agent.hang, pace=pace
+        boot=agent.boot,
+        sequence=sequence,
+        trainer=trainer,
+        leaving=agent.leaving,
+        hang=agent.hang,
+        pace=pace,
+        left=agent.untold,
     )
 
 

@@ -159,7 +159,10 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
         asked = {member.worker for member in job.round.participants}
         joins = set(job.round.reason.removeprefix(JOIN).split(", "))
         assert joins <= asked, f"{joins - asked} are to join, and are not asked"
+    if told_back(decision, job.id):
+        saving_rules.left(ghosts, world, before, decision, old, job)
     if job.formation is not None and job.formation is not old.formation:
+        ghosts.savers.pop(job.id, None)
         _issued(ghosts, world, before, old, job, told_back(decision, job.id))
         leaving_rules.issued(decision.cluster, job.formation)
         dead = decision.cluster.watches[job.id].dead if job.id in decision.cluster.watches else {}
@@ -168,6 +171,7 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
             assert decision.cluster.present(member.worker), f"{member} is not connected, and is listed"
     if job.saver is not None and job.saver != old.saver:
         saving_rules.to_save(world, before, decision, old, job, job.saver)
+        ghosts.savers.setdefault(job.id, set()).add(job.saver)
     blame_rules.failed(ghosts, old, job)
     leaving_rules.asked(old, job)
     leaving_rules.rests(world, before, decision, old, job)

@@ -63,17 +63,42 @@ def saved(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old
     else:
         assert version in beside, f"{version} counts, and nobody said so"
     for each in beside:
-        if _lies_on(each, status.version if status is not None else None) or _was_asked(ghosts, before, old, each):
+        if _lies_on(each, status.version if status is not None else None) or _was_asked(ghosts, old, each):
             continue  # what the saver has, or had before: it is told before the task is asked for its report
         _beside(ghosts, world, old, each, said=reached(job, decision.cluster.watches.get(job.id)))
 
 
-def _was_asked(ghosts: Ghosts, before: Cluster, job: Job, version: Version) -> bool:
+def _was_asked(ghosts: Ghosts, job: Job, version: Version) -> bool:
     """Whether somebody wrote it, or more of its generation, who was to save that and was given up."""
-    if job.formation is None or version.generation != job.formation.generation or job.id not in before.watches:
+    if job.formation is None or version.generation != job.formation.generation:
         return False
-    asked = before.watches[job.id].failed_savers
+    asked = ghosts.savers.get(job.id, set())
     return any(one in asked and _lies_on(version, its) for one, its in ghosts.writers)
+
+
+def forgotten(ghosts: Ghosts, job: Job | None, files: Collection[str]) -> None:
+    """A file is told of until its job names it: as one that is kept, was struck or is to be deleted."""
+    if job is None:
+        return
+    named = {one.path for one in (*job.kept, *job.doomed, *(each.checkpoint for each in job.struck))}
+    lost = set(files) - named - ghosts.deleted
+    assert not lost, f"{lost} is told of no more, and its job does not name it"
+
+
+def left(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
+    """Who goes back goes back to no less than what agents told that is whole, and whose writers ended."""
+    if job.saver is not None or old.formation is None:
+        return
+    issued = job.formation is not None and job.formation is not old.formation
+    base = job.formation.base if job.formation is not None and issued else job.saved
+    last = old.formation.generation
+    said = max(reached(old, before.watches.get(job.id)), old.history[-1].base_step)
+    line = surviving(old.history, Version(last, said), old.origin.step)
+    for name, ended in world.told_left(decision.cluster):
+        for version in [one.version for one in ended.written if ended.job == job.id]:
+            asked = Member(name, ended.incarnation) in ghosts.savers.get(job.id, ()) and version.generation == last
+            counts = asked or ghosts.states[job.id, version] == line[: version.step]
+            assert not counts or version <= base, f"{base} is gone back to, and {name} told that {version} is whole"
 
 
 def _lies_on(version: Version, held: Version | None) -> bool:

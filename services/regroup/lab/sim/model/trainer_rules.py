@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from regroup.core.jobs import Formation, Job, Version
 from regroup.core.messages.orders import Form, Halt, RenewLease
-from regroup.core.messages.trainer_reports import WORKER
+from regroup.core.messages.trainer_reports import WORKER, StateSaved
 from regroup.core.spec import JobSpec
 from regroup.core.workers import TrainerPhase
-from regroup.lab.sim.model import beginning_rules
+from regroup.lab.sim.model import beginning_rules, saving_rules
 from regroup.lab.sim.model.ghosts import Ghosts
 from regroup.lab.sim.model.trainer import CHANGING, ELSEWHERE, Contribution, Happening, History, Trainer, consumed
 from regroup.worker import happenings as h
@@ -49,7 +49,7 @@ def handled(ghosts: Ghosts, trainer: Trainer, before: s.Session, happening: Happ
     if after.generation > before.generation:
         assert isinstance(happening, Form), "only a Form takes a trainer into a generation"
         assert before.promised == after.generation, "a formation is accepted under another promise"
-    if after.written != before.written:
+    if after.written != before.written or isinstance(happening, h.SaveEnded):
         _tells(ghosts, before, after, happening, job)
     if after.version is not None and after.version != before.version:
         _holds(ghosts, trainer.job, after.version, trainer.history)
@@ -60,9 +60,9 @@ def _tells(ghosts: Ghosts, before: s.Session, after: s.Session, happening: Happe
     told = {one.path for one in before.written}
     if isinstance(happening, h.WroteBeside):
         told.add(happening.checkpoint.path)
-    named = {one.path for one in (*job.kept, *job.doomed, *(each.checkpoint for each in job.struck))}
-    lost = told - {one.path for one in after.written} - named - ghosts.deleted
-    assert not lost, f"{lost} is told of no more, and its job does not name it"
+    if isinstance(happening, h.SaveEnded) and isinstance(happening.report, StateSaved):
+        told.add(happening.report.checkpoint.path)
+    saving_rules.forgotten(ghosts, job, told - {one.path for one in after.written})
 
 
 def _holds(ghosts: Ghosts, job: str, version: Version, history: History | None) -> None:

@@ -9,7 +9,7 @@ from typing import Protocol
 from regroup.core.cluster import Cluster, Policy
 from regroup.core.decide import Decision
 from regroup.core.jobs import Formation, Job, Member, Version
-from regroup.core.workers import Worker
+from regroup.core.workers import TrainerStatus, Worker
 from regroup.lab.sim.model.trainer import Trainer
 
 
@@ -32,6 +32,9 @@ class World(Protocol):
 
     def trainers(self) -> Iterable[Trainer]:
         """All that live."""
+
+    def told_left(self, cluster: Cluster) -> Iterable[tuple[str, TrainerStatus]]:
+        """What agents that live told this coordinator of their trainers that ended, by worker."""
 
 
 def holders(world: World, job: str) -> list[Trainer]:

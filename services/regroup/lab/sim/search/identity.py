@@ -59,7 +59,9 @@ def _remembered(what: Callable[[Any], Hashable]) -> Callable[[Any], int]:
 
 def _agent(agent: Near) -> tuple[Any, ...]:
     messages = tuple(map(_message, agent.reports)), tuple(map(_message, agent.orders)), agent.answered
-    return (agent.boot, agent.leaving, agent.link, agent.heard, agent.numbers, *messages, *_trainer(agent.trainer))
+    told = agent.greets, tuple(map(_status, agent.untold)), agent.told
+    stands = (agent.boot, agent.leaving, agent.link, agent.heard, agent.numbers, *told)
+    return (*stands, *messages, *_trainer(agent.trainer))
 
 
 def _trainer(trainer: Trainer | None) -> tuple[Any, ...]:
@@ -132,7 +134,7 @@ def _worker(worker: Worker) -> Hashable:
 def _sighting(sighting: Sighting | None) -> Hashable:
     if sighting is None:
         return None
-    heard = (sighting.seen, sighting.since, sighting.moved, sighting.connected, sighting.sequence)
+    heard = (sighting.seen, sighting.since, sighting.moved, sighting.renewed, sighting.connected, sighting.sequence)
     return (*heard, _status(sighting.trainer))
 
 
@@ -162,8 +164,9 @@ def _watch(watch: Watch) -> Hashable:
     dead = frozenset((member, cause == ASKED) for member, cause in watch.dead.items())
     answers = frozenset((member, answer.version) for member, answer in watch.answers.items())
     seen = (watch.since, watch.progressed, watch.disturbed, watch.formed, watch.finished, watch.broken is None)
-    counts = frozenset(watch.committed.items()), frozenset(watch.stumbled.items()), watch.failed_savers
-    doubts = watch.fruitless, frozenset(watch.doubted.items()), watch.answered, watch.severed
+    counts = frozenset(watch.committed.items()), frozenset(watch.stumbled.items()), watch.savers, watch.failed_savers
+    doubted = frozenset((name, doubt.times) for name, doubt in watch.doubted.items())
+    doubts = watch.fruitless, doubted, watch.asked, watch.answered, watch.severed
     words = frozenset((name, word.damaged) for name, word in watch.words.items() if word.damaged)
     rests = frozenset(watch.resting.items())
     given_up = watch.evicted, watch.suspected, watch.proven
@@ -181,6 +184,7 @@ def _ghosts(ghosts: Ghosts) -> Hashable:
     saved: tuple[Hashable, ...] = (
         frozenset(ghosts.written),
         frozenset(ghosts.writers),
+        frozenset((job, frozenset(members)) for job, members in ghosts.savers.items()),
         frozenset(ghosts.closed.items()),
         frozenset(ghosts.deleted),
     )

@@ -70,14 +70,14 @@ def _of_agent(state: Small, agent: Near) -> Iterator[Move]:
         yield Move(f"{name} hears {_words(agent.orders[0])}", Kind.DUE, _on(name, Small.hear_order))
     if agent.answered:
         yield Move(f"{name} is answered", Kind.DUE, _on(name, Small.hear_answer))
-    if up and agent.reports and (agent.link or (agent.heard and not agent.alive)):
+    if up and agent.reports and not agent.greets and (agent.link or (agent.heard and not agent.alive)):
         yield Move(f"{name} says {_words(agent.reports[0])}", Kind.DUE, _on(name, Small.hear_report))
     if not agent.alive:
         yield Move(f"{name}: its agent starts", Kind.DUE, _on(name, Small.start_agent))
     elif up and not agent.link:
         yield Move(f"{name} connects", Kind.DUE, _on(name, Small.connect))
-    elif up and not agent.reports:
-        yield Move(f"{name} beats", Kind.BEAT, _on(name, Small.beat))
+    elif up and (agent.greets or not agent.reports):
+        yield Move(f"{name} beats", Kind.DUE if agent.greets else Kind.BEAT, _on(name, Small.beat))
     if up and agent.heard and not agent.link:
         yield Move(f"{name}: its closed connection is noticed", Kind.DUE, _on(name, Small.notice_closed))
     if agent.link and left["cuts"]:

@@ -22,6 +22,8 @@ class Near(Agent):
 
     numbers: int = 0  # given out so far
     heard: bool = False  # the coordinator's end of its connection is open
+    greets: bool = False  # it said its first words, and its heartbeat is next
+    told: frozenset[str] = frozenset()  # the trainers of whose end its heartbeats told what they left
     reports: tuple[Report, ...] = ()  # also those that wait for a connection
     orders: tuple[Order, ...] = ()
     answered: frozenset[int] = frozenset()  # generations that answers to its heartbeats name

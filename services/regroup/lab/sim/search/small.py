@@ -9,8 +9,9 @@ events that matters:
 Refuses to know: what can happen next (`moves`), what nobody can see (`tidying`), which states are one (`identity`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from math import inf
 
 from regroup.core.cluster import Cluster, Policy
 from regroup.core.decide import decide
@@ -20,7 +21,7 @@ from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob, SubmitJ
 from regroup.core.messages.events import Disconnected, Event, Report, Reported, Tick
 from regroup.core.messages.orders import Heard, RenewLease, Welcome
 from regroup.core.spec import JobSpec
-from regroup.core.workers import Worker
+from regroup.core.workers import TrainerStatus, Worker
 from regroup.lab.sim.model import decision_rules
 from regroup.lab.sim.model.agents import Agents, first_words, said_by
 from regroup.lab.sim.model.limits import NAMES
@@ -125,6 +126,10 @@ class Small(Agents[Near]):
     def heartbeat(self, agent: Near) -> None:
         """None is under way: see `beat`."""
 
+    def told_left(self, cluster: Cluster) -> Iterator[tuple[str, TrainerStatus]]:
+        for name, agent in self.agents.items():
+            yield from ((name, one) for one in agent.untold if one.incarnation in agent.told)
+
     # --- the coordinator
 
     def decide(self, event: Event, now: float = 0.0) -> None:
@@ -138,6 +143,7 @@ class Small(Agents[Near]):
             agent = self.agents[name]
             if isinstance(order, Heard):
                 agent.answered |= {order.generation} if order.generation and self.bounds.leaps else set()
+                self.forget(agent, order)
                 if order.settled:  # no lease is renewed by that
                     self.tell(agent, RenewLease(0, 0.0, order.settled))
             elif not isinstance(order, Welcome) and agent.link and order not in agent.orders:
@@ -187,9 +193,10 @@ class Small(Agents[Near]):
         watches = {}
         for job, watch in self.cluster.watches.items():
             disturbed = None if watch.disturbed is None else changed(watch.disturbed)
-            watches[job] = replace(watch, since=changed(watch.since), progressed=0.0, disturbed=disturbed, first=None)
+            since, asked = changed(watch.since), changed(watch.asked)
+            watches[job] = replace(watch, since=since, asked=asked, progressed=0.0, disturbed=disturbed, first=None)
         sightings = {
-            name: replace(one, seen=changed(one.seen), moved=changed(one.moved))
+            name: replace(one, seen=changed(one.seen), moved=changed(one.moved), renewed=_after(one.renewed, changed))
             for name, one in self.cluster.sightings.items()
         }
         started = changed(self.cluster.started)
@@ -198,12 +205,13 @@ class Small(Agents[Near]):
     # --- between the coordinator and an agent
 
     def connect(self, agent: Near) -> None:
-        agent.link, agent.heard = 1, True
+        agent.link, agent.heard, agent.greets, agent.told = 1, True, True, frozenset()
         self.decide(Reported(agent.name, first_words(agent)))
 
     def disconnect(self, agent: Near) -> None:
         """What was under way is lost; that it arrived before is another schedule."""
-        agent.link, agent.reports, agent.orders, agent.answered = 0, (), (), frozenset()
+        agent.link, agent.reports, agent.orders, agent.answered, agent.greets = 0, (), (), frozenset(), False
+        agent.told = frozenset()
 
     def notice_closed(self, agent: Near) -> None:
         agent.heard = False
@@ -214,6 +222,7 @@ class Small(Agents[Near]):
     def beat(self, agent: Near) -> None:
         assert self.cluster is not None
         status = agent.trainer.session.status if agent.trainer is not None else None
+        agent.greets, agent.told = False, frozenset(one.incarnation for one in agent.untold)
         self.decide(Reported(agent.name, said_by(agent, 2, status)))
         newest = replace(self.cluster.sightings[agent.name], sequence=1)  # the next one is newer again
         self.cluster = replace(self.cluster, sightings={**self.cluster.sightings, agent.name: newest})
@@ -295,6 +304,10 @@ class Small(Agents[Near]):
         self.moves(trainer)[0]()
         while connects and trainer.loop.at == "connected":
             self.moves(trainer)[0]()
+
+
+def _after(at: float, changed: Callable[[float], float]) -> float:
+    return at if at == -inf else changed(at)
 
 
 def _receives(trainer: Trainer) -> bool:
