@@ -465,3 +465,32 @@ def test_who_is_to_go_stays_where_the_other_that_holds_the_state_is_not_heard_an
     assert not scene.told("b", Release)
     scene.after(1.0, heard="ab")
     assert scene.cluster.workers["b"].job is None
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_one_that_stays_and_is_cut_off_as_the_others_save_and_leave_is_waited_for_a_moment(scene, back):
+    """It has in memory what it may not be able to read where they wrote it."""
+    scene.running("a", "b", min_workers=1)
+    for name in "ab":
+        scene.train(name, 3)
+    scene.does(DrainWorker("a"))
+    scene.does(Disconnected("b"))
+    scene.breaks("a", 1)
+    scene.halt("a", (1, 3))
+    assert scene.job.saver.worker == "a"
+    scene.saved("a", (1, 3))
+    assert (scene.job.phase, scene.job.reason) == (JobPhase.WAITING, "b may go on from step 3")
+    generation = scene.job.generation
+    scene.after(1.0, heard="a")
+    assert scene.job.generation == generation
+    assert scene.told("b", Release) == []
+    if back:
+        scene.register("b")
+        scene.beat("b", TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 3))
+        for name in "ab":
+            scene.halt(name, (1, 3))
+        assert scene.members == ["b"]
+    else:
+        scene.after(scene.policy.absent_limit, heard="a")
+        scene.halt("a", (1, 3))
+        assert (scene.job.phase, scene.job.wanted) == (JobPhase.PAUSED, Wanted.YIELD)

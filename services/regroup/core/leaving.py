@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from regroup.core.jobs import Job, JobPhase, Member, Version, Wanted
 from regroup.core.schedule import other_holders
-from regroup.core.settling import candidates
+from regroup.core.settling import away, candidates
 from regroup.core.suspicion import quiet
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase, TrainerStatus
@@ -101,7 +101,7 @@ def is_held_by_goers(turn: Turn, job: Job) -> bool:
 
 
 def is_left_by(turn: Turn, job: Job, version: Version) -> bool:
-    """Whether all that hold this state are to go."""
-    told = candidates(turn.cluster, job).items()
-    holders = [member for member, answer in told if answer.version == version]
+    """Whether all that hold this state are to go, also those that are cut off for a moment."""
+    told = away(turn, job) | {member: answer.version for member, answer in candidates(turn.cluster, job).items()}
+    holders = [member for member, held in told.items() if held == version]
     return bool(holders) and all(departs(turn, member) for member in holders)

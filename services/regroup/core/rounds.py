@@ -17,7 +17,7 @@ from regroup.core.jobs import Job, JobPhase, Member, Round, Wanted
 from regroup.core.leaving import departs, is_held_by_goers, owes_word
 from regroup.core.regroup import ASKED_TO, NothingToSave, Wait, durable
 from regroup.core.schedule import at_hand, could_not_read, known_to_hold
-from regroup.core.settling import candidates, gathered, give_up, rest, settle, wait
+from regroup.core.settling import candidates, gathered, give_up, may_go_on, rest, returning, settle, wait
 from regroup.core.severed import formed_together, rests
 from regroup.core.suspicion import doubt, hang_at_save, hang_words, heard_lately, is_stuck, suspect
 from regroup.core.turn import Turn
@@ -129,6 +129,8 @@ def _gather(turn: Turn, job: Job) -> None:
         wait(turn, turn.jobs[job.id], verdict.reason, stuck)
     elif isinstance(verdict, NothingToSave) and not present:  # else what they said is no answer: they may hold more now
         rest(turn, job, verdict)
+    elif isinstance(verdict, NothingToSave) and (back := returning(turn, job)):
+        wait(turn, job, may_go_on(job, back))
     else:
         begin_round(turn, job, "enough workers are ready" if job.formation is None else verdict.reason)
 

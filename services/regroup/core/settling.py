@@ -64,7 +64,7 @@ def verdict_on(
     """What these answers mean. Before a generation is given up, whoever just connected may tell what it holds, and
     whoever was cut off a moment ago may come back with what it held."""
     watch = turn.watch(job.id)
-    unheard = {**_away(turn, job), **unheard}
+    unheard = {**away(turn, job), **unheard}
     goers = frozenset(name for name, worker in turn.workers.items() if worker.departs)
     tried, unable = watch.failed_savers, watch.unable
     verdict = conclude(job, job.generation, answers, passed(turn, job), tried, unheard, unable, goers)
@@ -74,7 +74,7 @@ def verdict_on(
     return verdict
 
 
-def _away(turn: Turn, job: Job) -> dict[Member, Version]:
+def away(turn: Turn, job: Job) -> dict[Member, Version]:
     """Trainers of the job that hold a state, and whose connections are closed, but not for long."""
     watch = turn.watch(job.id)
     found: dict[Member, Version] = {}
@@ -147,7 +147,7 @@ def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
     elif isinstance(verdict, NothingToSave) and not (back := _come_back(turn, job, answers)):
         rest(turn, job, verdict)
     elif isinstance(verdict, NothingToSave):
-        wait(turn, turn.change_job(job, round=None), f"{', '.join(back)} may go on from step {job.saved.step}")
+        wait(turn, turn.change_job(job, round=None), may_go_on(job, back))
     elif isinstance(verdict, Hold):
         step = _shown(turn, job, verdict, verdict.version)
         turn.change_job(job, round=None, phase=JobPhase.PAUSED, step=step, reason=verdict.reason)
@@ -159,10 +159,18 @@ def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
 
 def _come_back(turn: Turn, job: Job, answers: Mapping[Member, Answer]) -> list[str]:
     """Who stays, is heard, and says that it holds what is durable, though it was not there in time to answer, of a job
-    that is to run and whose others leave: it need not read that again, if it can at all."""
+    that is to run and whose others leave: it need not read that again, if it can at all. And who may do so soon."""
     told = candidates(turn.cluster, job) if job.wanted is Wanted.RUN else {}
     late = [member.worker for member, said in told.items() if said.version == job.saved and member not in answers]
-    return [name for name in late if heard_lately(turn, name) and not turn.workers[name].departs]
+    heard = [name for name in late if heard_lately(turn, name) and not turn.workers[name].departs]
+    return [*heard, *returning(turn, job)]
+
+
+def returning(turn: Turn, job: Job) -> list[str]:
+    """Who stays in a job that is to run, and may be back in a moment with what is durable in its memory."""
+    told = away(turn, job) if job.wanted is Wanted.RUN else {}
+    names = (member.worker for member, version in told.items() if version == job.saved)
+    return [name for name in names if turn.workers[name].job == job.id and not turn.workers[name].departs]
 
 
 def give_up(
@@ -249,6 +257,10 @@ def _shown(turn: Turn, job: Job, verdict: SaveState | NothingToSave | Hold, stat
         reason, generation = verdict.reason, job.generation
         turn.note("rolled_back", reason, job=job.id, generation=generation, base_step=state.step)
     return min(before, state.step)
+
+
+def may_go_on(job: Job, names: Sequence[str]) -> str:
+    return f"{', '.join(names)} may go on from step {job.saved.step}"
 
 
 def wait(turn: Turn, job: Job, reason: str, stuck: Sequence[Member] = ()) -> None:

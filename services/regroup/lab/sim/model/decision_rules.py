@@ -175,7 +175,7 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     blame_rules.failed(ghosts, old, job)
     leaving_rules.asked(old, job)
     leaving_rules.rests(world, before, decision, old, job)
-    leaving_rules.saved(decision.cluster, old, job)
+    leaving_rules.saved(world, decision.cluster, old, job)
     if len(job.struck) > len(old.struck):
         striking_rules.struck(ghosts, decision, old, job)
     elif job.checkpoint is not old.checkpoint:
