@@ -12,8 +12,9 @@ import redis.asyncio
 
 from regroup.coordinator import embedded
 from regroup.coordinator.memory_store import MemoryStore
-from regroup.coordinator.persistence import CameLate, Fenced, SharedStore, Standby, Store, StoreUnavailable, next_moment
+from regroup.coordinator.persistence import CameLate, Fenced, SharedStore, Standby, Store, StoreUnavailable
 from regroup.coordinator.store import RedisStore
+from regroup.core.commands import next_moment
 from regroup.core.jobs import Fingerprint, Formation, Job, JobPhase, Link, Member, Round, Seat, StepPoint, Version
 from regroup.core.notes import Note
 from regroup.core.spec import JobSpec

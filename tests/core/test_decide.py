@@ -8,11 +8,12 @@ from regroup.core.cluster import JobEnded, NoSuchJob, NoSuchWorker
 from regroup.core.decide import decide
 from regroup.core.jobs import ORIGIN, JobPhase, Link, StepPoint, Version
 from regroup.core.messages.agent_reports import AgentLeft, AgentRegistered, Heartbeat
-from regroup.core.messages.commands import ClearWorker, StopJob
+from regroup.core.messages.commands import ClearWorker, StopJob, SubmitJob
 from regroup.core.messages.events import Disconnected
 from regroup.core.messages.orders import Form, Halt, Heard, Prepare, Release, TurnAway, Welcome
 from regroup.core.messages.protocol import PROTOCOL
 from regroup.core.messages.trainer_reports import Formed, Halted, StepsCommitted
+from regroup.core.spec import JobSpec
 from regroup.core.workers import TrainerPhase
 
 # --- A whole life
@@ -327,3 +328,14 @@ def test_a_lost_connection_is_told_once_and_a_goodbye_is_told_as_one(scene):
     scene.does(Disconnected("b"))
     assert [note.worker for note in scene.noted("lost")] == ["a"]
     assert [note.worker for note in scene.noted("left")] == ["b"]
+
+
+def test_jobs_that_are_submitted_at_the_same_moment_keep_their_order(scene):
+    """The store tells them by that moment alone."""
+    spec = JobSpec(task="digits", steps=10)
+    for job in "zyx":
+        scene.does(SubmitJob(job, spec, 5.0))
+    moments = [job.submitted for job in scene.cluster.jobs.values()]
+    assert [*scene.cluster.jobs] == ["z", "y", "x"]
+    assert moments[0] == 5.0
+    assert moments == sorted(set(moments))

@@ -20,7 +20,7 @@ from starlette.types import Send
 from regroup.coordinator import views
 from regroup.coordinator.desk import Desk, InContext
 from regroup.coordinator.gathering import RecordsBroke
-from regroup.coordinator.persistence import StoreUnavailable, next_moment
+from regroup.coordinator.persistence import StoreUnavailable
 from regroup.coordinator.problems import (
     CANNOT_BEGIN,
     CONFLICT,
@@ -35,6 +35,7 @@ from regroup.coordinator.problems import (
 from regroup.coordinator.submissions import body_schema, read_spec
 from regroup.core.beginning import completed
 from regroup.core.cluster import NoSuchJob
+from regroup.core.commands import next_moment
 from regroup.core.jobs import Job, StepPoint
 from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob, SubmitJob
 from regroup.core.spec import JobSpec
@@ -95,7 +96,7 @@ async def submit(
         raise Refused(
             KEY_TAKEN, f"job {id} was submitted under this key, with another spec: make a new key for each job"
         )
-    response.status_code = 201 if job.submitted == at else 200
+    response.status_code = 201 if job.submitted >= at else 200
     response.headers["Location"] = f"{router.prefix}/{id}"
     return views.job_view(desk.cluster, job)
 

@@ -8,7 +8,6 @@ once a newer one was given out, nothing of an older leader is written any more, 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, nextafter
 from typing import Protocol
 
 from regroup.core.jobs import Job, StepPoint
@@ -150,12 +149,6 @@ class SharedStore(Store, Protocol):
 def in_order(jobs: Iterable[Job]) -> dict[str, Job]:
     """By id, in the order of their submission: first in, first out holds across restarts."""
     return {job.id: job for job in sorted(jobs, key=lambda job: (job.submitted, job.id))}
-
-
-def next_moment(jobs: Mapping[str, Job], now: float) -> float:
-    """When a job that comes `now` is submitted: after all others, also if the clock of who led before was ahead."""
-    last = max((job.submitted for job in jobs.values()), default=-inf)
-    return max(now, nextafter(last, inf))
 
 
 def event_order(event: str) -> tuple[int, int]:

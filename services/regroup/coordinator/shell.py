@@ -18,6 +18,7 @@ from operator import itemgetter
 from regroup.coordinator.gathering import Gathering
 from regroup.coordinator.namesakes import Namesakes
 from regroup.coordinator.persistence import STORE_RETRY, Fenced, Saved, Store, StoreUnavailable, Unconfirmed
+from regroup.coordinator.points import whole
 from regroup.coordinator.skew import skew
 from regroup.core.cluster import Cluster, Policy, Refusal
 from regroup.core.decide import Decision, decide
@@ -314,7 +315,8 @@ class Shell:
         async with self._writing:
             points = self._points.pop(job, [])
             try:
-                await self.store.append_points(self._leadership.fence, job, points)
+                measured = await whole(self.store, job, points)
+                await self.store.append_points(self._leadership.fence, job, measured)
             except Fenced as fenced:
                 raise LeadershipLost(OVERTAKEN) from fenced
             except StoreUnavailable:

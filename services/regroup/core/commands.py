@@ -5,7 +5,9 @@ so that it outlives this coordinator.
 Refuses to know: how a boundary is reached and a state saved. To ask twice is to ask once.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from math import inf, nextafter
 
 from regroup.core.beginning import beginning, completed
 from regroup.core.cluster import Conflict, JobEnded, reached
@@ -15,11 +17,17 @@ from regroup.core.spec import JobSpec
 from regroup.core.turn import Turn
 
 
+def next_moment(jobs: Mapping[str, Job], now: float) -> float:
+    """When a job that comes `now` is submitted: after all others, also if the clock of who led before was ahead."""
+    last = max((job.submitted for job in jobs.values()), default=-inf)
+    return max(now, nextafter(last, inf))
+
+
 def submit(turn: Turn, id: str, spec: JobSpec, at: float) -> None:
     """Raises CannotBegin."""
     spec = completed(turn.jobs, spec)
     begins = beginning(turn.jobs, spec)
-    job = turn.jobs[id] = Job(id=id, spec=spec, submitted=at, beginning=begins)
+    job = turn.jobs[id] = Job(id=id, spec=spec, submitted=next_moment(turn.jobs, at), beginning=begins)
     if begins is None:
         turn.note("submitted", f"submitted: {spec.task}", job=id)
         return

@@ -10,7 +10,10 @@ from regroup.lab.sim.model.ghosts import Ghosts
 
 
 def submitted(ghosts: Ghosts, cluster: Cluster, job: Job) -> None:
-    """It begins exactly where the newest checkpoint is that the other job keeps."""
+    """It comes after all others, and begins exactly where the newest checkpoint is that the other job keeps."""
+    assert all(one.submitted < job.submitted for one in cluster.jobs.values() if one is not job), (
+        f"{job.id} is no later than those before it, as the store tells them"
+    )
     asked, begins = job.spec.begin_from, job.beginning
     assert (asked is None) == (begins is None), f"{job.id} was to begin from {asked}, and begins from {begins}"
     if asked is None or begins is None:
