@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from regroup.core.jobs import IN_REPORT, IN_STATE, Checkpoint, JobPhase, Version
 from regroup.core.messages.agent_reports import Heartbeat, TrainerExited
 from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob
@@ -497,12 +499,15 @@ def test_another_coordinator_takes_in_what_the_saver_left(scene):
     assert (scene.job.phase, scene.job.saved) == (JobPhase.PAUSED, Version(1, 3))
 
 
-def test_a_saver_that_is_away_for_long_and_ended_did_not_save_in_vain(scene):
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_saver_that_is_away_for_long_and_ended_did_not_save_in_vain(scene, restarted):
     """It was given up; nobody else has the state."""
     last = left(scene, file=rests_and_saves(scene, "a"))
     scene.does(Disconnected("a"))
     scene.after(scene.policy.halt_limit + 0.1)
     assert scene.job.saver is None
+    if restarted:
+        scene.restart()
     scene.register("a")
     scene.beat("a", left=(last,))
     scene.after(scene.policy.save_retry + 0.1, heard="a")

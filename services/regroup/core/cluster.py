@@ -107,8 +107,7 @@ class Watch:
     resting: Mapping[str, Rest] = field(default_factory=dict)  # workers that others could not reach
     fruitless: int = 0  # generations in a row that formed, and broke before their first step
     doubted: Mapping[str, Doubt] = field(default_factory=dict)  # workers whose trainers were evicted for a suspicion
-    savers: frozenset[Member] = frozenset()  # who was to save, since the last formation
-    failed_savers: tuple[Member, ...] = ()  # of them, and the last try last
+    failed_savers: tuple[Member, ...] = ()  # the last try last
     unable: Mapping[Member, str] = field(default_factory=dict)  # to read the checkpoint, and why
     rereads: int = 0  # how often all of them were to try again
     questioned: str = ""  # the file of the checkpoint that could not be read

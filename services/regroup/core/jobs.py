@@ -198,6 +198,7 @@ class Job:
     round: Round | None = None  # the Halt round under way
     formation: Formation | None = None  # the last issued; None: none yet, or a pause closed it
     saver: Member | None = None  # who was asked to write the state
+    savers: tuple[Member, ...] = ()  # who was, since the last formation
     wanted: Wanted = Wanted.RUN
     history: tuple[Link, ...] = ()
     fingerprint: Fingerprint | None = None

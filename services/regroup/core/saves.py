@@ -30,7 +30,7 @@ def state_saved(turn: Turn, job: Job, member: Member, report: StateSaved) -> Non
     asked = job.saver == member and report.generation == job.generation
     # A slow saver that was given up may still be the first: a state is what its version says, whoever wrote it.
     if job.saver is None or not (asked or version == wanted):
-        if _is_newer(job, version) and _was_asked(turn, job, member, version):
+        if _is_newer(job, version) and _was_asked(job, member, version):
             _take_in(turn, job, _written_by(turn, member.worker, report.checkpoint))
         return  # an evicted or superseded saver moves nothing else
     if version < job.saved:
@@ -90,7 +90,7 @@ def _count(turn: Turn, job: Job, status: TrainerStatus, written: Checkpoint) -> 
     writer = Member(written.worker, status.incarnation)
     saves = job.saver == writer and status.promised == job.generation
     lies_on = held is not None and held.generation == state.generation and held >= state  # its line, below what it has
-    ordered = lies_on and (saves or _was_asked(turn, job, writer, state))
+    ordered = lies_on and (saves or _was_asked(job, writer, state))
     if ordered or survives(job.history, state, committed):
         _take_in(turn, job, written)
         if saves and held == state:
@@ -103,10 +103,10 @@ def _is_newer(job: Job, state: Version) -> bool:
     return state > newest and not job.ended
 
 
-def _was_asked(turn: Turn, job: Job, writer: Member, state: Version) -> bool:
+def _was_asked(job: Job, writer: Member, state: Version) -> bool:
     """Whether it was to save this state of the last generation, and was given up: it may have come off after all."""
     last = job.formation.generation if job.formation is not None else 0
-    return state.generation == last and writer in turn.watch(job.id).savers
+    return state.generation == last and writer in job.savers
 
 
 def _take_in(turn: Turn, job: Job, written: Checkpoint) -> None:

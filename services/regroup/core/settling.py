@@ -141,8 +141,9 @@ def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
         _issue(turn, job, verdict)
     elif isinstance(verdict, SaveState):
         step = _shown(turn, job, verdict, verdict.version)  # more only once it is saved: until then it may be lost, too
-        turn.change_job(job, round=None, saver=verdict.saver, step=step, reason=verdict.reason)
-        turn.change_watch(job.id, since=turn.now, savers=turn.watch(job.id).savers | {verdict.saver})
+        savers = tuple(dict.fromkeys((*job.savers, verdict.saver)))
+        turn.change_job(job, round=None, saver=verdict.saver, savers=savers, step=step, reason=verdict.reason)
+        turn.change_watch(job.id, since=turn.now)
         turn.note("saving", verdict.reason, job=job.id, worker=verdict.saver.worker, generation=job.generation)
     elif isinstance(verdict, NothingToSave) and not (back := _come_back(turn, job, answers)):
         rest(turn, job, verdict)
@@ -215,6 +216,7 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
         job,
         phase=phase,
         round=None,
+        savers=(),
         formation=formation,
         history=(*job.history, Link(formation.generation, formation.base.generation, formation.base.step)),
         step=formation.base.step if verdict.rolled_back else committed,
@@ -230,7 +232,7 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
         "finished": False,
         "broken": None,
     }
-    turn.change_watch(job.id, since=turn.now, **fresh, savers=frozenset(), failed_savers=())
+    turn.change_watch(job.id, since=turn.now, **fresh, failed_savers=())
     for name in [one.worker for one in formation.members if turn.workers[one.worker].meant]:
         turn.workers[name] = replace(turn.workers[name], meant=False)
     names = [member.worker for member in formation.members]

@@ -69,7 +69,6 @@ class Turn:
                 progressed=self.now,
                 formed=frozenset(members if known.phase is JobPhase.RUNNING else ()),
                 dead={one: ASKED for one in members if self._ended(one.worker)},
-                savers=frozenset((known.saver,) if known.saver is not None else ()),
             )
         return self.watches[job]
 
@@ -91,7 +90,7 @@ class Turn:
     def end(self, job: Job, phase: JobPhase, reason: str, **changes: Any) -> None:
         """The job ends: its workers are free, and nothing of it is watched any more. The step shown stays."""
         changes = {"step": reached(job, self.watches.get(job.id)), **changes}
-        job = self.change_job(job, phase=phase, reason=reason, round=None, saver=None, **changes)
+        job = self.change_job(job, phase=phase, reason=reason, round=None, saver=None, savers=(), **changes)
         self._free_workers(job)
 
     def pause(self, job: Job, wanted: Wanted, reason: str, **changes: Any) -> None:
@@ -99,7 +98,7 @@ class Turn:
 
         `wanted`: PAUSE, until its user says so; or YIELD, until the next tick.
         """
-        closed = {"formation": None, "round": None, "saver": None, "wanted": wanted}
+        closed = {"formation": None, "round": None, "saver": None, "savers": (), "wanted": wanted}
         job = self.change_job(job, phase=JobPhase.PAUSED, reason=reason, **closed, **changes)
         self._free_workers(self.change_job(job, step=job.saved.step))
 

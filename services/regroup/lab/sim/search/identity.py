@@ -148,7 +148,16 @@ def _status(status: TrainerStatus) -> Hashable:
 @_remembered
 def job_identity(job: Job) -> Hashable:
     asked = None if job.round is None else (job.round.generation, job.round.boundary, job.round.participants)
-    durable = (job.phase, job.generation, asked, _formation(job.formation), job.saver, job.wanted, job.history)
+    durable = (
+        job.phase,
+        job.generation,
+        asked,
+        _formation(job.formation),
+        job.saver,
+        job.savers,
+        job.wanted,
+        job.history,
+    )
     files: tuple[Hashable, ...] = (
         job.saved,
         job.origin,
@@ -164,7 +173,7 @@ def _watch(watch: Watch) -> Hashable:
     dead = frozenset((member, cause == ASKED) for member, cause in watch.dead.items())
     answers = frozenset((member, answer.version) for member, answer in watch.answers.items())
     seen = (watch.since, watch.progressed, watch.disturbed, watch.formed, watch.finished, watch.broken is None)
-    counts = frozenset(watch.committed.items()), frozenset(watch.stumbled.items()), watch.savers, watch.failed_savers
+    counts = frozenset(watch.committed.items()), frozenset(watch.stumbled.items()), watch.failed_savers
     doubted = frozenset((name, doubt.times) for name, doubt in watch.doubted.items())
     doubts = watch.fruitless, doubted, watch.asked, watch.answered, watch.severed
     words = frozenset((name, word.damaged) for name, word in watch.words.items() if word.damaged)
