@@ -92,7 +92,8 @@ def evicted(world: World, before: Cluster, decision: Decision, job: Job, member:
     if mine == decision.cluster.jobs[job.id].saved and (member in watch.failed_savers or trainer.wedged):
         return  # what it was to save is durable, if only since this moment
     seen = before.sightings.get(member.worker)
-    began = max(watch.since if watch.disturbed is None else watch.disturbed, seen.moved if seen else before.started)
+    asked = watch.since if watch.disturbed is None else max(watch.disturbed, watch.asked)
+    began = max(asked, seen.moved if seen else before.started)
     if formation.base == ORIGIN and not watch.formed:
         return  # nobody has said yet that there is a state
     # As far as the coordinator can know: what each said that it holds.

@@ -3,6 +3,8 @@
 Owns: when that is allowed, and how far. Refuses to know: what is then done with the older state.
 """
 
+from math import inf
+
 from regroup.core.cluster import Cluster
 from regroup.core.jobs import Job, Version, Wanted
 from regroup.core.workers import LEFT
@@ -17,7 +19,10 @@ def gave_up(world: World, before: Cluster, cluster: Cluster, old: Job, job: Job,
     for member in old.formation.members:
         seen = cluster.sightings.get(member.worker)
         awake = max(cluster.started, cluster.awake)
-        since = seen.seen if seen and seen.seen >= awake else awake + world.policy.leader_lease
+        watch = before.watches.get(job.id)
+        evicted = watch is not None and member in watch.evicted  # whose lease is renewed no more
+        last = -inf if seen is None else seen.renewed if evicted else seen.seen
+        since = last if last >= awake else awake + world.policy.leader_lease
         trainer = world.living(member)
         known = trainer is None or trainer.session.promised >= job.generation
         assert known or job.wanted not in (Wanted.HOLD, Wanted.PAUSE), (
