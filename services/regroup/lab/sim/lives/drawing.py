@@ -24,6 +24,8 @@ WEIGHED_TO = list(accumulate(theme.weight for theme in THEMES))  # the sum of th
 SEVERING = 0.1  # of the lives have trainers that cannot reach each other
 LEAVING = 0.2  # of the lives have somebody who is to go
 HALVES = 0.04  # of the lives are of a machine that fails by halves, whatever the theme would be
+UNHEARD = 0.06  # of the lives have savers that end while they are cut off
+ENDINGS = (Kind.KILL_TRAINER, Kind.CRASH_TRAINER)
 AT_SAVES = 0.25  # have a task whose own code fails a save
 # What some lives have besides, by dice of its own: which part of them, and what.
 BY_CHANCE = {
@@ -85,6 +87,7 @@ def draw(seed: int) -> Plan:
     faults += _at_saves(Random(f"{seed} at saves"), workers)
     faults += _ahead(Random(f"{seed} ahead"), workers)
     faults += _left_behind(Random(f"{seed} left behind"), workers)
+    faults += _unheard(Random(f"{seed} unheard"), workers)
     for name, (chance, some) in BY_CHANCE.items():
         apart = Random(f"{seed} {name}")
         if apart.random() < chance:
@@ -196,6 +199,23 @@ def _left_behind(random: Random, workers: int) -> list[Fault]:
     border = random.choice(("form", "form", "connecting"))
     ahead = Fault(dies, tuple(order[short:]), at=at, border=border)
     return [Fault(Kind.BREAK, tuple(order[:short]), at=at, border="applying"), ahead]
+
+
+def _unheard(random: Random, workers: int) -> list[Fault]:
+    """Whoever writes a state is cut off meanwhile, and ends before anybody heard of its file."""
+    if random.random() >= UNHEARD:
+        return []
+    at, everybody, ends = random.uniform(1.0, 4.0), tuple(range(workers)), random.choice(ENDINGS)
+    beside = random.random() < 0.5
+    seconds = random.choice((0.5, 2.0, 5.0))
+    cut = Fault(Kind.ISOLATE, everybody, at=at, border="applying" if beside else "writing", seconds=seconds)
+    if random.random() < 0.4:
+        cut = replace(cut, kind=Kind.CRASH, workers=(0,), seconds=0.0)
+    if beside:
+        return [cut, Fault(ends, everybody, at=at, border="written")]
+    rests = Fault(random.choice((Kind.PAUSE, Kind.PAUSE, Kind.STOP)), (0,), at=at)
+    # Each is idle once it halted, and again when it has saved.
+    return [rests, cut, *(Fault(ends, (one,), at=at, border="idle", arrival=2) for one in everybody)]
 
 
 def _some(random: Random, some: Some, workers: int, first: Fault | None = None) -> list[Fault]:

@@ -96,7 +96,7 @@ class Waiting:
     def _others_have(self, after: Cluster, job: Job, trainer: Trainer, held: Version) -> float | None:
         """Since when somebody else is heard with what this one holds, and could give it; None: nobody is."""
         others = [one for one in holders(self._life, job.id) if one is not trainer and not one.wedged]
-        heard = [one for one in others if is_heard(self._life, after, one.member)]
+        heard = [one for one in others if is_heard(self._life, after, one.member.worker)]
         have = [one.member.worker for one in heard if (one.session.version or ORIGIN) >= held]
         return min([after.sightings[name].since for name in have], default=None)
 

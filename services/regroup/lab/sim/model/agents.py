@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from regroup.core.cluster import Cluster, Policy
 from regroup.core.jobs import Member
@@ -90,6 +90,9 @@ class Agents(StepLoops, Generic[AnAgent]):
     def born(self, trainer: Trainer) -> None:
         """A trainer begins to prepare."""
 
+    def spoke(self, agent: AnAgent) -> None:
+        """Its trainer ends, and told what it will ever tell."""
+
     def position(self, trainer: Trainer) -> tuple[int | None, int | None]:
         """The step and the shard in whose passes it is; None, None: in none."""
         return None, None
@@ -164,6 +167,7 @@ class Agents(StepLoops, Generic[AnAgent]):
         assert trainer is not None
         while last_words and trainer.outbox:
             self.hear(agent)
+        self.spoke(agent)
         agent.untold = left_by(agent.untold, agent.status)
         agent.trainer, agent.status, agent.hang = None, None, None
         step, shard = self.position(trainer)
@@ -177,7 +181,7 @@ class LinkedAgent(Agent):
 
     sequence: int = 0  # of its last heartbeat
     leases: LeaseLedger = field(default_factory=LeaseLedger)  # by its own clock
-    ended: dict[str, int] = field(default_factory=dict)  # incarnation -> sequence of the last heartbeat before its end
+    ended: list[tuple[int, TrainerStatus]] = field(default_factory=list)  # the last heartbeat before each end
     unsent: list[Report] = field(default_factory=list)  # waits for a connection
     measured: deque[Report] = field(default_factory=lambda: deque(maxlen=LATEST))  # the last that were sent
 
@@ -210,17 +214,15 @@ class LinkedAgents(Agents[ALinkedAgent]):
         agent.measured.clear()
         agent.ended.clear()
 
-    def end_trainer(self, agent: ALinkedAgent, *given: Any, **more: Any) -> None:
-        assert agent.trainer is not None
-        incarnation = agent.trainer.member.incarnation
-        super().end_trainer(agent, *given, **more)
-        agent.ended[incarnation] = agent.sequence - 1
+    def spoke(self, agent: ALinkedAgent) -> None:
+        if agent.status is not None and agent.status.written:
+            agent.ended.append((agent.sequence, agent.status))
 
     def told_left(self, cluster: Cluster) -> Iterator[tuple[str, TrainerStatus]]:
         for name, agent in self.agents.items():
             seen, known = cluster.sightings.get(name), cluster.workers.get(name)
-            if agent.untold and seen is not None and known is not None and known.boot == agent.boot:
-                yield from ((name, one) for one in agent.untold if seen.sequence > agent.ended[one.incarnation])
+            if agent.ended and seen is not None and known is not None and known.boot == agent.boot:
+                yield from ((name, status) for sequence, status in agent.ended if seen.sequence > sequence)
 
     def connect(self, agent: ALinkedAgent) -> None:
         """The first words, a heartbeat, and all that waited for a connection."""

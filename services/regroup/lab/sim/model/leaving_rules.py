@@ -75,7 +75,7 @@ def rests(world: World, before: Cluster, decision: Decision, old: Job, job: Job)
     after, watch = decision.cluster, before.watches.get(job.id)
     left = [one for one in old.formation.members if not is_evicted(before, decision, job.id, one)]
     listed = [one for one in left if not (departs(after, one) or (watch is not None and one in watch.dead))]
-    heard = [one for one in listed if is_heard(world, after, one)]
+    heard = [one for one in listed if is_heard(world, after, one.worker)]
     there = [(one, after.trainer(one)) for one in heard]
     stay = [one for one, status in there if status is not None and status.version == job.saved]
     stay = [one for one in stay if after.hang(one) is None or (watch is not None and one in watch.answers)]

@@ -91,11 +91,19 @@ def left(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old:
         return
     issued = job.formation is not None and job.formation is not old.formation
     base = job.formation.base if job.formation is not None and issued else job.saved
-    last = old.formation.generation
-    said = max(reached(old, before.watches.get(job.id)), old.history[-1].base_step)
+    last, watch = old.formation.generation, before.watches.get(job.id)
+    told = [(name, ended) for name, ended in world.told_left(decision.cluster) if ended.job == job.id]
+    steps = dict(watch.committed) if watch is not None else {}
+    for name, ended in told:
+        if ended.version is not None and ended.version.generation == last:
+            member = Member(name, ended.incarnation)
+            steps[member] = max(ended.version.step, steps.get(member, 0))
+    struck = [one.checkpoint.version for one in job.struck]
+    all_told = min((steps.get(member, 0) for member in old.formation.members), default=0)
+    said = max(all_told, reached(old, watch), old.history[-1].base_step)
     line = surviving(old.history, Version(last, said), old.origin.step)
-    for name, ended in world.told_left(decision.cluster):
-        for version in [one.version for one in ended.written if ended.job == job.id]:
+    for name, ended in told:
+        for version in [one.version for one in ended.written if one.version not in struck]:
             asked = Member(name, ended.incarnation) in ghosts.savers.get(job.id, ()) and version.generation == last
             counts = asked or ghosts.states[job.id, version] == line[: version.step]
             assert not counts or version <= base, f"{base} is gone back to, and {name} told that {version} is whole"
@@ -173,7 +181,7 @@ def _is_passed(world: World, before: Cluster, decision: Decision, old: Job, job:
     held, seen = trainer.session.version, before.sightings.get(trainer.member.worker)
     assert old.formation is not None
     said = seen is not None and seen.trainer is not None and seen.trainer.version == held
-    told = said and is_heard(world, before, trainer.member) and is_heard(world, decision.cluster, trainer.member)
+    told = said and all(is_heard(world, one, trainer.member.worker) for one in (before, decision.cluster))
     back = seen is not None and world.decided_at - seen.since < world.policy.halt_limit / 2
     if told and not back and not is_evicted(before, decision, job.id, trainer.member):
         return False

@@ -54,9 +54,9 @@ def is_evicted(before: Cluster, decision: Decision, job: str, member: Member) ->
     return told or (watch is not None and member in watch.evicted)
 
 
-def is_heard(world: World, cluster: Cluster, member: Member) -> bool:
-    """Whether the agent beside it is connected, and spoke of late."""
-    seen = cluster.present(member.worker)
+def is_heard(world: World, cluster: Cluster, worker: str) -> bool:
+    """Whether its agent is connected, and spoke of late."""
+    seen = cluster.present(worker)
     return seen is not None and world.decided_at - seen.seen <= world.policy.quiet_limit
 
 

@@ -67,8 +67,8 @@ BUGS = (
     Bug(
         "whoever brings the last copy back is sent away",
         SCHEDULE,
-        "            return None\n    return job.id",
-        "            return None\n    return None",
+        "    return job.id if may_be_last_copy(cluster, job, name, trainer, quiet) else None",
+        "    return None",
         among="CRASH",
     ),
     # what somebody planted who had not seen the rules, and the rules did not find

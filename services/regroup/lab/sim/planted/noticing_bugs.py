@@ -68,8 +68,8 @@ BUGS = (
     Bug(
         "an answer of the dead counts",
         SETTLING,
-        "if member not in watch.dead and present(member.worker)",
-        "if present(member.worker)",
+        "if one not in watch.dead and present(one.worker)",
+        "if present(one.worker)",
     ),
     Bug("an order is sent once", ORDERS, "and trainer.promised < job.round.generation", "and trainer.promised < 1"),
     # what somebody planted who had not seen the rules, and the rules did not find
@@ -208,8 +208,8 @@ BUGS = (
     Bug(
         "who had no part in the last step stays",
         SUSPICION,
-        "return member.worker not in watch.proven, -watch",
-        "return member.worker in watch.proven, -watch",
+        "return member.worker not in watch.proven, -_doubts",
+        "return member.worker in watch.proven, -_doubts",
         among="BREAK",
     ),
     Bug(

@@ -189,4 +189,5 @@ BUGS = (
     ),
     Bug("who goes on with its evaluation at a save is given up", TOLD, "if job.saver == member:", "if False:"),
     Bug("to stop at once waits", COMMANDS, "    elif at_once:\n", "    elif False:\n", among="STOP_NOW"),
+    Bug("jobs that come at once change places", COMMANDS, "submitted=next_moment(turn.jobs, at)", "submitted=at"),
 )

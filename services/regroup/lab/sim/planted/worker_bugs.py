@@ -7,6 +7,7 @@ from regroup.lab.sim.planted.planting import Bug
 
 SESSION = "regroup.worker.session"
 TAIL = "regroup.worker.tail"
+UNTOLD = "regroup.worker.untold"
 WATCHING = "regroup.worker.watching"
 LEDGER = "regroup.worker.lease_ledger"
 
@@ -148,6 +149,13 @@ BUGS = (
         "written=written, at_work=True",
         "at_work=True",
         among="REPORT_DIES",
+    ),
+    Bug("a save is told once", SESSION, "            if isinstance(report, StateSaved):\n", "            if False:\n"),
+    Bug(
+        "what the dead wrote is not told",
+        UNTOLD,
+        "return (*untold, ended) if ended is not None and ended.written else untold",
+        "return ()",
     ),
     # who hangs
     Bug("who waits for others is accused", WATCHING, "if mark.phase in WAITS:", "if False:"),
