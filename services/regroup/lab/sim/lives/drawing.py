@@ -88,6 +88,7 @@ def draw(seed: int) -> Plan:
     faults += _ahead(Random(f"{seed} ahead"), workers)
     faults += _left_behind(Random(f"{seed} left behind"), workers)
     faults += _unheard(Random(f"{seed} unheard"), workers)
+    faults += _last_of_all(Random(f"{seed} last of all"), workers)
     for name, (chance, some) in BY_CHANCE.items():
         apart = Random(f"{seed} {name}")
         if apart.random() < chance:
@@ -199,6 +200,17 @@ def _left_behind(random: Random, workers: int) -> list[Fault]:
     border = random.choice(("form", "form", "connecting"))
     ahead = Fault(dies, tuple(order[short:]), at=at, border=border)
     return [Fault(Kind.BREAK, tuple(order[:short]), at=at, border="applying"), ahead]
+
+
+def _last_of_all(random: Random, workers: int) -> list[Fault]:
+    """One is cut off, the others go on without it and die, and another coordinator hears of that before it hears it."""
+    if workers < 2 or random.random() >= 0.04:
+        return []
+    at, (last, *others) = random.uniform(1.0, 3.0), random.sample(range(workers), k=workers)
+    cut = Fault(Kind.ISOLATE, (last,), at=at, border="stepping", seconds=random.uniform(1.0, 4.0))
+    short = Fault(Kind.BREAK, tuple(others), at=at + 0.1, border="contributed")
+    die = Fault(Kind.KILL_AGENT, tuple(others), at=at + 0.1, border="regrouped")
+    return [cut, short, die, Fault(Kind.CRASH, (0,), at=at + 0.1, border="regrouped")]
 
 
 def _unheard(random: Random, workers: int) -> list[Fault]:
