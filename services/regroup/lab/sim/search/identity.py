@@ -28,7 +28,8 @@ def identity(state: Small) -> int:
     cluster = state.cluster
     for name, agent in state.agents.items():
         seen = cluster.sightings.get(name) if cluster is not None else None
-        parts += [_agent(agent), _worker(state.workers.get(name)), _sighting(seen)]
+        known = None if cluster is None or seen is None else _sighting(seen, cluster.started)
+        parts += [_agent(agent), _worker(state.workers.get(name)), known]
     parts += map(job_identity, state.jobs.values())
     parts += [None] if cluster is None else [cluster.started, *map(_watch, cluster.watches.values())]
     exchanged = {
@@ -59,7 +60,8 @@ def _remembered(what: Callable[[Any], Hashable]) -> Callable[[Any], int]:
 
 def _agent(agent: Near) -> tuple[Any, ...]:
     messages = tuple(map(_message, agent.reports)), tuple(map(_message, agent.orders)), agent.answered
-    told = agent.greets, tuple(map(_status, agent.untold)), agent.told
+    untold = [(one.incarnation, one.version, one.promised, _versions(one)) for one in agent.untold]
+    told = agent.greets, tuple(untold), agent.told
     stands = (agent.boot, agent.leaving, agent.link, agent.heard, agent.numbers, *told)
     return (*stands, *messages, *_trainer(agent.trainer))
 
@@ -131,18 +133,21 @@ def _worker(worker: Worker) -> Hashable:
     return (worker.boot, worker.job, worker.quarantined, worker.departs, worker.meant)
 
 
-def _sighting(sighting: Sighting | None) -> Hashable:
-    if sighting is None:
-        return None
-    heard = (sighting.seen, sighting.since, sighting.moved, sighting.renewed, sighting.connected, sighting.sequence)
+def _sighting(sighting: Sighting, started: float) -> Hashable:
+    renewed = max(sighting.renewed, started)  # before that is as good as then
+    heard = (sighting.seen, sighting.since, sighting.moved, renewed, sighting.connected, sighting.sequence)
     return (*heard, _status(sighting.trainer))
 
 
 @_remembered
 def _status(status: TrainerStatus) -> Hashable:
-    written = tuple(each.version for each in status.written)
+    written = _versions(status)
     stands = (status.phase, status.promised, status.generation, status.version, status.fingerprint is None, written)
     return (status.job, status.incarnation, status.at_work, *stands)
+
+
+def _versions(status: TrainerStatus) -> tuple[Hashable, ...]:
+    return tuple(each.version for each in status.written)
 
 
 @_remembered
@@ -174,8 +179,9 @@ def _watch(watch: Watch) -> Hashable:
     answers = frozenset((member, answer.version) for member, answer in watch.answers.items())
     seen = (watch.since, watch.progressed, watch.disturbed, watch.formed, watch.finished, watch.broken is None)
     counts = frozenset(watch.committed.items()), frozenset(watch.stumbled.items()), watch.failed_savers
+    asked = None if watch.disturbed is None else watch.asked  # else it is begun anew before it counts
     doubted = frozenset((name, doubt.times) for name, doubt in watch.doubted.items())
-    doubts = watch.fruitless, doubted, watch.asked, watch.answered, watch.severed
+    doubts = watch.fruitless, doubted, asked, watch.answered, watch.severed
     words = frozenset((name, word.damaged) for name, word in watch.words.items() if word.damaged)
     rests = frozenset(watch.resting.items())
     given_up = watch.evicted, watch.suspected, watch.proven
