@@ -1,6 +1,7 @@
 """Who is given up: members that do not answer, and members that keep the others from forming.
 
-Owns: the order of suspicion (decision 0007), and whom a suspicion must spare because it may hold the only state.
+Owns: the order of suspicion (decision 0007), whom a suspicion must spare because it may hold the only state, and who is
+heard well enough to be counted on.
 Refuses to know: when a round is over or a formation late (`rounds` asks), and the process that is killed (`orders`).
 """
 
