@@ -602,3 +602,15 @@ def test_each_trainer_that_could_not_be_born_is_an_error(scene):
     for errors in (1, 2, 3):
         scene.exits("x", incarnation="", cause="no process could be started")
         assert scene.cluster.workers["x"].errors == errors
+
+
+def test_a_cluster_that_loses_its_power_while_a_job_prepares_is_not_the_tasks_error(scene):
+    scene.submit(max_workers=3, min_workers=3)
+    scene.register("x", "y", "z")
+    for name in "xyz":
+        scene.beat(name, TrainerPhase.PREPARING)
+    for name in "xyz":
+        scene.does(Disconnected(name))
+    scene.after(5.0)
+    scene.register("x", "y", "z", boot="b2")
+    assert scene.job.phase is JobPhase.PREPARING

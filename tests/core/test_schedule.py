@@ -281,3 +281,16 @@ def test_two_jobs_do_not_keep_what_the_other_lacks_for_one_that_is_there_and_of_
     costs = {"1": Cost.NOTHING, "2": Cost.NOTHING}
     assert makes_room(known, costs, there(known)) is None
     assert makes_room(known, costs, there(known), {"c"}) == (younger, older)
+
+
+def test_who_did_not_save_is_there_for_the_next_job_as_soon_as_the_long_save_is_over(scene):
+    """It stood halted all the while, and said nothing new: it had no reason to end."""
+    scene.finished("a", "b")
+    scene.submit("big", min_workers=2, max_workers=2)
+    scene.submit("small", min_workers=1, max_workers=1)
+    saver = scene.job.saver.worker
+    scene.after(scene.policy.absent_limit + 1.0, heard="ab")
+    scene.saved(saver, (1, 10))
+    for name in (saver, "b" if saver == "a" else "a"):
+        scene.beat(name)
+    assert {worker.job for worker in scene.cluster.workers.values()} == {"big"}

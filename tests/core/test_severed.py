@@ -289,3 +289,15 @@ def test_while_one_is_left_alone_those_that_stay_and_are_too_few_ask_it_and_not_
     scene.halt("a", (n - 1, 3))
     scene.halt("b", (n - 1, 3))
     assert "c" in {member.worker for member in scene.job.round.participants}
+
+
+def test_an_evaluation_that_takes_longer_than_a_step_may_is_nobodys_fault(scene):
+    """It is broken off, goes on with the chunk it was in, and nobody is suspected for that."""
+    scene.running("a", "b", step=3, evaluate_every=3)
+    for _ in range(10):
+        scene.after(scene.job.spec.step_timeout + 1.0, heard="ab")
+        for name in "ab":
+            scene.halt(name, (scene.job.formation.generation, 3))
+        for name in "ab":
+            scene.train(name)
+    assert (evicted(scene), scene.job.refused, scene.members) == ({}, {}, ["a", "b"])

@@ -75,8 +75,9 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure, chance: bool = False)
     it prepares, a worker on which it fails again is left out where there are enough others.
 
     `chance`: it was killed by SIGKILL, by whoever it was, as also the kernel does when memory is short. Only the third
-    time in the same step and shard, and not all on one worker, is taken for the task's doing. Once a job trains, those
-    of one generation are one time: somebody may have killed all its workers at once.
+    time in the same step and shard, and not all on one worker, is taken for the task's doing. Nor are those that come
+    once on each while it prepares: all may have lost their power. Once a job trains, those of one generation are one
+    time: somebody may have killed all its workers at once.
     """
     if failure.generation and failure in job.failures:
         return  # told twice
@@ -86,12 +87,14 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure, chance: bool = False)
     others = {f.worker for f in same} - {failure.worker}
     preparing = failure.step < 0
     times = len(same) + 1 if preparing else len({f.generation for f in (*same, failure)})
+    once = len({failure.worker, *(f.worker for f in same)}) > len(same)
+    often = times >= 3 and not (preparing and once)
     alone = job.formation is None or len(job.formation.seats) == 1
     untried = [one for one in _others(turn, job, failure.worker) if turn.workers[one].job in (None, job.id)]
     if preparing and untried and not (others or chance):
         if same and len(untried) >= job.spec.min_workers:
             turn.refuse(job, failure.worker, f"{failure.error}, for the second time")
-    elif (others and times >= 3) if chance else (others or (same and alone) or len(same) >= TRIES_OF_ONE):
+    elif (others and often) if chance else (others or (same and alone) or len(same) >= TRIES_OF_ONE):
         place = _PLACES.get(failure.shard, f"shard {failure.shard}")
         where = "while preparing" if preparing else f"in step {failure.step}, {place}"
         workers = ", ".join(sorted({f.worker for f in (*same, failure)}))

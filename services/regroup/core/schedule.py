@@ -101,21 +101,25 @@ def comes_back_to(cluster: Cluster, name: str, quiet: Set[str] = frozenset()) ->
     return job.id if may_be_last_copy(cluster, job, name, trainer, quiet) else None
 
 
-def may_be_last_copy(cluster: Cluster, job: Job, name: str, trainer: TrainerStatus, quiet: Set[str]) -> bool:
+def may_be_last_copy(
+    cluster: Cluster, job: Job, name: str, trainer: TrainerStatus, quiet: Set[str], owing: bool = False
+) -> bool:
     """Whether this trainer, of worker `name`, holds a state that nobody else is heard to hold, nor one that counts
-    more."""
+    more. `owing`: whoever was asked for its promise a moment ago, and has yet to give it, is heard to hold it, too."""
     if job.formation is None or trainer.version is None:
         return False
-    for other, version in other_holders(cluster, job, name, quiet):
+    for other, version in other_holders(cluster, job, name, quiet, owing):
         listed_holder = other in job.formation.members and version >= job.formation.base
         if listed_holder or version >= trainer.version:
             return False
     return True
 
 
-def other_holders(cluster: Cluster, job: Job, name: str, quiet: Set[str]) -> Iterator[tuple[Member, Version]]:
+def other_holders(
+    cluster: Cluster, job: Job, name: str, quiet: Set[str], owing: bool = False
+) -> Iterator[tuple[Member, Version]]:
     """The trainers of a job, but that of worker `name`, that are there with a state, and not on `quiet` workers: those
-    may be gone with theirs."""
+    may be gone with theirs. Of those that owe a promise, and may never give it, only if `owing`."""
     watch = cluster.watches.get(job.id)
     for other, known in cluster.workers.items():
         seen = cluster.present(other)
@@ -123,8 +127,9 @@ def other_holders(cluster: Cluster, job: Job, name: str, quiet: Set[str]) -> Ite
         if other == name or other in quiet or known.job != job.id or there is None or there.version is None:
             continue
         member = Member(other, there.incarnation)
-        if watch is not None and (member in watch.evicted or member in watch.dead or _owes(job, watch, member)):
-            continue  # it says that it holds a state, and may never give it
+        gone = watch is not None and (member in watch.evicted or member in watch.dead)
+        if gone or (not owing and watch is not None and _owes(job, watch, member)):
+            continue
         yield member, there.version
 
 

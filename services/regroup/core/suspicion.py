@@ -105,7 +105,9 @@ def reprieve(turn: Turn, job: Job) -> None:
     for member in watch.suspected & watch.evicted if watch is not None else ():
         trainer = turn.cluster.trainer(member)  # None also of a worker that was forgotten
         lent = trainer is not None and turn.workers[member.worker].job == job.id
-        if lent and trainer is not None and may_be_last_copy(turn.cluster, job, member.worker, trainer, quiet(turn)):
+        if not lent or trainer is None:
+            continue
+        if may_be_last_copy(turn.cluster, job, member.worker, trainer, quiet(turn), owing=True):
             watch = turn.watch(job.id)
             turn.change_watch(job.id, evicted=watch.evicted - {member}, suspected=watch.suspected - {member})
 

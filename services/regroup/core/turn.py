@@ -107,6 +107,7 @@ class Turn:
         for name, worker in self.workers.items():
             if worker.job == job.id:
                 self.workers[name] = replace(worker, job=None, reason=f"job {job.id} is {job.phase}")
+                self._now_may_end(name)
         self.note(str(job.phase), job.reason, job=job.id, step=job.step)
 
     def refuse(self, job: Job, name: str, reason: str) -> None:
@@ -129,7 +130,13 @@ class Turn:
         worker = self.workers[name]
         if worker.job is not None:
             self.workers[name] = replace(worker, job=None, reason=reason)
+            self._now_may_end(name)
             self.note("unlent", f"{name} leaves the job: {reason}", job=worker.job, worker=name)
+
+    def _now_may_end(self, name: str) -> None:
+        """Its trainer was of use until now: from here on it has its time to end."""
+        if name in self.sightings:
+            self.sightings[name] = replace(self.sightings[name], moved=self.now)
 
     def bury(self, job: str, member: Member, cause: str) -> None:
         """A member is known dead."""
