@@ -16,10 +16,13 @@ async def whole(store: Store, job: str, points: Iterable[StepPoint]) -> list[Ste
     """One of each step, with its evaluation. Raises StoreUnavailable."""
     known: dict[int, StepPoint] = {}
     for point in points:
-        before = known.get(point.step)
-        if not point.samples and before is None:  # all that is told of it is its evaluation
-            kept = await store.points(job, after_step=point.step - 1, limit=1)
-            before = next((one for one in kept if one.step == point.step), None)
-        alone = not point.samples and before is not None
-        known[point.step] = replace(before, metrics=point.metrics) if alone and before is not None else point
+        if not point.samples:  # all that is told of it is its evaluation
+            before = known.get(point.step) or await _kept(store, job, point.step)
+            point = point if before is None else replace(before, metrics=point.metrics)
+        known[point.step] = point
     return list(known.values())
+
+
+async def _kept(store: Store, job: str, step: int) -> StepPoint | None:
+    kept = await store.points(job, after_step=step - 1, limit=1)
+    return next((one for one in kept if one.step == step), None)

@@ -29,8 +29,9 @@ def expected(turn: Turn) -> frozenset[str]:
 def _clings(turn: Turn, name: str) -> bool:
     """Whether its trainer is of no job any more, and does not end."""
     seen = turn.cluster.present(name)
-    gone = seen is not None and seen.trainer is not None and turn.workers[name].job is None
-    return gone and seen is not None and turn.waited(seen.moved) > turn.policy.absent_limit
+    if seen is None or seen.trainer is None or turn.workers[name].job is not None:
+        return False
+    return turn.waited(seen.moved) > turn.policy.absent_limit
 
 
 def idle(turn: Turn) -> frozenset[str]:

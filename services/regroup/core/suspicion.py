@@ -104,8 +104,7 @@ def reprieve(turn: Turn, job: Job) -> None:
     watch = turn.watches.get(job.id)
     for member in watch.suspected & watch.evicted if watch is not None else ():
         trainer = turn.cluster.trainer(member)  # None also of a worker that was forgotten
-        lent = trainer is not None and turn.workers[member.worker].job == job.id
-        if not lent or trainer is None:
+        if trainer is None or turn.workers[member.worker].job != job.id:
             continue
         if may_be_last_copy(turn.cluster, job, member.worker, trainer, quiet(turn), owing=True):
             watch = turn.watch(job.id)

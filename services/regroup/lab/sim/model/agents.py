@@ -155,8 +155,8 @@ class Agents(StepLoops, Generic[AnAgent]):
 
     def forget(self, agent: AnAgent, answer: Heard) -> None:
         """A coordinator knows these files."""
-        known = [file.path for one in agent.untold for file in one.written if file.path in answer.settled]
         for one in agent.untold:
+            known = [file.path for file in one.written if file.path in answer.settled]
             saving_rules.forgotten(self.ghosts, self.jobs.get(one.job), known)
         agent.untold = answered(agent.untold, answer.settled)
 

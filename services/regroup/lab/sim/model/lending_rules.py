@@ -37,9 +37,8 @@ def _unlent(world: World, after: Cluster, worker: Worker, job: Job, handed_over:
     trainer = world.living(member)
     mine = trainer.session.version if trainer is not None else None
     # Others hold it; or one that may have died this moment, and was heard with it of late.
-    heard = [
-        after.trainer(one) for one in job.formation.members if one != member and is_heard(world, after, one.worker)
-    ]
+    others = [one for one in job.formation.members if one != member and is_heard(world, after, one.worker)]
+    heard = [after.trainer(one) for one in others]
     said = [one.version or ORIGIN for one in heard if one is not None]
     spare = mine is None or mine.step == 0 or len(holders(world, job.id)) > 1 or any(one >= mine for one in said)
     meant = (worker.quarantined and spare) or worker.name in job.refused or dead
@@ -107,9 +106,8 @@ def evicted(world: World, before: Cluster, decision: Decision, job: Job, member:
     advanced = mine.step > formation.base.step + 1
     enough = max(formation.base, Version(mine.generation, mine.step - 1)) if advanced else formation.base
     lost = {member, *watch.dead}
-    heard_of = {
-        one for one in told if is_heard(world, decision.cluster, one.worker)
-    }  # others may be gone with what they had
+    # Others may be gone with what they had.
+    heard_of = {one for one in told if is_heard(world, decision.cluster, one.worker)}
     others = [one for one in heard_of - lost if (version := told[one]) is not None and version >= enough]
     listed = [world.living(other) for other in formation.members if other != member]
     others += [one.member for one in listed if one is not None and (one.session.version or ORIGIN) >= enough]

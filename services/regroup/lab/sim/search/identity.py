@@ -153,16 +153,8 @@ def _versions(status: TrainerStatus) -> tuple[Hashable, ...]:
 @_remembered
 def job_identity(job: Job) -> Hashable:
     asked = None if job.round is None else (job.round.generation, job.round.boundary, job.round.participants)
-    durable = (
-        job.phase,
-        job.generation,
-        asked,
-        _formation(job.formation),
-        job.saver,
-        job.savers,
-        job.wanted,
-        job.history,
-    )
+    saves = job.saver, job.savers
+    durable = (job.phase, job.generation, asked, _formation(job.formation), *saves, job.wanted, job.history)
     files: tuple[Hashable, ...] = (
         job.saved,
         job.origin,
