@@ -301,3 +301,22 @@ def test_an_evaluation_that_takes_longer_than_a_step_may_is_nobodys_fault(scene)
         for name in "ab":
             scene.train(name)
     assert (evicted(scene), scene.job.refused, scene.members) == ({}, {}, ["a", "b"])
+
+
+def test_a_suspect_is_told_to_end_until_it_does_while_others_are_heard_with_the_state(scene):
+    """They owe their word for a moment, since its eviction began a round; the order to end it may be lost."""
+    scene.running("a", "b", "c", min_workers=2, step=3)
+    scene.after(scene.policy.halt_limit, heard="abc")
+    scene.breaks("a", 1)
+    for _ in range(2):
+        for name in "abc":
+            scene.halt(name, (1, 3))
+        n = scene.job.generation
+        facts = {"promised": n, "generation": n, "version": Version(1, 3)}
+        for name in "abc":
+            scene.beat(name, TrainerPhase.FORMING, **facts)
+        scene.after(scene.policy.form_limit + 0.1, heard="abc")
+    assert [note.worker for note in scene.noted("evicted")] == ["c"]
+    scene.after(0.2, heard="abc")
+    scene.beat("c", TrainerPhase.FORMING, **facts)
+    assert [order.incarnation for order in scene.told("c", Kill)] == ["i1"]
