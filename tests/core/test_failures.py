@@ -604,6 +604,19 @@ def test_each_trainer_that_could_not_be_born_is_an_error(scene):
         assert scene.cluster.workers["x"].errors == errors
 
 
+def test_a_trainer_that_could_not_be_born_is_one_error_though_its_agent_ends_over_it(scene):
+    scene.submit(max_workers=1)
+    scene.register("x")
+    for errors in (1, 2, 3):
+        scene.exits("x", incarnation="", cause="no process could be started")
+        scene.does(Disconnected("x"))
+        scene.register("x", boot=f"b{errors + 1}")
+        assert scene.cluster.workers["x"].errors == errors
+    scene.does(Disconnected("x"))  # this time something else ended it
+    scene.register("x", boot="b5")
+    assert scene.cluster.workers["x"].errors == 4
+
+
 def test_a_cluster_that_loses_its_power_while_a_job_prepares_is_not_the_tasks_error(scene):
     scene.submit(max_workers=3, min_workers=3)
     scene.register("x", "y", "z")

@@ -134,10 +134,11 @@ def _register(turn: Turn, name: str, report: AgentRegistered) -> None:
     if known is not None and known.boot != report.boot:
         # The same worker began anew: whatever ran under its old agent is known dead.
         busy = known.job is not None or any(member.worker == name for _, member in turn.listed())
+        counted = name in turn.sightings and turn.sightings[name].barren
         meant = known.boot == LEFT or known.leaving
         preparing = _prepares(turn, name)
         _exited(turn, name, ASKED if meant else DIED)
-        if busy and not meant:
+        if busy and not meant and not counted:
             turn.count_error(name, DIED)
             if preparing is not None and not preparing.history:
                 blame_task(turn, preparing, StepFailure(-1, -1, name, DIED, died=True), chance=True)
@@ -176,7 +177,8 @@ def _trainer_exited(turn: Turn, name: str, report: TrainerExited) -> None:
     evicted = job is not None and not job.ended and member in turn.watch(job.id).evicted
     hung = evicted and job is not None and member not in turn.watch(job.id).suspected
     cause = "it was evicted" if evicted else ASKED if report.asked else report.cause
-    # Without an incarnation it was never born: each is another one.
+    if not report.incarnation:  # it was never born: each is another one, and its agent's last
+        turn.sightings[name] = replace(turn.sightings[name], barren=True)
     known = report.incarnation and job is not None and not job.ended
     if known and turn.watch(report.job).dead.get(member) == cause:
         return  # told twice

@@ -123,6 +123,7 @@ class Sighting:
     moved: float = 0.0  # when its trainer last said anything new, or it was lent or freed, on the same clock
     renewed: float = -inf  # when its trainer's lease was last renewed, on the same clock
     blamed: float = 0.0  # when its last error was counted or forgiven, or it registered, on the same clock
+    barren: bool = False  # its agent said that it can start no trainer, and so it ends: that was counted
     sequence: int = 0  # of the newest heartbeat under this boot; one that it overtook says nothing any more
     trainer: TrainerStatus | None = None
     telemetry: Telemetry = field(default_factory=Telemetry)
