@@ -154,7 +154,7 @@ def test_a_dataset_that_is_slower_than_the_step_timeout_fails_its_job_and_says_s
     job = served.client.wait(job.id, timeout=60.0, interval=0.1)
     assert job.phase == "failed"
     alone = "the task failed in step 0: 3 times no data came in 1 s: make the dataset faster, or step_timeout longer"
-    together = "the task failed in step 0, outside of a pass on w0, w1: it waited for its data in vain, and was evicted"
+    together = "the task failed in step 0, at its data on w0, w1: it waited for its data in vain, and was evicted"
     assert job.reason in ([alone] if workers == 1 else [alone, together])
     events = served.client.events(job.id)
     assert any("it waits for its data" in one.reason for one in events if one.kind == "hang")

@@ -21,12 +21,12 @@ from regroup.client.errors import RegroupError
 from regroup.lab.audit.command import audit_job
 from regroup.wire.places import Endpoint, Places
 
-pytestmark = pytest.mark.timeout(400)  # four clusters, one after the other
+pytestmark = pytest.mark.timeout(900)  # four clusters, one after the other
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "slurm/regroup.sbatch"
 STANDINS = Path(__file__).parent / "standins"
-LIMIT = 60.0  # seconds to wait for anything here; most take a fraction
+LIMIT = 180.0  # seconds to wait for anything here; most take a tenth, where nothing else runs
 JOB = "{task: 'faulty:Slow', steps: 120, global_batch: 12, max_workers: 2, checkpoint_every: 10}\n"
 
 
