@@ -120,9 +120,9 @@ def test_a_newcomer_that_cannot_prepare_is_refused_and_the_job_goes_on(scene):
     assert scene.told("b", Release) == [Release("j")]
 
 
-def dies_while_preparing(scene, name, incarnation):
+def dies_while_preparing(scene, name, incarnation, cause="killed by SIGSEGV"):
     scene.beat(name, TrainerPhase.PREPARING, incarnation)
-    scene.exits(name, incarnation, cause="killed by SIGSEGV")
+    scene.exits(name, incarnation, cause=cause)
 
 
 def test_a_task_whose_process_dies_while_preparing_on_two_workers_fails_the_job(scene):
@@ -596,6 +596,33 @@ def test_a_task_that_takes_two_agents_along_while_it_prepares_fails(scene):
     assert "while preparing on x, y: its agent died" in scene.job.reason
 
 
+def test_a_task_that_takes_each_of_many_workers_along_while_it_prepares_fails(scene):
+    """More than the failures that a job remembers otherwise: the first one's would be forgotten before its second."""
+    names = [f"w{number:02}" for number in range(24)]
+    scene.submit(min_workers=24, max_workers=24, global_batch=24, shards=24)
+    scene.register(*names)
+    for number, name in enumerate([*names, names[0]]):
+        assert not scene.job.ended
+        dies_while_preparing(scene, name, f"i{number}", cause="killed by SIGKILL")
+        scene.beat(name)
+    assert scene.job.phase is JobPhase.FAILED
+
+
+def test_a_crash_after_a_power_cut_while_preparing_is_one_crash(scene):
+    scene.submit(max_workers=3, min_workers=2)
+    scene.register("x", "y", "z")
+    for name in "xyz":
+        scene.beat(name, TrainerPhase.PREPARING)
+    for name in "xyz":
+        scene.does(Disconnected(name))
+    scene.register("x", "y", "z", boot="b2")
+    dies_while_preparing(scene, "y", "i2")
+    assert scene.job.phase is JobPhase.PREPARING
+    dies_while_preparing(scene, "z", "i2")
+    assert scene.job.phase is JobPhase.FAILED
+    assert "while preparing on y, z: " in scene.job.reason
+
+
 def test_each_trainer_that_could_not_be_born_is_an_error(scene):
     scene.submit(max_workers=1)
     scene.register("x")
@@ -610,6 +637,8 @@ def test_a_trainer_that_could_not_be_born_is_one_error_though_its_agent_ends_ove
     for errors in (1, 2, 3):
         scene.exits("x", incarnation="", cause="no process could be started")
         scene.does(Disconnected("x"))
+        if errors == 2:
+            scene.restart()
         scene.register("x", boot=f"b{errors + 1}")
         assert scene.cluster.workers["x"].errors == errors
     scene.does(Disconnected("x"))  # this time something else ended it

@@ -320,3 +320,28 @@ def test_a_suspect_is_told_to_end_until_it_does_while_others_are_heard_with_the_
     scene.after(0.2, heard="abc")
     scene.beat("c", TrainerPhase.FORMING, **facts)
     assert [order.incarnation for order in scene.told("c", Kill)] == ["i1"]
+
+
+def test_a_suspect_that_comes_back_is_spared_where_the_others_owe_their_word_for_long(scene):
+    """They may hang for ever, with the state that it has, too."""
+    scene.running("a", "b", "c", min_workers=1, step=3)
+    scene.after(scene.policy.halt_limit, heard="abc")
+    scene.breaks("a", 1)
+    for _ in range(2):
+        for name in "abc":
+            scene.halt(name, (1, 3))
+        n = scene.job.generation
+        facts = {"promised": n, "generation": n, "version": Version(1, 3)}
+        for name in "abc":
+            scene.beat(name, TrainerPhase.FORMING, **facts)
+        scene.after(scene.policy.form_limit + 0.1, heard="abc")
+    assert [note.worker for note in scene.noted("evicted")] == ["c"]
+    scene.does(Disconnected("c"))
+    facts = {"promised": scene.job.generation, "generation": n, "version": Version(1, 3), "at_work": True}
+    for _ in range(int(scene.policy.halt_limit) + 2):
+        scene.passes(1.0, "")
+        for name in "ab":
+            scene.beat(name, TrainerPhase.HALTED, **facts)
+    scene.register("c")
+    scene.beat("c", TrainerPhase.HALTED, promised=n, generation=1, version=Version(1, 3))
+    assert scene.told("c", Kill) == []

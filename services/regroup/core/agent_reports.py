@@ -134,15 +134,14 @@ def _register(turn: Turn, name: str, report: AgentRegistered) -> None:
     if known is not None and known.boot != report.boot:
         # The same worker began anew: whatever ran under its old agent is known dead.
         busy = known.job is not None or any(member.worker == name for _, member in turn.listed())
-        counted = name in turn.sightings and turn.sightings[name].barren
         meant = known.boot == LEFT or known.leaving
         preparing = _prepares(turn, name)
         _exited(turn, name, ASKED if meant else DIED)
-        if busy and not meant and not counted:
+        if busy and not meant and not known.barren:
             turn.count_error(name, DIED)
             if preparing is not None and not preparing.history:
-                blame_task(turn, preparing, StepFailure(-1, -1, name, DIED, died=True), chance=True)
-        known = replace(turn.workers[name], leaving=False, meant=meant or known.meant)
+                blame_task(turn, preparing, StepFailure(-1, -1, name, DIED, died=True, chance=True))
+        known = replace(turn.workers[name], leaving=False, meant=meant or known.meant, barren=False)
     if known is None or known.boot != report.boot:
         turn.readmit(name)
     told = {key: getattr(report, key) for key in ("boot", "device", "host", "pid", "version")}
@@ -178,7 +177,7 @@ def _trainer_exited(turn: Turn, name: str, report: TrainerExited) -> None:
     hung = evicted and job is not None and member not in turn.watch(job.id).suspected
     cause = "it was evicted" if evicted else ASKED if report.asked else report.cause
     if not report.incarnation:  # it was never born: each is another one, and its agent's last
-        turn.sightings[name] = replace(turn.sightings[name], barren=True)
+        turn.workers[name] = replace(turn.workers[name], barren=True)
     known = report.incarnation and job is not None and not job.ended
     if known and turn.watch(report.job).dead.get(member) == cause:
         return  # told twice
@@ -196,12 +195,12 @@ def _trainer_exited(turn: Turn, name: str, report: TrainerExited) -> None:
         turn.count_error(name, report.cause, succeeded)
     if job is None or job.ended:
         return
-    killed = report.cause == "killed by SIGKILL"
+    chance = report.cause == "killed by SIGKILL" and not hung
     if report.step is not None and report.shard is not None:
         cause = "it hung, and was evicted" if hung else report.cause
         generation = job.formation.generation if job.formation is not None else 0
-        failure = StepFailure(report.step, report.shard, name, cause, died=True, generation=generation)
-        blame_task(turn, job, failure, killed and not hung)
+        failure = StepFailure(report.step, report.shard, name, cause, True, generation, chance)
+        blame_task(turn, job, failure)
     elif preparing and not job.history:  # later it is the worker's, which was counted
         error = "it hung while preparing" if hung else f"its process ended while preparing: {report.cause}"
-        blame_task(turn, job, StepFailure(-1, -1, name, error, died=True), killed and not hung)
+        blame_task(turn, job, StepFailure(-1, -1, name, error, died=True, chance=chance))

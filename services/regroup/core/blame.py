@@ -13,6 +13,7 @@ from regroup.core.settling import candidates
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerStatus
 
+REMEMBERED = 20  # failures of a job, the newest ones
 TRIES_OF_ONE = 4  # failures of one worker in one place, though another one was to try each time
 _PLACES = {
     OUTSIDE: "outside of a pass",
@@ -69,32 +70,35 @@ def prepare_failed(turn: Turn, job: Job, name: str, report: PrepareFailed) -> No
         turn.refuse(job, name, reason)
 
 
-def blame_task(turn: Turn, job: Job, failure: StepFailure, chance: bool = False) -> None:
+def blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
     """The same step and shard failing on two workers, or again where there is no other worker, is the task's error.
     So is its state(), unless it came off in between, or its report(), at whatever steps: that is the same code. While
     it prepares, a worker on which it fails again is left out where there are enough others.
 
-    `chance`: it was killed by SIGKILL, by whoever it was, as also the kernel does when memory is short. Only the third
-    time in the same step and shard, and not all on one worker, is taken for the task's doing. Nor are those that come
-    once on each while it prepares: all may have lost their power. Once a job trains, those of one generation are one
-    time: somebody may have killed all its workers at once.
+    By chance it is where a process was killed by SIGKILL, by whoever it was, as also the kernel does when memory is
+    short, or is gone with its agent. That says nothing beside a failure of another kind; only the third time in the
+    same step and shard, and not all on one worker, is taken for the task's doing. Nor are those that come once on each
+    while it prepares: all may have lost their power. Once a job trains, those of one generation are one time: somebody
+    may have killed all its workers at once.
     """
     if failure.generation and failure in job.failures:
         return  # told twice
     kept = failure.shard in (IN_STATE, IN_REPORT)  # at a save, of which something may be durable
-    same = [f for f in job.failures if f.shard == failure.shard and (kept or f.step == failure.step)]
-    job = turn.change_job(job, failures=(*job.failures[-19:], failure))
-    others = {f.worker for f in same} - {failure.worker}
+    alike = [f for f in job.failures if f.shard == failure.shard and (kept or f.step == failure.step)]
+    same = [f for f in alike if failure.chance or not f.chance]
     preparing = failure.step < 0
+    remembered = max(REMEMBERED, len(turn.workers) + 1) if preparing else REMEMBERED  # else no worker's second is seen
+    job = turn.change_job(job, failures=(*job.failures, failure)[-remembered:])
+    others = {f.worker for f in same} - {failure.worker}
     times = len(same) + 1 if preparing else len({f.generation for f in (*same, failure)})
     once = len({failure.worker, *(f.worker for f in same)}) > len(same)
     often = times >= 3 and not (preparing and once)
     alone = job.formation is None or len(job.formation.seats) == 1
     untried = [one for one in _others(turn, job, failure.worker) if turn.workers[one].job in (None, job.id)]
-    if preparing and untried and not (others or chance):
+    if preparing and untried and not (others or failure.chance):
         if same and len(untried) >= job.spec.min_workers:
             turn.refuse(job, failure.worker, f"{failure.error}, for the second time")
-    elif (others and often) if chance else (others or (same and alone) or len(same) >= TRIES_OF_ONE):
+    elif (others and often) if failure.chance else (others or (same and alone) or len(same) >= TRIES_OF_ONE):
         place = _PLACES.get(failure.shard, f"shard {failure.shard}")
         where = "while preparing" if preparing else f"in step {failure.step}, {place}"
         workers = ", ".join(sorted({f.worker for f in (*same, failure)}))

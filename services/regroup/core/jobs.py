@@ -169,6 +169,7 @@ class StepFailure:
     error: str
     died: bool = False  # its process ended, which was counted against the worker
     generation: int = 0  # the last that was formed; 0: none was
+    chance: bool = False  # it may be nobody's: it was killed by SIGKILL, or gone with its agent
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +211,7 @@ class Job:
     result: Mapping[str, Any] | None = None  # what the task said of the final state
     step: int = 0  # the minimum committed step over the members when last persisted
     restarts: int = 0
-    failures: tuple[StepFailure, ...] = ()  # the newest 20; of state() those since it last came off
+    failures: tuple[StepFailure, ...] = ()  # the newest; of state() those since it last came off
     refused: Mapping[str, str] = field(default_factory=dict)  # worker -> why it may not take part
     error: str | None = None  # the traceback of a failed job
 

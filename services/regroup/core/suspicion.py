@@ -106,8 +106,9 @@ def reprieve(turn: Turn, job: Job) -> None:
         trainer = turn.cluster.trainer(member)  # None also of a worker that was forgotten
         if trainer is None or turn.workers[member.worker].job != job.id:
             continue
-        if may_be_last_copy(turn.cluster, job, member.worker, trainer, quiet(turn), owing=True):
-            watch = turn.watch(job.id)
+        watch = turn.watch(job.id)
+        lately = turn.waited(watch.since) <= turn.policy.halt_limit  # who owes its promise for longer may never give it
+        if may_be_last_copy(turn.cluster, job, member.worker, trainer, quiet(turn), owing=lately):
             turn.change_watch(job.id, evicted=watch.evicted - {member}, suspected=watch.suspected - {member})
 
 

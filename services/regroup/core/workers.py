@@ -105,6 +105,7 @@ class Worker:
     drained: bool = False  # by its operator, until it is admitted again
     leaving: bool = False  # the agent of this boot was asked to end
     meant: bool = False  # its trainer ended by a goodbye, and no formation was issued with it since
+    barren: bool = False  # the agent of this boot can start no trainer, and so it ends: that was counted
     reason: str = "registered"
 
     @property
@@ -123,7 +124,6 @@ class Sighting:
     moved: float = 0.0  # when its trainer last said anything new, or it was lent or freed, on the same clock
     renewed: float = -inf  # when its trainer's lease was last renewed, on the same clock
     blamed: float = 0.0  # when its last error was counted or forgiven, or it registered, on the same clock
-    barren: bool = False  # its agent said that it can start no trainer, and so it ends: that was counted
     sequence: int = 0  # of the newest heartbeat under this boot; one that it overtook says nothing any more
     trainer: TrainerStatus | None = None
     telemetry: Telemetry = field(default_factory=Telemetry)
