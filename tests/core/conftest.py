@@ -109,13 +109,14 @@ class Scene:
         generation = state.generation if state else 0
         self.beat(name, TrainerPhase.HALTED, incarnation, promised=n, generation=generation, version=state)
 
-    def train(self, name: str, step: int | None = None, incarnation: str = "i1") -> None:
+    def train(self, name: str, step: int | None = None, incarnation: str = "i1", evaluated: int = 0) -> None:
         """It trains in the last formation and committed `step` steps; by default it just formed."""
         formation = self.job.formation
         assert formation is not None
         n = formation.generation
         version = Version(n, formation.base.step if step is None else step)
-        self.beat(name, TrainerPhase.TRAINING, incarnation, promised=n, generation=n, version=version)
+        facts = {"promised": n, "generation": n, "version": version, "evaluated": evaluated}
+        self.beat(name, TrainerPhase.TRAINING, incarnation, **facts)
 
     def saved(self, name: str, version: tuple[int, int], generation: int | None = None) -> Decision:
         checkpoint = Checkpoint(Version(*version), "/c/j", "sum", 1)

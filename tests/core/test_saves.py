@@ -9,7 +9,7 @@ from regroup.core.messages.agent_reports import Heartbeat, TrainerExited
 from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob
 from regroup.core.messages.events import Disconnected
 from regroup.core.messages.orders import Heard, Kill, Release, Save
-from regroup.core.messages.trainer_reports import SaveFailed, StateSaved, StepsCommitted
+from regroup.core.messages.trainer_reports import SaveFailed, StateSaved
 from regroup.core.workers import Hang, LoopPhase, TrainerPhase, TrainerStatus
 
 FILE = Checkpoint(Version(1, 10), "/c/j", "sum", 1)
@@ -334,9 +334,11 @@ def test_who_hangs_in_the_evaluation_that_it_ends_alone_is_left_for_another(scen
 
 def test_who_tells_that_its_evaluation_goes_on_is_waited_for_from_then_on(scene):
     scene.finished("a", "b")
-    for _ in range(3):
+    facts = {"promised": scene.job.generation, "generation": 1, "version": Version(1, 10), "at_work": True}
+    scene.beat("b", TrainerPhase.HALTED, evaluated=5, **facts)  # which says nothing of a
+    for chunks in (1, 2, 3):
         scene.after(scene.job.spec.step_timeout - 1.0, heard="ab")
-        scene.says("a", StepsCommitted(job="j", incarnation="i1", generation=1, step=10, points=()))
+        scene.beat("a", TrainerPhase.SAVING, evaluated=chunks, **facts)
     scene.after(scene.job.spec.step_timeout, heard="ab")
     assert scene.job.saver.worker == "a"
     scene.after(1.0, heard="ab")

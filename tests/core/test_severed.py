@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from regroup.core.cluster import Rest
-from regroup.core.jobs import Member, Version
+from regroup.core.jobs import JobPhase, Member, Version
 from regroup.core.messages.commands import DrainWorker, PauseJob, ResumeJob
 from regroup.core.messages.events import Disconnected
 from regroup.core.messages.orders import Kill, Release
@@ -291,16 +291,62 @@ def test_while_one_is_left_alone_those_that_stay_and_are_too_few_ask_it_and_not_
     assert "c" in {member.worker for member in scene.job.round.participants}
 
 
-def test_an_evaluation_that_takes_longer_than_a_step_may_is_nobodys_fault(scene):
-    """It is broken off, goes on with the chunk it was in, and nobody is suspected for that."""
+def test_an_evaluation_that_takes_longer_than_a_step_may_goes_on(scene):
+    """No step is made meanwhile, and each chunk says that it is not for want of somebody."""
     scene.running("a", "b", step=3, evaluate_every=3)
-    for _ in range(10):
-        scene.after(scene.job.spec.step_timeout + 1.0, heard="ab")
-        for name in "ab":
+    for chunks in range(1, 6):
+        scene.after(scene.job.spec.step_timeout - 1.0, heard="ab")
+        scene.train("b", evaluated=chunks)
+        assert scene.job.phase is JobPhase.RUNNING
+    scene.after(2.0, heard="ab")
+    assert scene.job.phase is JobPhase.RUNNING
+    scene.after(scene.job.spec.step_timeout, heard="ab")
+    assert scene.job.reason == "no step was committed, and no chunk evaluated, for 60 s"
+
+
+def test_who_is_in_a_chunk_while_another_dies_is_waited_for_as_long_as_a_step_may_take(scene):
+    scene.running("a", "b", "c", min_workers=1, step=3, evaluate_every=3)
+    scene.after(scene.job.spec.step_timeout - 1.0, heard="abc")
+    scene.train("b", evaluated=1)
+    scene.after(scene.job.spec.step_timeout - 1.0, heard="abc")
+    scene.train("b", evaluated=2)
+    scene.exits("c")
+    n = scene.job.generation
+    scene.halt("a", (1, 3))
+    facts = {"promised": n, "generation": 1, "version": Version(1, 3), "evaluated": 2, "at_work": True}
+    for _ in range(int(scene.policy.halt_limit) + 5):
+        scene.passes(1.0, heard="a")
+        scene.beat("b", TrainerPhase.HALTED, **facts)
+    scene.halt("b", (1, 3))
+    assert scene.members == ["a", "b"]
+    assert evicted(scene) == {}
+
+
+@pytest.mark.parametrize("every", [None, 1, 3])
+def test_where_no_chunk_is_evaluated_either_the_members_are_doubted(scene, every):
+    """What was evaluated before says nothing: small messages may get through where large ones do not."""
+    scene.running("a", "b", "c", min_workers=2, step=3, evaluate_every=every)
+    scene.after(scene.policy.halt_limit, heard="abc")
+    for _ in range(4):
+        for name in "abc":
+            scene.train(name, evaluated=2)
+        scene.after(scene.job.spec.step_timeout + 1.0, heard="abc")
+        for name in "abc":
             scene.halt(name, (scene.job.formation.generation, 3))
-        for name in "ab":
-            scene.train(name)
-    assert (evicted(scene), scene.job.refused, scene.members) == ({}, {}, ["a", "b"])
+    assert len(scene.noted("evicted")) == 1
+
+
+def test_who_evaluates_one_chunk_more_in_each_generation_is_not_doubted(scene):
+    scene.running("a", "b", "c", min_workers=2, step=3, evaluate_every=3)
+    scene.after(scene.policy.halt_limit, heard="abc")
+    for chunks in range(1, 8):
+        for name in "abc":
+            scene.train(name, evaluated=chunks)
+        scene.train("a", evaluated=chunks + 1)
+        scene.breaks("a", scene.job.formation.generation)
+        for name in "abc":
+            scene.halt(name, (scene.job.formation.generation, 3))
+    assert scene.noted("evicted") == []
 
 
 def test_a_suspect_is_told_to_end_until_it_does_while_others_are_heard_with_the_state(scene):

@@ -88,7 +88,7 @@ class Watch:
     """What is being watched of one job. Times are the coordinator's monotonic clock."""
 
     since: float  # when the stage began: the round, the formation, the running
-    progressed: float  # when a step was last seen committed
+    progressed: float  # when a step was last seen committed, or a chunk of an evaluation done
     disturbed: float | None = None  # when the regroup under way began, also over several rounds
     asked: float = 0.0  # since when not all answered, of this round and those before it
     answers: Mapping[Member, Answer] = field(default_factory=dict)  # to the round's generation alone
@@ -100,6 +100,7 @@ class Watch:
     evicted: frozenset[Member] = frozenset()  # to be killed
     suspected: frozenset[Member] = frozenset()  # of them, those that may be sound: no error of theirs, nor of the task
     committed: Mapping[Member, int] = field(default_factory=dict)  # steps, of the last formation's members
+    evaluated: Mapping[Member, tuple[Version, int]] = field(default_factory=dict)  # chunks of this state's evaluation
     proven: frozenset[str] = frozenset()  # the workers that made the last step that was made
     first: tuple[float, int] | None = None  # when all of them had told theirs, and the step that they had reached
     stumbled: Mapping[Member, int] = field(default_factory=dict)  # how often it kept others from forming, in a row

@@ -49,6 +49,7 @@ def _take_status(turn: Turn, name: str, status: TrainerStatus | None, broken: st
         return
     job = turn.jobs[job.id]
     _take_step(turn, job, member, status)
+    _take_evaluation(turn, turn.jobs[job.id], member, status)
     if max(status.promised, status.generation) > job.generation:
         highest = max(status.promised, status.generation)
         turn.change_job(job, generation=highest)
@@ -107,3 +108,22 @@ def _take_step(turn: Turn, job: Job, member: Member, status: TrainerStatus) -> N
         turn.change_watch(job.id, fruitless=0, proven=frozenset(one.worker for one in formation.members))
     if watch.first is None and len(committed) == len(formation.members):
         turn.change_watch(job.id, first=(turn.now, reached(job, turn.watch(job.id))))
+
+
+def _take_evaluation(turn: Turn, job: Job, member: Member, status: TrainerStatus) -> None:
+    """No step is made in an evaluation, which takes as long as it takes: there each chunk is the progress."""
+    watch = turn.watch(job.id)
+    before = watch.evaluated.get(member)
+    if status.version is None or not status.evaluated:
+        return
+    now = status.version, status.evaluated
+    if before is not None and now <= before:
+        return  # no news
+    goes_on = before is not None and before[0] == now[0]  # the first that is told may be of an earlier generation
+    turn.change_watch(
+        job.id,
+        evaluated={**watch.evaluated, member: now},
+        progressed=turn.now,
+        since=turn.now if job.saver == member else watch.since,
+        fruitless=0 if goes_on else watch.fruitless,
+    )

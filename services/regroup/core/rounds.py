@@ -12,7 +12,6 @@ Refuses to know: what the answers mean (`regroup.conclude`), what is done about 
 from collections.abc import Set
 from enum import Enum, auto
 
-from regroup.core.cluster import Watch, reached
 from regroup.core.hanging import GRACE, awaits_data, set_aside, starve, waits_in_vain, worth_a_round
 from regroup.core.jobs import Job, JobPhase, Member, Round, Wanted
 from regroup.core.leaving import departs, is_held_by_goers, owes_word
@@ -271,9 +270,10 @@ def _train(turn: Turn, job: Job) -> None:
     elif turn.waited(watch.progressed) > job.spec.step_timeout:
         starve(turn, job)
         if not turn.jobs[job.id].ended:
-            if all(turn.cluster.hang(member) is None for member in formation.members) and not _evaluates(job, watch):
+            if all(turn.cluster.hang(member) is None for member in formation.members):
                 doubt(turn, job)
-            begin_round(turn, turn.jobs[job.id], f"no step was committed for {job.spec.step_timeout:g} s")
+            chunk = ", and no chunk evaluated," if job.spec.evaluate_every is not None else ""
+            begin_round(turn, turn.jobs[job.id], f"no step was committed{chunk} for {job.spec.step_timeout:g} s")
     elif job.wanted is not Wanted.RUN:
         begin_round(turn, job, f"asked to {ASKED_TO[job.wanted]}", boundary=True)
     elif goers := [one.worker for one in formation.members if departs(turn, one)]:
@@ -288,12 +288,6 @@ def _train(turn: Turn, job: Job) -> None:
             begin_round(turn, job, f"prepared to join: {names}", boundary=True)
     else:
         _unlend_surplus(turn, job, formation.members)
-
-
-def _evaluates(job: Job, watch: Watch) -> bool:
-    """Whether the members may be in an evaluation, which takes as long as it takes: no step is made meanwhile."""
-    every, steps = job.spec.evaluate_every, {reached(job, watch), *watch.committed.values()}
-    return every is not None and any(step and (step % every == 0 or job.complete_at(step)) for step in steps)
 
 
 def _unlend_surplus(turn: Turn, job: Job, seated: tuple[Member, ...]) -> None:

@@ -68,8 +68,6 @@ def take_in_trainer(turn: Turn, name: str, report: TrainerReport) -> None:
             # Of a torn state it was told before that it is none; this may have waited for a connection.
             if not overtaken and trainer.version is not None and Version(n, step) > trainer.version:
                 observe(turn, name, replace(trainer, version=Version(n, step)))
-            if job.saver == member:
-                turn.change_watch(job.id, since=turn.now)  # no step is told, but that its evaluation goes on
             if points and job.formation and n == job.formation.generation and member in job.formation.members:
                 turn.points.append((job.id, points))
                 _look_at_losses(turn, job, points)

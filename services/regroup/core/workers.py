@@ -36,6 +36,7 @@ class TrainerStatus:
     promised: int = 0  # the highest Halt it promised
     generation: int = 0  # the last formation it accepted
     version: Version | None = None  # of the state that it holds complete
+    evaluated: int = 0  # chunks of this state's evaluation, as far as that came in this generation
     store: str = ""  # its rendezvous, host:port/prefix; the prefix is new with each Halt
     pid: int = 0  # for people
     fingerprint: Fingerprint | None = None  # None until it is prepared
@@ -44,8 +45,8 @@ class TrainerStatus:
 
     @property
     def news(self) -> tuple[object, ...]:
-        """What is not left to the next heartbeat: before that, its process may end."""
-        return self.phase, self.at_work, self.written
+        """What is not left to the next heartbeat: before that, its process may end, or be taken for one that hangs."""
+        return self.phase, self.at_work, self.written, self.evaluated
 
 
 class LoopPhase(StrEnum):

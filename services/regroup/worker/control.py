@@ -21,7 +21,7 @@ from regroup.core.messages.trainer_reports import GroupBroke, StepsCommitted, Tr
 from regroup.core.workers import TrainerPhase
 from regroup.wire.codec import decode_order, encode, encode_value
 from regroup.wire.lease_clock import lease_clock
-from regroup.worker.happenings import BreakGroup, CameBack, Join, LoopEvent, Say, StepApplied, Write
+from regroup.worker.happenings import BreakGroup, CameBack, ChunkEvaluated, Join, LoopEvent, Say, StepApplied, Write
 from regroup.worker.log import log
 from regroup.worker.session import Session, begin_apply, begin_load, handle, take_task
 from regroup.worker.vital import Vital
@@ -121,11 +121,11 @@ class Control:
             point = known or StepPoint(step, None, 0.0, 0, 0.0, 0.0)
             self._note_point(replace(point, metrics=metrics))
 
-    def goes_on(self) -> None:
-        """It is on its way to a save, and no step tells so."""
+    def evaluated(self, chunks: int) -> None:
+        """So many chunks of an evaluation are done: it goes on, and no step tells so."""
         with self._lock:
             self._unsaid = True
-            self._lock.notify_all()
+            self._take(ChunkEvaluated(chunks))
 
     def happened(self, event: LoopEvent) -> None:
         with self._lock:

@@ -38,6 +38,13 @@ class StepApplied:
 
 
 @dataclass(frozen=True, slots=True)
+class ChunkEvaluated:
+    """So many chunks of the evaluation of the state that it holds are done."""
+
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True)
 class LastStepDone:
     """All steps of `generation`'s job are committed, and what is due at the last one is done."""
 
@@ -95,6 +102,7 @@ LoopEvent = (
     TaskPrepared
     | StateHeld
     | StepApplied
+    | ChunkEvaluated
     | LastStepDone
     | CollectiveBroke
     | LoopFailed

@@ -51,7 +51,6 @@ class Measuring:
             return
 
         def given_up() -> bool:
-            self._control.goes_on()
             return not self._control.saves(generation)
 
         with suppress(Raised):
@@ -68,6 +67,12 @@ class Measuring:
             evaluation.finished.clear()
             self._state.evaluated = step
         measuring = partial(self._pulse.within, phase)  # each chunk by itself: how many are left says nothing
+
+        def told() -> bool:
+            self._control.evaluated(len(evaluation.finished))
+            return interrupted()
+
         with self._trouble.told(generation), self._trouble.outside(), self._pulse.within(LoopPhase.EXCHANGE):
-            evaluation.finish(self._bench.replica.model, group, shards, self._micro_batch, interrupted, measuring)
+            evaluation.finish(self._bench.replica.model, group, shards, self._micro_batch, told, measuring)
+        self._control.evaluated(evaluation.chunks)
         self._control.measured(step - 1, combine(evaluation.finished))

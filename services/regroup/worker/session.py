@@ -29,6 +29,7 @@ from regroup.worker.happenings import (
     Action,
     BreakGroup,
     CameBack,
+    ChunkEvaluated,
     CollectiveBroke,
     EntersTask,
     Join,
@@ -60,6 +61,7 @@ class Session:
     promised: int = 0
     generation: int = 0  # of the formation accepted last
     version: Version | None = None
+    evaluated: int = 0  # chunks of this state's evaluation
     fingerprint: Fingerprint | None = None
     formation: Formation | None = None
     steps: int = 0
@@ -97,6 +99,7 @@ class Session:
             promised=self.promised,
             generation=self.generation,
             version=self.version,
+            evaluated=self.evaluated,
             store=self.store,
             pid=self.pid,
             fingerprint=self.fingerprint,
@@ -148,6 +151,8 @@ def handle(session: Session, happening: Halt | Form | Save | RenewLease | LoopEv
             return _hold(session, generation)
         case StepApplied():
             return _applied(session, happening)
+        case ChunkEvaluated(chunks=chunks):
+            return replace(session, evaluated=chunks), ()
         case LastStepDone(generation=generation):
             return _finish(session, generation)
         case CollectiveBroke(generation=generation, reason=reason):
@@ -240,8 +245,8 @@ def _form(session: Session, formation: Formation, steps: int) -> Handled:
     halted = session.phase is TrainerPhase.HALTED and session.promised == formation.generation
     if not halted or session.at_work or session.member not in formation.members:
         return session, ()
-    begun = {"generation": formation.generation, "formation": formation, "steps": steps, "boundary": None}
-    session = _enter(session, TrainerPhase.FORMING, at_work=True, waited_for=True, **begun)
+    begun = {"generation": formation.generation, "formation": formation, "steps": steps}
+    session = _enter(session, TrainerPhase.FORMING, at_work=True, waited_for=True, **begun, boundary=None, evaluated=0)
     return session, (Join(formation, steps),)
 
 
@@ -279,7 +284,7 @@ def _renew(session: Session, answered: RenewLease) -> Session:
 
 
 def _applied(session: Session, event: StepApplied) -> Handled:
-    session = replace(session, applying=False, version=Version(session.generation, event.step))
+    session = replace(session, applying=False, version=Version(session.generation, event.step), evaluated=0)
     if session.owed is not None:
         return _promise(session, session.owed)
     if event.agreed is not None and event.agreed > session.promised:

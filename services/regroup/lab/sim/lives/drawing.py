@@ -94,6 +94,9 @@ def draw(seed: int) -> Plan:
         if apart.random() < chance:
             faults += _some(apart, some, workers)
     evaluating = Random(f"{seed} evaluating")
+    chunk = evaluating.choice((0.0, 0.0, 0.0, 0.3, 1.0))
+    if chunk:  # by the saver alone, or also together before
+        jobs = tuple(replace(spec, evaluate_every=evaluating.choice((None, None, 5))) for spec in jobs)
     drift = Random(f"{seed} drifting").choice((1.0, 1.0, 4.0))
     return Plan(
         seed=seed,
@@ -111,7 +114,7 @@ def draw(seed: int) -> Plan:
         drifts=tuple(drift * random.uniform(-0.01, 0.01) for _ in range(workers + 1)),
         pace=pace,
         learned=learned,
-        chunk=evaluating.choice((0.0, 0.0, 0.0, 0.3, 1.0)),
+        chunk=chunk,
         begins=begins,
         folders=folders,
         detached=tuple(random.choice(DETACHED) for _ in range(3)) if random.random() < 0.15 else (),

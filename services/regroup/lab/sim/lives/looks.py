@@ -26,6 +26,7 @@ _PHASES: dict[Place, LoopPhase] = {
     "connected": LoopPhase.EXCHANGE,
     "reading": LoopPhase.LOADING,
     "loaded": LoopPhase.LOADING,
+    "measuring": LoopPhase.EVALUATION,
     "stepping": LoopPhase.COMPUTE,
     "contributed": LoopPhase.EXCHANGE,
     "applying": LoopPhase.OPTIMIZER,
@@ -85,7 +86,7 @@ class Looks:
         fetch = self._fetch(trainer)
         phase = _PHASES[trainer.loop.at]
         phase = LoopPhase.DATA if fetch and phase is LoopPhase.COMPUTE else phase
-        known = number > ENOUGH and phase not in (*UNLIKE, LoopPhase.LONE_EVALUATION)
+        known = number > ENOUGH and phase not in (*UNLIKE, LoopPhase.EVALUATION, LoopPhase.LONE_EVALUATION)
         longest = 1.5 * life.plan.pace if known else None
         return Mark(number, phase, entered, longest, beat=self._seen.get(member, 0), fetch=fetch)
 

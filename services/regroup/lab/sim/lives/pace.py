@@ -42,6 +42,7 @@ ODD_PRINTS = (
 OTHER_DATA = (replace(PRINT, dataset="other"), replace(PRINT, samples=PRINT.samples + 1))  # than a checkpoint's
 WRITING = 1.0  # seconds at most to write a state beside the training
 CHUNKS = 6  # of an evaluation
+EVALUATING = ("measuring", "evaluating")
 POISONED = 0  # the shard that segfaults
 
 
@@ -154,7 +155,7 @@ class Paced(LinkedAgents[LinkedAgent]):
             choices[0 if self.dice.random() < 0.9 else -1]()
             self.looks.moved(trainer)
             pace = self.plan.pace if self.faults.pending else min(self.plan.pace, QUICK)
-            self._look_in(self.plan.chunk if trainer.loop.at == "evaluating" else pace, trainer)
+            self._look_in(self.plan.chunk if trainer.loop.at in EVALUATING else pace, trainer)
         else:
             self._waiting.add(member)
             self._look_in(FLUSH if trainer.unsaid else IDLE, trainer)
@@ -293,7 +294,7 @@ class Paced(LinkedAgents[LinkedAgent]):
             trainer.outbox.append(StepsCommitted(**trainer.who, generation=generation, step=step, points=(point,)))
 
     def position(self, trainer: Trainer) -> tuple[int | None, int | None]:
-        if trainer.loop.at == "evaluating":
+        if trainer.loop.at in EVALUATING:
             return len(trainer.state), OUTSIDE
         if trainer.loop.at in AT_SAVE:
             return len(trainer.state), IN_STATE if trainer.loop.at == "telling" else IN_REPORT

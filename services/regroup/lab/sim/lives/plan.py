@@ -185,7 +185,7 @@ class Plan:
     drifts: tuple[float, ...]  # seconds per second
     pace: float  # seconds of a move of a step loop, in the mean
     learned: bool = False  # agents watch their trainers' step loops, by limits that they learned
-    chunk: float = 0.0  # seconds of one of the CHUNKS of the evaluation that whoever saves ends; 0: there is none
+    chunk: float = 0.0  # seconds of one of the CHUNKS of an evaluation; 0: there is none
     begins: bool = False  # later jobs begin from a checkpoint of the first one, where it has any then
     folders: bool = False  # each machine has a folder for checkpoints of its own; else all share one
     detached: tuple[float, ...] = ()  # the detached limits of the first coordinators; the policy's for later ones

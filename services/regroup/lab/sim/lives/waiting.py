@@ -51,6 +51,7 @@ class Waiting:
                 if job.saver is not None and job.saver != old.saver:
                     self._saver(before, after, job, job.saver)
                 self._measures(old, job)
+                self._evaluates(old, job)
             self._keeps(after, job)
             if not self._life.jobs[id].ended:  # as is durable: who was deposed may not know
                 self._saves(after, job)
@@ -64,6 +65,18 @@ class Waiting:
         stalls = self._excuses.holds_up(before.saver.worker)
         if trainer is not None and trainer.member == before.saver and not trainer.stuck and not stalls:
             assert trainer.loop.at != "evaluating", f"{before.saver} goes on with its evaluation, and is given up"
+
+    def _evaluates(self, before: Job, job: Job) -> None:
+        """An evaluation that goes on is not broken off for the time that all of it takes."""
+        if job.reason == before.reason or " no chunk evaluated" not in job.reason or job.formation is None:
+            return
+        if self._excuses.away or self._excuses.unheard or self._excuses.late:
+            return
+        for member in job.formation.members:
+            trainer = self._life.agents[member.worker].trainer
+            stalls = self._excuses.holds_up(member.worker)
+            if trainer is not None and trainer.member == member and not trainer.stuck and not stalls:
+                assert trainer.loop.at != "measuring", f"{member} goes on with its evaluation, which is broken off"
 
     def _saves(self, after: Cluster, job: Job) -> None:
         """What the task does to its saves, and none comes off in between, comes to an end, on one worker and on all."""

@@ -26,7 +26,8 @@ from regroup.worker import happenings as h
 from regroup.worker import session as s
 from regroup.worker.tail import Tail
 
-TOGETHER: tuple[Place, ...] = ("connecting", "connected", "stepping", "contributed")  # with others, and able to leave
+COMPUTING: tuple[Place, ...] = ("measuring", "stepping")  # alone, and looks whether it is still in its group
+TOGETHER: tuple[Place, ...] = ("connecting", "connected", *COMPUTING, "contributed")  # with others, and able to leave
 REPEATED = 8  # measurements that whoever tells next says again
 NEIGHBOUR_GONE = "a neighbour is gone"
 
@@ -86,6 +87,8 @@ class StepLoops(Writers, ABC):
                 return self._load if self._has_given(trainer) else self._give
             case "loaded":
                 return self._held
+            case "measuring" if self._trains(trainer):
+                return self._measured
             case "stepping" if self._trains(trainer):
                 return self._contribute
             case "contributed" if (
@@ -126,7 +129,7 @@ class StepLoops(Writers, ABC):
     def may_leave(self, trainer: Trainer) -> bool:
         """Whether its step loop can find its group broken; while it computes, it looks whether it is still in it."""
         loop = trainer.loop
-        left = loop.at == "stepping" and not self._is_current(trainer)
+        left = loop.at in COMPUTING and not self._is_current(trainer)
         return loop.at in TOGETHER and (loop.broken or loop.lost or left)
 
     def waits_in_vain(self, trainer: Trainer) -> bool:
@@ -136,7 +139,7 @@ class StepLoops(Writers, ABC):
     def forsaken(self, trainer: Trainer) -> bool:
         """Whether a neighbour's socket is closed: it died, or went on to another generation."""
         formation = trainer.loop.formation
-        if formation is None or trainer.loop.at not in ("connected", "stepping", "contributed"):
+        if formation is None or trainer.loop.at not in TOGETHER[1:]:
             return False
         for member in formation.members:
             other = self.living(member)
@@ -246,7 +249,9 @@ class StepLoops(Writers, ABC):
         group = trainer.group
         if group.base.generation == 0 and group.checkpoint is None and trainer.rank == group.leader:
             trainer.history = ()
-        trainer.loop.at = "stepping"
+        if trainer.rank in group.receivers or group.checkpoint is not None:
+            trainer.evaluated = (0, 0)
+        self._at_boundary(trainer)
         self.take(trainer, h.StateHeld(group.generation))
         trainer.unsaid = True
         own = trainer.rank not in group.receivers and group.checkpoint is None
@@ -255,6 +260,16 @@ class StepLoops(Writers, ABC):
         if group.base_in_memory:
             self.copy_if_due(trainer, group.base)
         trainer_rules.begins(self.ghosts, trainer, self.jobs[trainer.job].spec.checkpoint_every)
+
+    def _at_boundary(self, trainer: Trainer) -> None:
+        """Once in a while a state is evaluated before the next step."""
+        step, every = len(trainer.state), self.jobs[trainer.job].spec.evaluate_every
+        due = every is not None and step and (step % every == 0 or step >= trainer.loop.steps)
+        trainer.loop.at = "measuring" if due and self.chunks_left(trainer) else "stepping"
+
+    def _measured(self, trainer: Trainer) -> None:
+        self.end_chunk(trainer)
+        self._at_boundary(trainer)
 
     def _contribute(self, trainer: Trainer) -> None:
         loop, session, group, step = trainer.loop, trainer.session, trainer.group, len(trainer.state)
@@ -311,7 +326,8 @@ class StepLoops(Writers, ABC):
             trainer.measured = (*trainer.measured, point)[-REPEATED:]
             trainer.points += (point,) if trainer.rank == group.leader else ()
         trainer.history = (*trainer.state, group.generation)
-        trainer.loop.at, trainer.unsaid = "stepping", True
+        trainer.unsaid = True
+        self._at_boundary(trainer)
         self.take(trainer, h.StepApplied(len(trainer.history), trainer.loop.agreed))
         trainer_rules.committed(self.ghosts, trainer, group)
         self.copy_if_due(trainer, Version(group.generation, len(trainer.history)))

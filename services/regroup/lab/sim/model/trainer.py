@@ -32,6 +32,7 @@ Place = Literal[
     "reading",  # the leader has read the checkpoint that it begins from, and holds it beside its own state
     "loaded",  # the leader's state is swapped in, and nobody was told yet
     "stepping",  # it computes a gradient
+    "measuring",  # its part of a chunk of an evaluation
     "contributed",  # until the step is reduced
     "applying",  # the state is being changed
     "evaluating",  # whoever saves the final state ends the last evaluation, alone
@@ -79,7 +80,7 @@ class Trainer:
     wedged: bool = False  # its step loop hangs in the task's code, and its session goes on
     inbox: deque[TrainerOrder] = field(default_factory=deque)
     outbox: deque[TrainerStatus | Report] = field(default_factory=deque)
-    measures_left: int | None = None  # chunks of the last evaluation that it has not ended; None: it was not asked to
+    evaluated: tuple[int, int] = (0, 0)  # the step of the last evaluation, and how many chunks of it are done
     unsaid: bool = False  # its progress, since it last told it
     beside: Version | None = None  # of the state that is being written while the step loop goes on
     wrote: Version | None = None  # the last that it wrote so

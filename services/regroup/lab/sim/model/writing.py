@@ -15,7 +15,7 @@ from regroup.worker import happenings as h
 
 
 class Writers(Sessions):
-    chunks = 0  # of the evaluation that whoever saves a final state ends
+    chunks = 0  # of an evaluation; whoever saves a final state ends that alone
 
     def folder(self, worker: str) -> str:
         """The machine whose folder its files are in; "": one that all share."""
@@ -51,22 +51,28 @@ class Writers(Sessions):
 
     def begin_save(self, trainer: Trainer, task: h.Write) -> None:
         trainer.loop.at, trainer.loop.write = "evaluating", task
-        if trainer.measures_left is None:
-            trainer.measures_left = self.chunks
-        if not task.final or not trainer.measures_left:
+        if not task.final or not self.chunks_left(trainer):
             self._tell(trainer)
+
+    def chunks_left(self, trainer: Trainer) -> int:
+        """Of the evaluation of its state."""
+        step, done = trainer.evaluated
+        return self.chunks - (done if step == len(trainer.state) else 0)
+
+    def end_chunk(self, trainer: Trainer) -> None:
+        done = self.chunks - self.chunks_left(trainer) + 1
+        trainer.evaluated, trainer.unsaid = (len(trainer.state), done), True
+        self.take(trainer, h.ChunkEvaluated(done))
 
     def evaluated(self, trainer: Trainer) -> None:
         """A chunk is measured. Who was given up meanwhile saves nothing, and may go on with the next one later."""
         session, task = trainer.session, trainer.loop.write
         assert task is not None
-        assert trainer.measures_left
-        trainer.measures_left -= 1
-        trainer.unsaid = True
+        self.end_chunk(trainer)
         if session.phase is not TrainerPhase.SAVING or session.promised != task.generation:
             trainer.loop.at = "idle"
             self.take(trainer, h.CameBack())
-        elif not trainer.measures_left:
+        elif not self.chunks_left(trainer):
             self._tell(trainer)
 
     def _tell(self, trainer: Trainer) -> None:

@@ -53,8 +53,8 @@ BUGS = (
     Bug(
         "a new agent is taken for one that is to leave",
         AGENT_REPORTS,
-        "replace(turn.workers[name], leaving=False, meant=meant or known.meant)\n",
-        "replace(turn.workers[name], meant=meant or known.meant)\n",
+        "replace(turn.workers[name], leaving=False, meant=meant or known.meant,",
+        "replace(turn.workers[name], meant=meant or known.meant,",
     ),
     Bug(
         "who was asked to end is blamed for it",

@@ -16,7 +16,7 @@ SETTLING = "regroup.core.settling"
 TURN = "regroup.core.turn"
 COMMANDS = "regroup.core.commands"
 SUSPICION = "regroup.core.suspicion"
-TOLD = "regroup.core.trainer_reports"
+OBSERVING = "regroup.core.observing"
 
 BUGS = (
     # what overtook it makes a report history
@@ -187,7 +187,18 @@ BUGS = (
         "if rests or finished:",
         among="REPORT_DIES",
     ),
-    Bug("who goes on with its evaluation at a save is given up", TOLD, "if job.saver == member:", "if False:"),
+    Bug(
+        "who goes on with its evaluation at a save is given up",
+        OBSERVING,
+        "turn.now if job.saver == member else watch.since",
+        "watch.since",
+    ),
+    Bug(
+        "an evaluation that goes on is broken off",
+        OBSERVING,
+        "        progressed=turn.now,\n        since",
+        "        since",
+    ),
     Bug("to stop at once waits", COMMANDS, "    elif at_once:\n", "    elif False:\n", among="STOP_NOW"),
     Bug("jobs that come at once change places", COMMANDS, "submitted=next_moment(turn.jobs, at)", "submitted=at"),
 )
