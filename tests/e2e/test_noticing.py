@@ -148,6 +148,17 @@ def test_who_is_left_to_end_the_last_evaluation_alone_is_not_accused_and_tells_i
     assert job.checkpoint.score == last.metrics["loss"]
 
 
+def test_an_evaluation_may_take_longer_than_a_step(served: Any) -> None:
+    """Eight chunks of 0.7 s, and a step_timeout of 3 s: the evaluation goes on, and that is told."""
+    began = time.time()
+    fields = {"shards": 2, "steps": 4, "evaluate_every": 2, "min_workers": 2, "max_workers": 2, "step_timeout": 3.0}
+    job = served.ended(served.submit("faulty:SlowEvaluation", options={"seconds": 0.7 * FLOOR}, **fields))
+    assert job.phase == "completed", job.reason
+    told = [one for one in served.client.events(job.id) if one.at >= began]
+    assert not {"hang", "evicted"} & {one.kind for one in told}
+    assert [one.data["boundary"] for one in told if one.kind == "halt"] == [False, True], "to begin, and to end"
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_dataset_that_is_slower_than_the_step_timeout_fails_its_job_and_says_so(served: Any, workers: int) -> None:
     job = served.submit("faulty:SlowData", options={"seconds": 1.5}, shards=2, max_workers=workers, step_timeout=1.0)

@@ -21,6 +21,7 @@ from regroup.worker.happenings import (
     Action,
     BreakGroup,
     CameBack,
+    ChunkEvaluated,
     CollectiveBroke,
     EntersTask,
     Join,
@@ -125,6 +126,24 @@ def test_preparing_twice_is_a_bug_and_raises():
     trainer = prepared()
     with pytest.raises(IllegalTransition):
         trainer.gets(TaskPrepared(PRINT))
+
+
+def test_how_far_an_evaluation_came_is_told_until_the_next_step_and_anew_in_each_generation():
+    trainer = training()
+    trainer.begins_to_apply()
+    trainer.gets(StepApplied(1))
+    assert trainer.gets(ChunkEvaluated(3)) == ()
+    assert (trainer.session.status.version, trainer.session.status.evaluated) == (Version(1, 1), 3)
+    trainer.gets(Halt("j", 2))
+    assert trainer.session.status.evaluated == 3
+    trainer.gets(form(2, Version(1, 1)))
+    assert trainer.session.status.evaluated == 0
+    trainer.gets(StateHeld(2))
+    trainer.gets(RenewLease(2, sent=0.0))
+    trainer.gets(ChunkEvaluated(4))
+    trainer.begins_to_apply()
+    trainer.gets(StepApplied(2))
+    assert trainer.session.status.evaluated == 0
 
 
 # --- Halt is a promise

@@ -54,7 +54,7 @@ class JobSpec:
     checkpoint_every: int | None = None  # steps, beside the training; None: only when the job ends or rests
     keep_last: int = 3  # checkpoints, the newest; the files of older ones are deleted
     keep_best: int = 0  # besides those, so many with the lowest evaluation loss
-    step_timeout: float = 60.0  # seconds without a committed step until somebody is suspected
+    step_timeout: float = 60.0  # seconds without a committed step, or chunk of an evaluation, until one is suspected
     max_restarts: int = 3  # how often a total loss may restart the job
     begin_from: BeginFrom | None = None  # None: from the seed, at step 0
 

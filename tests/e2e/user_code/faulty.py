@@ -450,6 +450,22 @@ class SlowData(Sound):
         return Late()
 
 
+class SlowEvaluation(Sound):
+    """Each pass of an evaluation takes long, and there are eight."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    def evaluation(self) -> SizedDataset:
+        whole = super().dataset()
+        return [whole[index % SAMPLES] for index in range(8 * 256)]
+
+    def evaluate(self, model: nn.Module, batch: Any) -> dict[str, tuple[float, float]]:
+        time.sleep(self.seconds if len(batch[0]) > 1 else 0.0)
+        return super().evaluate(model, batch)
+
+
 class LeftInItsEvaluation(Sound):
     """w1 is killed in the last evaluation's second chunk; from then on a pass takes long, as the part of many does."""
 
