@@ -18,7 +18,7 @@ from regroup.wire.rest import JobView
 
 USER_CODE = Path(__file__).parent / "user_code"
 BIN = Path(sys.executable).parent
-LIMIT = 40.0  # seconds to wait for anything here; most take a fraction of one
+LIMIT = 90.0  # seconds to wait for anything here; most take a fraction of one, where nothing else runs
 
 
 def until(condition: Callable[[], Any], what: str, limit: float = LIMIT) -> Any:

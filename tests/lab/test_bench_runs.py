@@ -11,7 +11,7 @@ from regroup.lab.bench import checkpointing
 from regroup.lab.bench.overhead import DDP, OURS, SEPARATE, Duel, Model
 from regroup.lab.bench.overhead import measure as measure_overhead
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(autouse=True)

@@ -104,7 +104,7 @@ def test_an_interrupted_soak_without_measurements_is_told() -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_a_dozen_regroups_are_measured_and_audited(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
     words = ["--regroups", "12", "--minutes", "0", "--json", str(figures), "--data-dir", str(tmp_path / "data")]
