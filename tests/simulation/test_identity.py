@@ -11,7 +11,7 @@ from regroup.lab.sim.search.moves import moves
 from regroup.lab.sim.search.small import Small
 from regroup.lab.sim.search.tidying import settle, tidy
 
-pytestmark = pytest.mark.timeout(600)  # it computes, and a busy machine takes longer
+pytestmark = pytest.mark.timeout(1500)  # it computes, and a busy machine takes longer
 
 
 @cache

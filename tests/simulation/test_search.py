@@ -23,7 +23,7 @@ from regroup.lab.sim.search.small import Small
 from regroup.lab.sim.search.tidying import followed, tidy
 from regroup.worker import session
 
-pytestmark = pytest.mark.timeout(600)  # it computes, and a busy machine takes longer
+pytestmark = pytest.mark.timeout(1500)  # it computes, and a busy machine takes longer
 
 TINY = Bounds(workers=1, generations=2)
 NONE = 2**80  # of the states beyond the bounds that are led

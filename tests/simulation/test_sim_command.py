@@ -11,7 +11,7 @@ from regroup.lab.sim.command import sim
 from regroup.lab.sim.lives.drawing import draw
 from regroup.lab.sim.search.bounds import GREAT, SMALL
 
-pytestmark = pytest.mark.timeout(600)  # it computes, and a busy machine takes longer
+pytestmark = pytest.mark.timeout(1500)  # it computes, and a busy machine takes longer
 
 
 @pytest.fixture
