@@ -608,6 +608,18 @@ def test_a_task_that_takes_each_of_many_workers_along_while_it_prepares_fails(sc
     assert scene.job.phase is JobPhase.FAILED
 
 
+def test_a_power_cut_after_a_crash_while_preparing_is_no_error_of_the_task(scene):
+    scene.submit(max_workers=3, min_workers=2)
+    scene.register("x", "y", "z")
+    dies_while_preparing(scene, "x", "i1")
+    for name in "xyz":
+        scene.beat(name, TrainerPhase.PREPARING, "i2")
+    for name in "xyz":
+        scene.does(Disconnected(name))
+    scene.register("x", "y", "z", boot="b2")
+    assert scene.job.phase is JobPhase.PREPARING
+
+
 def test_a_crash_after_a_power_cut_while_preparing_is_one_crash(scene):
     scene.submit(max_workers=3, min_workers=2)
     scene.register("x", "y", "z")

@@ -9,7 +9,7 @@ from regroup.core.jobs import JobPhase, Member, Version
 from regroup.core.messages.commands import DrainWorker, PauseJob, ResumeJob
 from regroup.core.messages.events import Disconnected
 from regroup.core.messages.orders import Kill, Release
-from regroup.core.messages.trainer_reports import CheckpointUnreadable, GroupBroke, PeersUnreached
+from regroup.core.messages.trainer_reports import CheckpointUnreadable, GroupBroke, PeersUnreached, StepsCommitted
 from regroup.core.severed import LONGEST, let_rest
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase
@@ -349,6 +349,33 @@ def test_who_evaluates_one_chunk_more_in_each_generation_is_not_doubted(scene):
     assert scene.noted("evicted") == []
 
 
+def test_a_chunk_that_is_thrown_away_and_done_again_in_each_generation_is_no_progress(scene):
+    """As where its sum reaches some, and not all: who had it goes back with the others."""
+    scene.running("a", "b", "c", min_workers=2, step=3, evaluate_every=3)
+    scene.after(scene.policy.halt_limit, heard="abc")
+    for _ in range(4):
+        for chunks in (6, 7):
+            scene.train("a", evaluated=chunks)
+        for name in "bc":
+            scene.train(name, evaluated=6)
+        scene.after(scene.job.spec.step_timeout + 1.0, heard="abc")
+        for name in "abc":
+            scene.halt(name, (scene.job.formation.generation, 3))
+    assert len(scene.noted("evicted")) == 1
+
+
+def test_chunks_of_one_step_are_not_taken_for_the_next_ones(scene):
+    """That heartbeat is lost which would have told of the next step that no chunk of it is evaluated."""
+    scene.running("a", "b", step=3, evaluate_every=1)
+    scene.train("a", 3, evaluated=5)
+    scene.says("a", StepsCommitted(job="j", incarnation="i1", generation=1, step=4, points=()))
+    scene.says("b", StepsCommitted(job="j", incarnation="i1", generation=1, step=4, points=()))
+    for chunks in (1, 2, 3, 4, 5):
+        scene.after(scene.job.spec.step_timeout - 1.0, heard="ab")
+        scene.train("a", 4, evaluated=chunks)
+    assert scene.job.phase is JobPhase.RUNNING
+
+
 def test_a_suspect_is_told_to_end_until_it_does_while_others_are_heard_with_the_state(scene):
     """They owe their word for a moment, since its eviction began a round; the order to end it may be lost."""
     scene.running("a", "b", "c", min_workers=2, step=3)
@@ -368,8 +395,10 @@ def test_a_suspect_is_told_to_end_until_it_does_while_others_are_heard_with_the_
     assert [order.incarnation for order in scene.told("c", Kill)] == ["i1"]
 
 
-def test_a_suspect_that_comes_back_is_spared_where_the_others_owe_their_word_for_long(scene):
-    """They may hang for ever, with the state that it has, too."""
+@pytest.mark.parametrize("seconds", [12, 75])
+def test_a_suspect_that_comes_back_is_spared_where_the_others_have_yet_to_come_back_from_a_pass(make_scene, seconds):
+    """They may hang for ever, with the state that it has, too: after the round that waited for them as in it."""
+    scene = make_scene(detached_limit=300.0)
     scene.running("a", "b", "c", min_workers=1, step=3)
     scene.after(scene.policy.halt_limit, heard="abc")
     scene.breaks("a", 1)
@@ -384,10 +413,10 @@ def test_a_suspect_that_comes_back_is_spared_where_the_others_owe_their_word_for
     assert [note.worker for note in scene.noted("evicted")] == ["c"]
     scene.does(Disconnected("c"))
     facts = {"promised": scene.job.generation, "generation": n, "version": Version(1, 3), "at_work": True}
-    for _ in range(int(scene.policy.halt_limit) + 2):
+    for _ in range(seconds):
         scene.passes(1.0, "")
         for name in "ab":
-            scene.beat(name, TrainerPhase.HALTED, **facts)
+            scene.beat(name, TrainerPhase.HALTED, **{**facts, "promised": scene.job.generation})
     scene.register("c")
     scene.beat("c", TrainerPhase.HALTED, promised=n, generation=1, version=Version(1, 3))
     assert scene.told("c", Kill) == []

@@ -22,5 +22,5 @@ def test_a_printed_plan_is_the_same_plan_and_the_same_life(seed, tmp_path, lived
 def test_what_has_its_default_value_is_left_out():
     text = as_code(draw(0))
     assert "max_restarts=1000" in text or "max_restarts=1," in text
-    assert "evaluate_every" not in text
+    assert "micro_batch" not in text
     assert "None" not in text

@@ -113,13 +113,11 @@ def test_each_chunk_is_a_pass_of_a_phase_of_its_own_of_which_nothing_is_known_fr
 
 
 def test_while_it_goes_on_it_says_so_after_each_chunk(saver: Any, gates: Gates) -> None:
-    assert saver.hears(StepsCommitted).step == 4
-    for chunks in range(2, CHUNKS):
-        gates.end()
-        gates.begins()
-        assert saver.hears(StepsCommitted).step == 4
+    for chunks in range(1, CHUNKS):
+        while saver.status.evaluated < chunks:
+            saver.hears_any()
         assert (saver.status.version, saver.status.evaluated) == (Version(1, 4), chunks)
-    gates.end()
+        gates.end()
     saver.hears(StateSaved)
     assert saver.status.evaluated == CHUNKS
 

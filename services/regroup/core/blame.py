@@ -91,7 +91,8 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
     job = turn.change_job(job, failures=(*job.failures, failure)[-remembered:])
     others = {f.worker for f in same} - {failure.worker}
     times = len(same) + 1 if preparing else len({f.generation for f in (*same, failure)})
-    once = len({failure.worker, *(f.worker for f in same)}) > len(same)
+    killed = [f.worker for f in (*same, failure) if f.chance]
+    once = len(set(killed)) == len(killed)
     often = times >= 3 and not (preparing and once)
     alone = job.formation is None or len(job.formation.seats) == 1
     untried = [one for one in _others(turn, job, failure.worker) if turn.workers[one].job in (None, job.id)]

@@ -101,6 +101,7 @@ class Watch:
     suspected: frozenset[Member] = frozenset()  # of them, those that may be sound: no error of theirs, nor of the task
     committed: Mapping[Member, int] = field(default_factory=dict)  # steps, of the last formation's members
     evaluated: Mapping[Member, tuple[Version, int]] = field(default_factory=dict)  # chunks of this state's evaluation
+    furthest: tuple[int, int] = (0, 0)  # the last step of which chunks were evaluated, and how many at most
     proven: frozenset[str] = frozenset()  # the workers that made the last step that was made
     first: tuple[float, int] | None = None  # when all of them had told theirs, and the step that they had reached
     stumbled: Mapping[Member, int] = field(default_factory=dict)  # how often it kept others from forming, in a row

@@ -112,18 +112,19 @@ def _take_step(turn: Turn, job: Job, member: Member, status: TrainerStatus) -> N
 
 def _take_evaluation(turn: Turn, job: Job, member: Member, status: TrainerStatus) -> None:
     """No step is made in an evaluation, which takes as long as it takes: there each chunk is the progress."""
-    watch = turn.watch(job.id)
-    before = watch.evaluated.get(member)
+    watch, formation, saves = turn.watch(job.id), job.formation, job.saver == member
+    if not (saves or (formation is not None and member in formation.members)):
+        return
     if status.version is None or not status.evaluated:
         return
-    now = status.version, status.evaluated
-    if before is not None and now <= before:
+    now, far = (status.version, status.evaluated), (status.version.step, status.evaluated)
+    if member in watch.evaluated and now <= watch.evaluated[member]:
         return  # no news
-    goes_on = before is not None and before[0] == now[0]  # the first that is told may be of an earlier generation
     turn.change_watch(
         job.id,
         evaluated={**watch.evaluated, member: now},
+        furthest=max(far, watch.furthest),
         progressed=turn.now,
-        since=turn.now if job.saver == member else watch.since,
-        fruitless=0 if goes_on else watch.fruitless,
+        since=turn.now if saves else watch.since,
+        fruitless=0 if far > watch.furthest else watch.fruitless,  # a chunk that was thrown away is no fruit
     )

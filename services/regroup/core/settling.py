@@ -228,6 +228,7 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
         "progressed": turn.now,
         "formed": frozenset(),
         "committed": {},
+        "evaluated": {},
         "first": None,
         "finished": False,
         "broken": None,

@@ -108,8 +108,20 @@ def reprieve(turn: Turn, job: Job) -> None:
             continue
         watch = turn.watch(job.id)
         lately = turn.waited(watch.since) <= turn.policy.halt_limit  # who owes its promise for longer may never give it
-        if may_be_last_copy(turn.cluster, job, member.worker, trainer, quiet(turn), owing=lately):
+        silent = quiet(turn) | _may_hang(turn)
+        if may_be_last_copy(turn.cluster, job, member.worker, trainer, silent, owing=lately):
             turn.change_watch(job.id, evicted=watch.evicted - {member}, suspected=watch.suspected - {member})
+
+
+def _may_hang(turn: Turn) -> frozenset[str]:
+    """The workers whose trainers hang, as their agents say, or promised long ago, and have yet to come back."""
+    found = set()
+    for name, seen in turn.sightings.items():
+        trainer = seen.trainer
+        promised = trainer is not None and trainer.phase is TrainerPhase.HALTED and trainer.at_work
+        if seen.hang is not None or (promised and turn.waited(seen.moved) > turn.policy.halt_limit):
+            found.add(name)
+    return frozenset(found)
 
 
 def had_its_chance(turn: Turn, member: Member) -> bool:

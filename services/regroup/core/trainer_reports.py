@@ -32,7 +32,7 @@ from regroup.core.saves import save_failed, state_saved
 from regroup.core.severed import take_in
 from regroup.core.striking import take_word
 from regroup.core.turn import Turn
-from regroup.core.workers import TrainerPhase
+from regroup.core.workers import TrainerPhase, TrainerStatus
 
 
 def take_in_trainer(turn: Turn, name: str, report: TrainerReport) -> None:
@@ -53,13 +53,11 @@ def take_in_trainer(turn: Turn, name: str, report: TrainerReport) -> None:
         case PrepareFailed():
             prepare_failed(turn, job, name, report)
         case Halted(generation=n, version=version, store=store) if not overtaken:
-            halted = replace(
-                trainer, phase=TrainerPhase.HALTED, promised=n, version=version, store=store, at_work=False
-            )
-            observe(turn, name, halted)
+            halted = replace(trainer, phase=TrainerPhase.HALTED, promised=n, store=store, at_work=False)
+            observe(turn, name, _of(halted, version))
         case Formed(generation=n) if not overtaken and job.formation and job.formation.generation == n:
             version = Version(n, job.formation.base.step)
-            observe(turn, name, replace(trainer, phase=TrainerPhase.TRAINING, generation=n, version=version))
+            observe(turn, name, _of(replace(trainer, phase=TrainerPhase.TRAINING, generation=n), version))
         case GroupBroke(generation=n) if not overtaken:
             observe(turn, name, replace(trainer, phase=TrainerPhase.BROKEN, generation=n), broken=report.reason)
         case PeersUnreached():
@@ -67,7 +65,7 @@ def take_in_trainer(turn: Turn, name: str, report: TrainerReport) -> None:
         case StepsCommitted(generation=n, step=step, points=points):
             # Of a torn state it was told before that it is none; this may have waited for a connection.
             if not overtaken and trainer.version is not None and Version(n, step) > trainer.version:
-                observe(turn, name, replace(trainer, version=Version(n, step)))
+                observe(turn, name, _of(trainer, Version(n, step)))
             if points and job.formation and n == job.formation.generation and member in job.formation.members:
                 turn.points.append((job.id, points))
                 _look_at_losses(turn, job, points)
@@ -100,6 +98,12 @@ def take_in_trainer(turn: Turn, name: str, report: TrainerReport) -> None:
             turn.change_watch(job.id, stumbled={})  # that a formation fails for this says nothing against anybody
             take_word(turn, job, member, report)
             observe(turn, name, replace(trainer, phase=TrainerPhase.BROKEN, generation=n), broken=reason)
+
+
+def _of(trainer: TrainerStatus, version: Version | None) -> TrainerStatus:
+    """With this state. Of another one no chunk is evaluated yet, as far as is known."""
+    evaluated = trainer.evaluated if version == trainer.version else 0
+    return replace(trainer, version=version, evaluated=evaluated)
 
 
 def _look_at_losses(turn: Turn, job: Job, points: tuple[StepPoint, ...]) -> None:

@@ -35,7 +35,7 @@ SPEC_WORDS: Mapping[str, str] = {
     "checkpoint_every": "steps between two checkpoints beside the training; default: only when it ends or rests",
     "keep_last": "checkpoints that are kept, the newest; the files of older ones are deleted",
     "keep_best": "besides those, so many with the lowest evaluation loss; needs evaluate_every",
-    "step_timeout": "seconds without a committed step until a worker is suspected",
+    "step_timeout": "seconds without a committed step, or chunk of an evaluation, until a worker is suspected",
     "max_restarts": "how often the job may start again after all its workers were lost",
     "begin_from": "another job's checkpoint from which to go on: its job, and its step; default: the newest kept",
 }

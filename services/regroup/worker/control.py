@@ -15,7 +15,7 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Protocol
 
-from regroup.core.jobs import StepPoint
+from regroup.core.jobs import StepPoint, Version
 from regroup.core.messages.orders import Form, Halt, RenewLease, Save
 from regroup.core.messages.trainer_reports import GroupBroke, StepsCommitted, TrainerReport
 from regroup.core.workers import TrainerPhase
@@ -52,6 +52,7 @@ class Control:
         self._flushed = 0.0
         self._urgent = True
         self._unsaid = False
+        self._committed: Version | None = None  # the last that was reported
         self._sending = False  # what was in the outbox
 
     def start(self) -> None:
@@ -272,4 +273,6 @@ class Control:
         self._points.clear()
         self._unsaid, self._urgent, self._flushed = False, False, time.monotonic()
         self._push_status()
-        self._post(REPORT + encode(report))
+        if report.points or session.version != self._committed:  # else it is an evaluation that goes on
+            self._committed = session.version
+            self._post(REPORT + encode(report))

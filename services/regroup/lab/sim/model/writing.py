@@ -61,8 +61,9 @@ class Writers(Sessions):
 
     def end_chunk(self, trainer: Trainer) -> None:
         done = self.chunks - self.chunks_left(trainer) + 1
-        trainer.evaluated, trainer.unsaid = (len(trainer.state), done), True
+        trainer.evaluated = len(trainer.state), done
         self.take(trainer, h.ChunkEvaluated(done))
+        trainer.outbox.append(trainer.session.status)
 
     def evaluated(self, trainer: Trainer) -> None:
         """A chunk is measured. Who was given up meanwhile saves nothing, and may go on with the next one later."""
