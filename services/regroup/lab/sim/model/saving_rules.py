@@ -98,12 +98,13 @@ def left(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old:
         if ended.version is not None and ended.version.generation == last:
             member = Member(name, ended.incarnation)
             steps[member] = max(ended.version.step, steps.get(member, 0))
-    struck = [one.checkpoint.version for one in job.struck]
+    # One below a file that was struck may have been deleted since, as overtaken: nobody counts on it any more.
+    struck = max((one.checkpoint.version for one in job.struck), default=old.origin)
     all_told = min((steps.get(member, 0) for member in old.formation.members), default=0)
     said = max(all_told, reached(old, watch), old.history[-1].base_step)
     line = surviving(old.history, Version(last, said), old.origin.step)
     for name, ended in told:
-        for version in [one.version for one in ended.written if one.version not in struck]:
+        for version in [one.version for one in ended.written if one.version > struck]:
             asked = Member(name, ended.incarnation) in ghosts.savers.get(job.id, ()) and version.generation == last
             counts = asked or ghosts.states[job.id, version] == line[: version.step]
             assert not counts or version <= base, f"{base} is gone back to, and {name} told that {version} is whole"

@@ -190,7 +190,7 @@ BUGS = (
     Bug(
         "who goes on with its evaluation at a save is given up",
         OBSERVING,
-        "turn.now if job.saver == member else watch.since",
+        "turn.now if saves else watch.since",
         "watch.since",
     ),
     Bug(
