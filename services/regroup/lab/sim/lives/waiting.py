@@ -67,7 +67,7 @@ class Waiting:
             assert trainer.loop.at != "evaluating", f"{before.saver} goes on with its evaluation, and is given up"
 
     def _evaluates(self, before: Job, job: Job) -> None:
-        """An evaluation that goes on is not broken off for the time that all of it takes."""
+        """An evaluation that goes on is not broken off for the time that all of it takes, once a chunk was heard of."""
         if job.reason == before.reason or " no chunk evaluated" not in job.reason or job.formation is None:
             return
         if self._excuses.away or self._excuses.unheard or self._excuses.late:
@@ -76,7 +76,8 @@ class Waiting:
             trainer = self._life.agents[member.worker].trainer
             stalls = self._excuses.holds_up(member.worker)
             if trainer is not None and trainer.member == member and not trainer.stuck and not stalls:
-                assert trainer.loop.at != "measuring", f"{member} goes on with its evaluation, which is broken off"
+                goes_on = trainer.loop.at == "measuring" and trainer.evaluated[1] > 1
+                assert not goes_on, f"{member} goes on with its evaluation, which is broken off"
 
     def _saves(self, after: Cluster, job: Job) -> None:
         """What the task does to its saves, and none comes off in between, comes to an end, on one worker and on all."""
