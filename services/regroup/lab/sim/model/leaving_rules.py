@@ -79,18 +79,18 @@ def rests(world: World, before: Cluster, decision: Decision, old: Job, job: Job)
     there = [(one, after.trainer(one)) for one in heard]
     stay = [one for one, status in there if status is not None and status.version == job.saved]
     stay = [one for one in stay if after.hang(one) is None or (watch is not None and one in watch.answers)]
-    away = [one for one in listed if one not in heard and _held_when_cut_off(world, after, one) == job.saved]
+    away = [one for one in listed if one not in heard and _held_when_cut_off(world, after, one, 0.9) == job.saved]
     assert not stay, f"{job.id} rests, and {stay} stay with its state"
     assert not away, f"{job.id} rests, and {away} may be back in a moment with its state"
 
 
-def _held_when_cut_off(world: World, cluster: Cluster, member: Member) -> Version | None:
-    """What a trainer holds whose connection is closed, though not for long."""
+def _held_when_cut_off(world: World, cluster: Cluster, member: Member, share: float) -> Version | None:
+    """What a trainer holds whose connection is closed, though not for longer than this share of absent_limit."""
     seen = cluster.sightings.get(member.worker)
     if seen is None or seen.connected or seen.trainer is None or seen.trainer.incarnation != member.incarnation:
         return None
     since = world.decided_at - max(seen.seen, cluster.started, cluster.awake)
-    return seen.trainer.version if since < 0.9 * world.policy.absent_limit else None
+    return seen.trainer.version if since < share * world.policy.absent_limit else None
 
 
 def saved(world: World, cluster: Cluster, old: Job, job: Job) -> None:
@@ -101,8 +101,9 @@ def saved(world: World, cluster: Cluster, old: Job, job: Job) -> None:
         return
     have = [member for member, version in _told(cluster, job).items() if version == job.saved]
     members = old.formation.members if old.formation is not None else ()
-    if any(_held_when_cut_off(world, cluster, one) == job.saved and not departs(cluster, one) for one in members):
-        return
+    stay = [one for one in members if not departs(cluster, one)]
+    if any(_held_when_cut_off(world, cluster, one, 1.1) == job.saved for one in stay):
+        return  # it is waited for
     assert job.ended or not have or not all(departs(cluster, one) for one in have), (
         f"{job.id} goes on with who is to go"
     )
