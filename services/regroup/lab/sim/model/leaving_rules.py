@@ -97,8 +97,8 @@ def saved(world: World, cluster: Cluster, old: Job, job: Job) -> None:
     """What was saved because all that hold it go, rests then; after one more round, if who saved it hangs."""
     if old.saver is None or job.saver is not None or job.checkpoint is old.checkpoint or job.formation is None:
         return
-    if job.round is not None and cluster.hang(old.saver) is not None:
-        return
+    if job.round is not None and (cluster.hang(old.saver) is not None or job.complete_at(job.saved.step)):
+        return  # of a final state the report is due, too
     have = [member for member, version in _told(cluster, job).items() if version == job.saved]
     members = old.formation.members if old.formation is not None else ()
     stay = [one for one in members if not departs(cluster, one)]
