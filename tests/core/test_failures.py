@@ -608,14 +608,18 @@ def test_a_task_that_takes_each_of_many_workers_along_while_it_prepares_fails(sc
     assert scene.job.phase is JobPhase.FAILED
 
 
+def all_are_cut_off_while_preparing(scene, incarnation):
+    for name in "xyz":
+        scene.beat(name, TrainerPhase.PREPARING, incarnation)
+    for name in "xyz":
+        scene.does(Disconnected(name))
+
+
 def test_a_power_cut_after_a_crash_while_preparing_is_no_error_of_the_task(scene):
     scene.submit(max_workers=3, min_workers=2)
     scene.register("x", "y", "z")
     dies_while_preparing(scene, "x", "i1")
-    for name in "xyz":
-        scene.beat(name, TrainerPhase.PREPARING, "i2")
-    for name in "xyz":
-        scene.does(Disconnected(name))
+    all_are_cut_off_while_preparing(scene, "i2")
     scene.register("x", "y", "z", boot="b2")
     assert scene.job.phase is JobPhase.PREPARING
 
@@ -623,10 +627,7 @@ def test_a_power_cut_after_a_crash_while_preparing_is_no_error_of_the_task(scene
 def test_a_crash_after_a_power_cut_while_preparing_is_one_crash(scene):
     scene.submit(max_workers=3, min_workers=2)
     scene.register("x", "y", "z")
-    for name in "xyz":
-        scene.beat(name, TrainerPhase.PREPARING)
-    for name in "xyz":
-        scene.does(Disconnected(name))
+    all_are_cut_off_while_preparing(scene, "i1")
     scene.register("x", "y", "z", boot="b2")
     dies_while_preparing(scene, "y", "i2")
     assert scene.job.phase is JobPhase.PREPARING
@@ -661,10 +662,7 @@ def test_a_trainer_that_could_not_be_born_is_one_error_though_its_agent_ends_ove
 def test_a_cluster_that_loses_its_power_while_a_job_prepares_is_not_the_tasks_error(scene):
     scene.submit(max_workers=3, min_workers=3)
     scene.register("x", "y", "z")
-    for name in "xyz":
-        scene.beat(name, TrainerPhase.PREPARING)
-    for name in "xyz":
-        scene.does(Disconnected(name))
+    all_are_cut_off_while_preparing(scene, "i1")
     scene.after(5.0)
     scene.register("x", "y", "z", boot="b2")
     assert scene.job.phase is JobPhase.PREPARING

@@ -376,9 +376,9 @@ def test_chunks_of_one_step_are_not_taken_for_the_next_ones(scene):
     assert scene.job.phase is JobPhase.RUNNING
 
 
-def test_a_suspect_is_told_to_end_until_it_does_while_others_are_heard_with_the_state(scene):
-    """They owe their word for a moment, since its eviction began a round; the order to end it may be lost."""
-    scene.running("a", "b", "c", min_workers=2, step=3)
+def suspects_c(scene, min_workers):
+    """a, b and c hold step 3 and fail to form twice, for which c is evicted; returns the generation that they tried."""
+    scene.running("a", "b", "c", min_workers=min_workers, step=3)
     scene.after(scene.policy.halt_limit, heard="abc")
     scene.breaks("a", 1)
     for _ in range(2):
@@ -390,8 +390,14 @@ def test_a_suspect_is_told_to_end_until_it_does_while_others_are_heard_with_the_
             scene.beat(name, TrainerPhase.FORMING, **facts)
         scene.after(scene.policy.form_limit + 0.1, heard="abc")
     assert [note.worker for note in scene.noted("evicted")] == ["c"]
+    return n
+
+
+def test_a_suspect_is_told_to_end_until_it_does_while_others_are_heard_with_the_state(scene):
+    """They owe their word for a moment, since its eviction began a round; the order to end it may be lost."""
+    n = suspects_c(scene, min_workers=2)
     scene.after(0.2, heard="abc")
-    scene.beat("c", TrainerPhase.FORMING, **facts)
+    scene.beat("c", TrainerPhase.FORMING, promised=n, generation=n, version=Version(1, 3))
     assert [order.incarnation for order in scene.told("c", Kill)] == ["i1"]
 
 
@@ -399,18 +405,7 @@ def test_a_suspect_is_told_to_end_until_it_does_while_others_are_heard_with_the_
 def test_a_suspect_that_comes_back_is_spared_where_the_others_have_yet_to_come_back_from_a_pass(make_scene, seconds):
     """They may hang for ever, with the state that it has, too: after the round that waited for them as in it."""
     scene = make_scene(detached_limit=300.0)
-    scene.running("a", "b", "c", min_workers=1, step=3)
-    scene.after(scene.policy.halt_limit, heard="abc")
-    scene.breaks("a", 1)
-    for _ in range(2):
-        for name in "abc":
-            scene.halt(name, (1, 3))
-        n = scene.job.generation
-        facts = {"promised": n, "generation": n, "version": Version(1, 3)}
-        for name in "abc":
-            scene.beat(name, TrainerPhase.FORMING, **facts)
-        scene.after(scene.policy.form_limit + 0.1, heard="abc")
-    assert [note.worker for note in scene.noted("evicted")] == ["c"]
+    n = suspects_c(scene, min_workers=1)
     scene.does(Disconnected("c"))
     facts = {"promised": scene.job.generation, "generation": n, "version": Version(1, 3), "at_work": True}
     for _ in range(seconds):

@@ -5,6 +5,7 @@ Each breach raises AssertionError and names the rule.
 Refuses to know: who is blamed for it (`justice`), and which states are durable (`saving_rules`).
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from regroup.core.blame import TRIES_OF_ONE
@@ -58,26 +59,25 @@ class Waiting:
 
     def _measures(self, before: Job, job: Job) -> None:
         """Who ends the last evaluation is not given up for the time that all of it takes."""
-        excused = self._excuses.away or self._excuses.unheard or self._excuses.late
-        if excused or before.saver is None or " did not save in " not in job.reason:
+        if before.saver is None or " did not save in " not in job.reason:
             return
-        trainer = self._life.agents[before.saver.worker].trainer
-        stalls = self._excuses.holds_up(before.saver.worker)
-        if trainer is not None and trainer.member == before.saver and not trainer.stuck and not stalls:
+        for trainer in self._able([before.saver]):
             assert trainer.loop.at != "evaluating", f"{before.saver} goes on with its evaluation, and is given up"
 
     def _evaluates(self, before: Job, job: Job) -> None:
         """An evaluation that goes on is not broken off for the time that all of it takes, once a chunk was heard of."""
         if job.reason == before.reason or " no chunk evaluated" not in job.reason or job.formation is None:
             return
+        for trainer in self._able(job.formation.members):
+            goes_on = trainer.loop.at == "measuring" and trainer.evaluated[1] > 1
+            assert not goes_on, f"{trainer.member} goes on with its evaluation, which is broken off"
+
+    def _able(self, members: Sequence[Member]) -> list[Trainer]:
+        """Those of them that go on, and of which that is heard in time."""
         if self._excuses.away or self._excuses.unheard or self._excuses.late:
-            return
-        for member in job.formation.members:
-            trainer = self._life.agents[member.worker].trainer
-            stalls = self._excuses.holds_up(member.worker)
-            if trainer is not None and trainer.member == member and not trainer.stuck and not stalls:
-                goes_on = trainer.loop.at == "measuring" and trainer.evaluated[1] > 1
-                assert not goes_on, f"{member} goes on with its evaluation, which is broken off"
+            return []
+        found = [self._life.agents[one.worker].trainer for one in members if not self._excuses.holds_up(one.worker)]
+        return [one for one in found if one is not None and one.member in members and not one.stuck]
 
     def _saves(self, after: Cluster, job: Job) -> None:
         """What the task does to its saves, and none comes off in between, comes to an end, on one worker and on all."""
