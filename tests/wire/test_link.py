@@ -19,7 +19,7 @@ from regroup.core.messages.events import Report
 from regroup.core.messages.orders import Halt, Order, Release, Welcome
 from regroup.core.messages.trainer_reports import GroupBroke
 from regroup.wire.codec import encode
-from regroup.wire.link import AddressInUse, AddressUnusable, Hub, Line, new_secret, public_of
+from regroup.wire.link import AddressInUse, AddressUnusable, Hub, Line, line, new_secret, public_of
 
 SERVER, WORKER, STRANGER = new_secret(), new_secret(), new_secret()
 LIMIT = 20.0  # seconds; what is awaited here takes milliseconds
@@ -378,6 +378,34 @@ async def test_a_line_finds_a_restarted_coordinator_and_its_first_words_are_a_re
         assert heard.events == [("w1", registered("b2"))]
         assert one.line.counters["detached"] == 1
         await one.close()
+
+
+@pytest.mark.parametrize("words", [b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 503 Service Unavailable\r\n\r\n", b""])
+async def test_a_line_comes_back_although_somebody_else_answered_on_its_coordinators_port(
+    words: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line, "ATTEMPT", 1.0)
+    answered = asyncio.Event()
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            writer.write(words)
+            await writer.drain()
+            answered.set()
+            writer.close()
+            await writer.wait_closed()
+
+    stranger = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = stranger.sockets[0].getsockname()[1]
+    async with agent(f"tcp://127.0.0.1:{port}") as one:
+        await asyncio.wait_for(answered.wait(), LIMIT)
+        stranger.close()
+        await stranger.wait_closed()
+        async with hub_running(port) as (_, heard), asyncio.timeout(LIMIT):
+            while not heard.events:
+                one.line.move()  # as an agent does that hears nothing
+                await asyncio.sleep(0.1)
+    assert one.connections == 1
 
 
 async def test_what_waited_for_a_lost_connection_does_not_precede_the_first_words_on_the_next() -> None:

@@ -38,6 +38,7 @@ UNKNOWN = 400  # the status by which the coordinator's door refuses a key (ZAP, 
 WRONG_KEY = "%s does not know our key"
 NOT_OURS = "%s has another key than the coordinator's, or went away: `regroup join-token` tells there what to set"
 HANDSHAKE = 5000  # ms until an attempt ends: whoever took the coordinator's port may accept and say nothing
+ATTEMPT = (RECONNECT[1] + CONNECT + HANDSHAKE) / 1000  # seconds: at the latest then, zmq says that it tries again
 
 
 class Line:
@@ -72,6 +73,7 @@ class Line:
         self._drop = Drops(self.counters)
         self.connected = False
         self._told = False  # that nobody answers, since the last connection
+        self._stirred = time.monotonic()  # when zmq last said anything of this connection
         self.unknown_key = False  # said by the coordinator, which is the right one, at the last attempt
         self._on_connected, self._where = on_connected, where
         self._max_message = max_message
@@ -138,10 +140,12 @@ class Line:
     def move(self) -> None:
         """Go on at the address that `where` gives, if it is another one, though this connection stands.
 
-        At the same one, too, if our key was refused there: zmq does not try such an address again.
+        At the same one, too, if zmq has given it up: it does where our key was refused, and, without a word, where
+        somebody else answered who speaks another protocol, such as a proxy in front of a coordinator that restarts.
         """
         now = self._where() or self._address
-        if now != self._address or self.unknown_key:
+        silent = not self.connected and time.monotonic() - self._stirred > ATTEMPT
+        if now != self._address or self.unknown_key or silent:
             self._follow(now)
 
     async def close(self, flush: float = 0.0) -> None:
@@ -168,25 +172,30 @@ class Line:
     def _connect(self, address: str) -> None:
         fit_family(self._dealer, address)
         self._dealer.connect(address)
-        self._address, self._since = address, time.monotonic()
+        self._address = address
+        self._since = self._stirred = time.monotonic()
 
     def _follow(self, address: str) -> None:
         former = self._address
-        if self.unknown_key:
-            with suppress(zmq.ZMQError):  # nothing may be left of it
-                self._dealer.disconnect(former)
+        if address == former:
+            self._forsake(former)
         try:
             self._connect(address)
         except zmq.ZMQError:
             self._drop("address", "%s is said to be the coordinator's", address)
         else:
-            if not self.unknown_key:
-                self._dealer.disconnect(former)
+            if address != former:
+                self._forsake(former)
             self.connected = self.unknown_key = False
+
+    def _forsake(self, address: str) -> None:
+        with suppress(zmq.ZMQError):  # nothing may be left of it
+            self._dealer.disconnect(address)
 
     def _notice(self) -> None:
         retried = False
         for event, value in events_of(self._monitor_now):
+            self._stirred = time.monotonic()
             if event == zmq.Event.CONNECT_RETRIED:
                 retried = True
                 continue
