@@ -4,13 +4,14 @@ no trainer, comes back after whatever ended it, and leaves nothing behind. Some 
 import asyncio
 import fcntl
 import os
+import re
 import shutil
 import signal
 import struct
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from multiprocessing.connection import Connection
@@ -59,6 +60,7 @@ Said = TypeVar("Said", bound=Report)
 
 
 FILE = Checkpoint(Version(1, 4), "/c/j", "sum", 1)
+MUCH = 5000  # of 5 kB each: more than the link between an agent and a coordinator that reads nothing holds
 LAST_WORDS = tuple(letter * 20_000 for letter in "abcde")  # as much as a pipe holds, and more than one read
 
 
@@ -76,7 +78,7 @@ def play(pipe: Connection, birth: Birth) -> None:
     if order.job == "saves-and-ends":
         pipe.send_bytes(STATUS + encode_value(replace(status, written=(FILE,))))
         os._exit(3)
-    for words in LAST_WORDS:
+    for words in LAST_WORDS if order.job != "says-much" else ("m" * 5_000 for _ in range(MUCH)):
         report = PrepareFailed(job=order.job, incarnation=birth.incarnation, field="task", message=words, traceback="")
         pipe.send_bytes(REPORT + encode(report))
     os._exit(3)
@@ -140,6 +142,14 @@ class Coordinator:
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
         self.said: asyncio.Queue[Report] = asyncio.Queue()
+        self.busy: Callable[[Report], None] = lambda report: None  # with what it just read; it reads nothing meanwhile
+
+    async def run(self) -> None:
+        await self.hub.run(self._read, lambda _: None)
+
+    def _read(self, _: str, report: Report) -> None:
+        self.busy(report)
+        self.said.put_nowait(report)
 
     async def hears(self, kind: type[Said]) -> Said:
         async with asyncio.timeout(LIMIT):
@@ -158,7 +168,7 @@ class Coordinator:
 async def coordinator(places: Places) -> AsyncIterator[Coordinator]:
     """On a port of its own, which stands in the link file."""
     one = Coordinator(make_hub(places))
-    running = asyncio.create_task(one.hub.run(lambda _, report: one.said.put_nowait(report), lambda _: None))
+    running = asyncio.create_task(one.run())
     places.link.write_text(one.hub.address)
     try:
         yield one
@@ -233,6 +243,22 @@ async def test_what_a_dead_trainer_said_is_not_taken_for_the_next_ones(played: P
         assert former.incarnation not in seen
         assert one.hub.send("w0", Kill(job, seen[0], "enough"))
         await one.hears(TrainerExited)
+
+
+async def test_what_a_coordinator_did_not_read_for_a_moment_is_told_once_it_reads_on(played: Places) -> None:
+    log = played.root / "agent.log"
+
+    def busy(report: Report) -> None:
+        until = time.monotonic() + LIMIT
+        while isinstance(report, PrepareFailed) and not re.search(b"job says-much: .* ended", log.read_bytes()):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
+    async with coordinator(played) as one:
+        await one.hears(AgentRegistered)
+        one.busy = busy
+        assert one.hub.send("w0", Prepare("says-much", JobSpec(task="digits", steps=1)))
+        assert (await one.hears(TrainerExited)).job == "says-much"
 
 
 async def test_what_a_dead_trainer_wrote_is_told_also_to_another_coordinator_until_one_answers(played: Places) -> None:

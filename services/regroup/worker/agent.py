@@ -56,7 +56,7 @@ from regroup.worker.storage import Storage
 
 log = logging.getLogger("regroup.agent")
 
-UNSENT = 10_000  # reports kept while there is no connection
+UNSENT = 10_000  # reports kept while there is no connection, or none that takes more
 UNANSWERED = 10.0  # seconds, or three heartbeats, until a coordinator that answers nothing is no leader
 GLANCE = 0.1  # seconds between two looks whether it has waited long enough
 UNKNOWN_KEY = "its key is not that of this cluster's workers: set REGROUP_JOIN to what `regroup join-token` tells there"
@@ -164,20 +164,31 @@ class Agent:
             )
         )
         self._heartbeat()
-        waiting = [*self._measured, *self._unsent]
+        self._unsent = deque([*self._measured, *self._unsent], maxlen=UNSENT)
         self._measured.clear()
-        self._unsent.clear()
-        for report in waiting:
-            self._report(report)
+        self._catch_up()
         log.info("connected to the coordinator as %s", settings.worker)
 
     def _report(self, report: Report) -> None:
+        """Passed on at once, or, in its turn, when the coordinator takes it."""
         bare = isinstance(report, StepsCommitted) and not report.points  # that is in every heartbeat, too
-        if not self._line.send(report):
-            if not bare:
-                self._unsent.append(report)
-        elif isinstance(report, StepsCommitted) and not bare:
+        passed = not self._unsent and self._pass_on(report)
+        if not passed and not bare:
+            self._unsent.append(report)
+
+    def _pass_on(self, report: Report) -> bool:
+        passed = self._line.send(report)
+        if passed and isinstance(report, StepsCommitted) and report.points:
             self._measured.append(report)  # for the next coordinator, which keeps one of each step
+        return passed
+
+    def _catch_up(self) -> None:
+        """Pass on what waits, until a connection takes no more: a busy coordinator's has room again in a moment."""
+        while self._unsent:
+            report = self._unsent.popleft()  # first, since a connection that is made only now passes all on
+            if not self._pass_on(report):
+                self._unsent.appendleft(report)
+                return
 
     def _heartbeat(self) -> None:
         self._sequence += 1
@@ -201,6 +212,7 @@ class Agent:
     async def _beat(self) -> None:
         while True:
             self._heartbeat()
+            self._catch_up()
             self._health.beat(self._welcome.heartbeat_interval)
             self._leave_who_does_not_lead()
             if self._line.unknown_key:
