@@ -445,6 +445,17 @@ async def test_whoever_is_cancelled_in_a_call_is_cancelled_whenever_that_comes(r
     assert kept_on == 0
 
 
+async def test_any_number_of_readers_leave_the_store_to_whoever_leads(redis_url: str, key_prefix: str) -> None:
+    store = RedisStore(redis_url, key_prefix)
+    fence = await first_fence(store)
+    events = [asyncio.create_task(store.events()) for _ in range(150)]  # more than a client has connections
+    points = [asyncio.create_task(store.points("j1")) for _ in range(150)]
+    renewed = asyncio.create_task(store.renew("a", fence, LEASE))
+    assert await asyncio.gather(*events, *points) == [[]] * 300
+    assert await renewed
+    await store.close()
+
+
 async def test_a_redis_that_may_lose_what_it_answered_is_told_in_one_line(tmp_path: Path) -> None:
     with embedded.start(tmp_path) as server:
         store, client = RedisStore(server.url), redis.asyncio.Redis.from_url(server.url)

@@ -9,8 +9,8 @@ Durability is the server's (`weakness`).
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any, cast
@@ -58,6 +58,7 @@ KEYS = (
     "voided",
 )
 SCAN = 1000  # events read at a time while looking for those of one job
+READERS = 32  # at once; of a client's 100 connections there are always some for whoever leads
 
 
 class RedisStore:
@@ -87,6 +88,7 @@ class RedisStore:
         self._prefix = prefix
         self._events_kept = events_kept
         self._bounds = points_kept, all_points_kept, FEWEST_POINTS  # of loss histories
+        self._readers = asyncio.Semaphore(READERS)
         self._numbers = count(1)  # of saves and measurements, so that what comes late is known as such
         self._script = self._redis.register_script(Path(__file__).with_name("store.lua").read_text())
 
@@ -177,7 +179,7 @@ class RedisStore:
         found: list[Event] = []
         while len(found) < limit:
             count = SCAN if job is not None else limit - len(found)
-            with self._trouble():
+            async with self._reading():
                 entries: Any = await self._redis.xrange(
                     self._prefix + "events", f"({after}" if after else "-", "+", count
                 )
@@ -203,7 +205,7 @@ class RedisStore:
 
     async def points(self, job: str, after_step: int = -1, limit: int = 10_000) -> list[StepPoint]:
         key = f"{self._prefix}points:{job}"
-        with self._trouble():
+        async with self._reading():
             found: Any = await self._redis.zrange(key, f"({after_step}", "+inf", byscore=True, offset=0, num=limit)
         return [_stored(StepPoint, data, f"a point of job {job}") for data in found]
 
@@ -218,6 +220,13 @@ class RedisStore:
     async def _write(self, what: str, *values: str | bytes | int) -> Any:
         with self._trouble():
             return await self._script([self._prefix + name for name in KEYS], [what, *values])
+
+    @asynccontextmanager
+    async def _reading(self) -> AsyncIterator[None]:
+        """Of what may be long, for one of any number of clients: in its turn."""
+        async with self._readers:
+            with self._trouble():
+                yield
 
     @contextmanager
     def _trouble(self) -> Iterator[None]:
