@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from regroup.core.cluster import NoSuchWorker
-from regroup.core.jobs import Checkpoint, JobPhase, Version, Wanted
+from regroup.core.jobs import Checkpoint, JobPhase, Member, Version, Wanted
 from regroup.core.leaving import let_go
 from regroup.core.messages.agent_reports import AgentLeft, Heartbeat
 from regroup.core.messages.commands import AdmitWorker, DrainWorker, PauseJob
@@ -313,6 +313,16 @@ def test_who_is_to_hold_what_all_leave_with_is_paused(scene):
     scene.saved("a", (1, 4))
     assert (scene.job.phase, scene.job.wanted) == (JobPhase.PAUSED, Wanted.PAUSE)
     assert scene.told("a", Go) == [Go("b1")]
+
+
+def test_who_stays_saves_what_who_is_to_go_holds_too(scene):
+    """By name it would be a; but where folders are not shared, its file goes with it."""
+    scene.running("a", "b", min_workers=1, step=3)
+    scene.does(DrainWorker("a"))
+    scene.does(PauseJob("j"))
+    for name in "ab":
+        scene.halt(name, (1, 4))
+    assert scene.job.saver == Member("b", "i1")
 
 
 def test_who_was_admitted_again_before_the_state_is_saved_goes_on(scene):

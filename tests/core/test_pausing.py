@@ -9,7 +9,7 @@ from regroup.core.commands import make_room
 from regroup.core.jobs import ORIGIN, Checkpoint, JobPhase, Member, Version, Wanted
 from regroup.core.messages.agent_reports import AgentLeft, TrainerExited
 from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob
-from regroup.core.messages.events import Disconnected, Tick
+from regroup.core.messages.events import Disconnected, KeepSteps, Tick
 from regroup.core.messages.orders import Halt, Release
 from regroup.core.messages.trainer_reports import CheckpointUnreadable, PrepareFailed, SaveFailed, StateSaved
 from regroup.core.rounds import advance
@@ -193,6 +193,25 @@ def test_after_a_total_loss_the_checkpoint_of_a_pause_is_the_most_advanced_state
     scene.halt("a", None, incarnation="i3")
     assert (scene.job.formation.base, scene.job.step, scene.job.restarts) == (Version(1, 3), 3, 1)
     assert scene.job.reason == "the last generation is lost: from the checkpoint of step 3 on a"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_total_loss_after_many_steps_counts_also_where_another_coordinator_goes_back(scene, restarted):
+    """It does not know any more that the last generation, which read the checkpoint, formed."""
+    paused(scene, "a")
+    resume(scene)
+    scene.prepare("a", incarnation="i2")
+    scene.halt("a", None, incarnation="i2")
+    scene.train("a", 7, incarnation="i2")
+    scene.does(KeepSteps())
+    scene.exits("a", incarnation="i2")
+    if restarted:
+        scene.restart()
+        scene.register("a")
+    scene.beat("a")
+    scene.prepare("a", incarnation="i3")
+    scene.halt("a", None, incarnation="i3")
+    assert (scene.job.formation.base, scene.job.restarts) == (Version(1, 3), 1)
 
 
 def test_a_job_that_lost_all_since_its_pause_stops_at_its_checkpoint_and_says_so(scene):
@@ -457,7 +476,7 @@ def test_a_restarted_coordinator_leaves_a_held_job_alone(scene):
     scene.register("a", "b")
     for name in "ab":
         scene.halt(name, (1, 3))
-    scene.after(scene.policy.absent_limit + 1.0)
+    scene.after(scene.policy.absent_limit + 1.0, heard="ab")
     assert (scene.job.phase, scene.job.round) == (JobPhase.PAUSED, None)
     resume(scene)
     for name in "ab":
@@ -542,7 +561,7 @@ def test_the_younger_of_two_jobs_that_lack_workers_is_saved_and_queued_again(sce
     scene.halt("a", (1, 3))
     scene.beat("c", TrainerPhase.HALTED, job="k", promised=n + 1, generation=n, version=Version(n, 5))
     assert {job.phase for job in scene.cluster.jobs.values()} == {JobPhase.WAITING}
-    scene.after(scene.policy.absent_limit + 1.0)
+    scene.after(scene.policy.absent_limit + 1.0, heard="ac")
     younger = scene.cluster.jobs["k"]
     assert younger.wanted is Wanted.YIELD
     assert scene.noted("yielding")[0].reason == "makes room for j, which can go on with its workers"

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from regroup.core.cluster import Rest
+from regroup.core.cluster import Doubt, Rest
 from regroup.core.jobs import JobPhase, Member, Version
 from regroup.core.messages.commands import DrainWorker, PauseJob, ResumeJob
 from regroup.core.messages.events import Disconnected
-from regroup.core.messages.orders import Kill, Release
+from regroup.core.messages.orders import Halt, Kill, Prepare, Release
 from regroup.core.messages.trainer_reports import CheckpointUnreadable, GroupBroke, PeersUnreached, StepsCommitted
 from regroup.core.severed import LONGEST, let_rest
 from regroup.core.turn import Turn
@@ -376,9 +376,15 @@ def test_chunks_of_one_step_are_not_taken_for_the_next_ones(scene):
     assert scene.job.phase is JobPhase.RUNNING
 
 
-def suspects_c(scene, min_workers):
-    """a, b and c hold step 3 and fail to form twice, for which c is evicted; returns the generation that they tried."""
+def suspects_c(scene, min_workers, before=0):
+    """a, b and c hold step 3 and fail to form twice, for which c is evicted; returns the generation that they tried.
+
+    c was suspected as often `before`.
+    """
     scene.running("a", "b", "c", min_workers=min_workers, step=3)
+    if before:
+        watch = replace(scene.cluster.watches["j"], doubted={"c": Doubt(before, scene.now)})
+        scene.cluster = replace(scene.cluster, watches={"j": watch})
     scene.after(scene.policy.halt_limit, heard="abc")
     scene.breaks("a", 1)
     for _ in range(2):
@@ -399,6 +405,31 @@ def test_a_suspect_is_told_to_end_until_it_does_while_others_are_heard_with_the_
     scene.after(0.2, heard="abc")
     scene.beat("c", TrainerPhase.FORMING, promised=n, generation=n, version=Version(1, 3))
     assert [order.incarnation for order in scene.told("c", Kill)] == ["i1"]
+
+
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_suspect_that_is_left_with_the_state_is_spared_also_if_it_was_refused_for_it(scene, before):
+    """The order to end it is late; then all others die."""
+    n = suspects_c(scene, min_workers=1, before=before)
+    assert set(scene.job.refused) == ({"c"} if before else set())
+    for name in "ab":
+        scene.exits(name)
+        scene.beat(name)
+    scene.beat("c", TrainerPhase.FORMING, promised=n, generation=n, version=Version(1, 3))
+    assert (scene.told("c", Kill), scene.told("c", Release), len(scene.told("c", Halt))) == ([], [], 1)
+    scene.halt("c", (1, 3))
+    assert (scene.members, scene.job.formation.base) == (["c"], Version(1, 3))
+
+
+def test_who_was_refused_and_lent_for_its_state_gets_no_other_trainer(scene):
+    n = suspects_c(scene, min_workers=1, before=2)
+    for name in "ab":
+        scene.exits(name)
+    scene.beat("c", TrainerPhase.FORMING, promised=n, generation=n, version=Version(1, 3))
+    assert scene.cluster.workers["c"].job == "j"
+    scene.exits("c")
+    scene.beat("c")
+    assert (scene.cluster.workers["c"].job, scene.told("c", Prepare)) == (None, [])
 
 
 @pytest.mark.parametrize("seconds", [12, 75])

@@ -6,6 +6,7 @@ Refuses to know: why it is gone. If it comes back, it registers as anybody does.
 """
 
 from regroup.core.jobs import JobPhase, Member
+from regroup.core.suspicion import is_mute
 from regroup.core.turn import Turn
 from regroup.core.workers import LEFT
 
@@ -43,8 +44,8 @@ def idle(turn: Turn) -> frozenset[str]:
         seen, watch = turn.cluster.present(name), turn.watches.get(worker.job or "")
         if seen is None or worker.job is None:
             continue
-        silent = turn.waited(seen.seen) > turn.policy.absent_limit
-        if (silent and name not in trains) or lingers(turn, name) or (watch is not None and name in watch.resting):
+        unreached = watch is not None and name in watch.resting
+        if unreached or (is_mute(turn, name) and name not in trains) or lingers(turn, name):
             found.add(name)
     return frozenset(found)
 

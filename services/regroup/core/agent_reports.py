@@ -199,7 +199,7 @@ def _trainer_exited(turn: Turn, name: str, report: TrainerExited) -> None:
     if report.step is not None and report.shard is not None:
         cause = "it hung, and was evicted" if hung else report.cause
         generation = job.formation.generation if job.formation is not None else 0
-        failure = StepFailure(report.step, report.shard, name, cause, True, generation, chance)
+        failure = StepFailure(report.step, report.shard, name, cause, died=True, generation=generation, chance=chance)
         blame_task(turn, job, failure)
     elif preparing and not job.history:  # later it is the worker's, which was counted
         error = "it hung while preparing" if hung else f"its process ended while preparing: {report.cause}"

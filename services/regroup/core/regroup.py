@@ -96,7 +96,8 @@ def conclude(
     if isinstance(base, Wait):
         return base
     finished = job.complete_at(base.version.step)
-    holders = sorted(member for member, answer in answers.items() if answer.version == base.version)
+    have = (member for member, answer in answers.items() if answer.version == base.version)
+    holders = sorted(have, key=lambda member: (member.worker in departing, member))  # a file lies best where one stays
     rests = job.wanted in RESTED
     if rests and base.version == job.saved:
         verb = RESTED[job.wanted]
@@ -156,7 +157,7 @@ def durable(job: Job) -> str:
 
 def _save(job: Job, base: _Base, holders: list[Member], finished: bool, tried: Sequence[Member]) -> SaveState:
     last_try = {member: number for number, member in enumerate(tried)}
-    saver = min(holders, key=lambda member: (last_try.get(member, -1), member))
+    saver = min(holders, key=lambda member: last_try.get(member, -1))
     why = f"to {ASKED_TO[job.wanted]}" if job.wanted in RESTED else "because all that hold it leave"
     what = "the final state" if finished else f"the state of step {base.version.step}, {why}"
     back = "the last generation is lost: " if base.rolled_back else ""

@@ -14,7 +14,7 @@ from regroup.core.cluster import ASKED, Answer, Cluster, reached
 from regroup.core.jobs import Job, JobPhase, Link, Member, Version, Wanted
 from regroup.core.regroup import ASKED_TO, RESTED, Hold, NothingToSave, SaveState, Train, Verdict, Wait, conclude
 from regroup.core.schedule import Cost
-from regroup.core.suspicion import evict, had_its_chance, hang_words, hangs, heard_lately, is_stuck
+from regroup.core.suspicion import evict, had_its_chance, hang_words, hangs, heard_lately, is_mute, is_stuck
 from regroup.core.turn import Turn
 from regroup.core.workers import LEFT
 
@@ -40,22 +40,21 @@ def passed(turn: Turn, job: Job) -> Set[Member]:
     A job that is to stop trains on nowhere, so it need not wait that long for a state to save. One that its user lets
     rest can wait: nobody is silent for so long that its state would be given up for that.
     """
-    if job.formation is None:
-        return frozenset()
-    policy = turn.policy
+    listed, dead = job.formation.members if job.formation is not None else (), turn.watch(job.id).dead
+    return frozenset(member for member in listed if member in dead or _is_silent(turn, job, member))
+
+
+def _is_silent(turn: Turn, job: Job, member: Member) -> bool:
+    """Whether it was not heard for as long as is waited for what it may hold, connected or not."""
+    if job.formation is None or job.wanted in (Wanted.HOLD, Wanted.PAUSE):
+        return False
+    policy, sighting = turn.policy, turn.sightings.get(member.worker)
     limit = policy.absent_limit if job.wanted is Wanted.STOP else job.formation.detached_limit + policy.detached_margin
-    watch = turn.watch(job.id)
-
-    def silent(member: Member) -> bool:
-        if job.wanted in (Wanted.HOLD, Wanted.PAUSE):
-            return False
-        sighting = turn.sightings.get(member.worker)
-        seen = -inf if sighting is None else sighting.renewed if member in watch.evicted else sighting.seen
-        # Whoever began, or stood still, counts from then: others were heard by another coordinator, or by nobody.
-        heard = seen if seen >= turn.cluster.awake else turn.cluster.awake + turn.policy.leader_lease
-        return turn.now - heard > limit
-
-    return frozenset(member for member in job.formation.members if member in watch.dead or silent(member))
+    evicted = member in turn.watch(job.id).evicted
+    seen = -inf if sighting is None else sighting.renewed if evicted else sighting.seen
+    # Whoever began, or stood still, counts from then: others were heard by another coordinator, or by nobody.
+    heard = seen if seen >= turn.cluster.awake else turn.cluster.awake + policy.leader_lease
+    return turn.now - heard > limit
 
 
 def verdict_on(
@@ -109,9 +108,8 @@ def gathered(turn: Turn, job: Job) -> tuple[dict[Member, Answer], list[Member], 
     """Who could answer a round now, whose step loops do not come back, and what the words of the first would mean."""
     told = candidates(turn.cluster, job)
     stuck = [member for member in told if is_stuck(turn, member)]
-    present = {member: answer for member, answer in told.items() if member not in stuck}
-    unheard = {member: version for member in stuck if (version := told[member].version) is not None}
-    return present, stuck, verdict_on(turn, job, present, unheard)
+    present = {one: said for one, said in told.items() if one not in stuck and not is_mute(turn, one.worker)}
+    return present, stuck, verdict_on(turn, job, present, _unheard(turn, job, present))
 
 
 def could_make_room(turn: Turn, job: Job) -> Cost | None:
@@ -128,9 +126,14 @@ def answers_of(turn: Turn, job: Job) -> tuple[dict[Member, Answer], Verdict]:
     present = turn.cluster.present
     there = (one for one in watch.answers if one not in watch.dead and present(one.worker))
     answers = {one: watch.answers[one] for one in there if turn.workers[one.worker].job == job.id}
-    told = candidates(turn.cluster, job).items()
-    unheard = {member: one.version for member, one in told if member not in answers and one.version is not None}
-    return answers, verdict_on(turn, job, answers, unheard)
+    return answers, verdict_on(turn, job, answers, _unheard(turn, job, answers))
+
+
+def _unheard(turn: Turn, job: Job, answers: Mapping[Member, Answer]) -> dict[Member, Version]:
+    """What the others are known to hold that are connected, but for those that have said nothing for very long."""
+    told = candidates(turn.cluster, job)
+    hold = {member: said.version for member, said in told.items() if member not in answers and said.version is not None}
+    return {member: version for member, version in hold.items() if not _is_silent(turn, job, member)}
 
 
 def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
@@ -205,7 +208,8 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
     # All may have been ended on purpose, as when their cluster is stopped: that is no failure of the job.
     meant = job.formation is not None and all(watch.dead.get(member) == ASKED for member in job.formation.members)
     # A checkpoint that was struck is no loss of workers; but to begin anew is one of all state, however that came.
-    read = job.formation is not None and job.formation.checkpoint is not None and not watch.formed
+    last = job.formation
+    read = last is not None and last.checkpoint is not None and committed <= last.base.step  # and made no step
     spared = meant or (read and formation.base != job.origin)
     restarts = job.restarts + (verdict.rolled_back and lost and not spared)
     if restarts > job.spec.max_restarts:

@@ -94,6 +94,12 @@ def heard_lately(turn: Turn, worker: str) -> bool:
     return sighting is not None and turn.waited(sighting.seen) <= turn.policy.quiet_limit
 
 
+def is_mute(turn: Turn, worker: str) -> bool:
+    """Whether its connection stands, and its agent has said nothing for as long as one may be away."""
+    sighting = turn.cluster.present(worker)
+    return sighting is not None and turn.waited(sighting.seen) > turn.policy.absent_limit
+
+
 def quiet(turn: Turn) -> frozenset[str]:
     """The workers that are not heard of at the moment: what they said that they hold may be gone."""
     return frozenset(name for name in turn.workers if not heard_lately(turn, name))

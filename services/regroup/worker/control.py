@@ -263,16 +263,18 @@ class Control:
             return
         if not self._unsaid:
             return
+        points = tuple(self._points)
+        self._points.clear()
+        self._unsaid, self._urgent, self._flushed = False, False, time.monotonic()
+        self._push_status()
+        if not points and session.version == self._committed:
+            return  # it is an evaluation that goes on
+        self._committed = session.version
         report = StepsCommitted(
             job=session.job,
             incarnation=session.member.incarnation,
             generation=session.version.generation,
             step=session.version.step,
-            points=tuple(self._points),
+            points=points,
         )
-        self._points.clear()
-        self._unsaid, self._urgent, self._flushed = False, False, time.monotonic()
-        self._push_status()
-        if report.points or session.version != self._committed:  # else it is an evaluation that goes on
-            self._committed = session.version
-            self._post(REPORT + encode(report))
+        self._post(REPORT + encode(report))

@@ -231,7 +231,7 @@ def _issued(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job, b
     if back:
         ghosts.rolled_back.add((job.id, n))
         may_roll_back(world, old, n)
-        goes_back_no_further(world, before, job.id, base)
+        goes_back_no_further(world, before, job, base)
     else:
         shown = reached(old, before.watches.get(job.id))
         assert base.step >= shown, f"no roll-back was told, and step {shown} that all committed is gone"

@@ -30,8 +30,7 @@ def changed(cluster: Cluster, before: Worker, after: Worker) -> None:
 
 
 def lent(cluster: Cluster, name: str) -> None:
-    seen = cluster.sightings.get(name)
-    brings = seen is not None and seen.trainer is not None and seen.trainer.version is not None
+    brings = lending_rules.brings_back(cluster, name)
     assert brings or not cluster.workers[name].departs, f"{name} is lent, brings nothing back, and is to go"
 
 

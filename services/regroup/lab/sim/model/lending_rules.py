@@ -22,9 +22,17 @@ def lent(world: World, before: Cluster, after: Cluster, handed_over: Excused) ->
         old = before.workers.get(name)
         if worker is not old and worker.job is not None and (old is None or old.job != worker.job):
             assert not worker.quarantined, f"{name} is lent from its quarantine"
-            assert name not in after.jobs[worker.job].refused, f"{name} is lent to a job that refused it"
+            assert name not in after.jobs[worker.job].refused or brings_back(after, name), (
+                f"{name} is lent, and refused"
+            )
         if old is not None and old.job is not None and worker.job is None:
             _unlent(world, after, worker, after.jobs[old.job], handed_over)
+
+
+def brings_back(cluster: Cluster, name: str) -> bool:
+    """A state, in the memory of a trainer that was suspected: whose code is another one never has any."""
+    seen = cluster.present(name)
+    return seen is not None and seen.trainer is not None and seen.trainer.version is not None
 
 
 def _unlent(world: World, after: Cluster, worker: Worker, job: Job, handed_over: Excused) -> None:
@@ -41,7 +49,7 @@ def _unlent(world: World, after: Cluster, worker: Worker, job: Job, handed_over:
     heard = [after.trainer(one) for one in others]
     said = [one.version or ORIGIN for one in heard if one is not None]
     spare = mine is None or mine.step == 0 or len(holders(world, job.id)) > 1 or any(one >= mine for one in said)
-    meant = (worker.quarantined and spare) or worker.name in job.refused or dead
+    meant = ((worker.quarantined or worker.name in job.refused) and spare) or dead
     nothing = mine is None or is_durable(job, job.formation, mine) or handed_over(after, job, member, mine)
     assert meant or nothing or member not in job.formation.members, f"{member} is sent away with its state"
 
@@ -54,7 +62,7 @@ def released(world: World, cluster: Cluster, name: str, id: str) -> None:
     trainer = world.living(Member(name, seen.trainer.incarnation))
     if trainer is None or trainer.session.version is None or seen.trainer.version is None:
         return
-    excused = cluster.workers[name].quarantined or name in job.refused
+    excused = cluster.workers[name].quarantined
     heard = {other for other in cluster.workers if other != name and is_heard(world, cluster, other)}
     others = [one.worker for one in job.formation.members if one.worker in heard and _known_to_hold(cluster, one)]
     for other in [other for other in heard if cluster.workers[other].job == id]:

@@ -31,7 +31,7 @@ def gave_up(world: World, before: Cluster, cluster: Cluster, old: Job, job: Job,
         assert known or world.decided_at - since > limit, f"{base} is gone back to, and {member} may hold more"
     if not stops:
         may_roll_back(world, old, job.generation)
-    goes_back_no_further(world, before, job.id, base)
+    goes_back_no_further(world, before, job, base)
 
 
 def may_roll_back(world: World, old: Job, n: int) -> None:
@@ -43,11 +43,11 @@ def may_roll_back(world: World, old: Job, n: int) -> None:
             assert gave_up, f"rolled back past {member}, which may still commit"
 
 
-def goes_back_no_further(world: World, before: Cluster, job: str, base: Version) -> None:
+def goes_back_no_further(world: World, before: Cluster, job: Job, base: Version) -> None:
     """A roll-back goes to the most advanced state of which a healthy trainer told that is there, or was a moment ago,
     and may answer; and not before all that are back, or about to be, told what they hold."""
-    watch, policy = before.watches.get(job), world.policy
-    for trainer in holders(world, job):
+    watch, policy = before.watches.get(job.id), world.policy
+    for trainer in holders(world, job.id):
         name, held = trainer.member.worker, trainer.session.version
         seen = before.sightings.get(name)
         ahead = held is not None and held > base and not trainer.stuck
@@ -57,7 +57,7 @@ def goes_back_no_further(world: World, before: Cluster, job: str, base: Version)
             unheard = seen is None or seen.seen < before.awake
             untold = (new or unheard) and world.decided_at - max(since, before.awake) < policy.halt_limit
             assert not untold, f"rolled back to {base}, and {trainer.member} with {held} has yet to tell what it holds"
-        if seen is not None and not seen.connected:
+        if seen is not None and (not seen.connected or job.wanted is Wanted.STOP):
             seen = seen if world.decided_at - max(seen.seen, before.awake) < policy.absent_limit else None
         status = seen.trainer if seen is not None else None
         if seen is None or status is None or status.incarnation != trainer.member.incarnation or trainer.stuck:

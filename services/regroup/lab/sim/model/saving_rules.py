@@ -202,7 +202,7 @@ def ended(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old
     if job.phase is JobPhase.STOPPED and job.checkpoint is old.checkpoint and old.formation is not None and not at_once:
         listed = [one.session for one in map(world.living, old.formation.members) if one is not None]
         if not any(one.promised >= job.generation and one.version is not None for one in listed):
-            goes_back_no_further(world, before, job.id, job.saved)
+            goes_back_no_further(world, before, job, job.saved)
         given_up = before.watches[job.id].evicted if job.id in before.watches else frozenset()
         for trainer in [one for one in holders(world, job.id) if one.member not in given_up]:
             if trainer.session.version is not None and is_durable(job, old.formation, trainer.session.version):
