@@ -87,7 +87,7 @@ def forgotten(ghosts: Ghosts, job: Job | None, files: Collection[str]) -> None:
 
 def left(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
     """Who goes back goes back to no less than what agents told that is whole, and whose writers ended."""
-    if job.saver is not None or old.formation is None:
+    if job.saver is not None or old.formation is None or _at_once(job):
         return
     issued = job.formation is not None and job.formation is not old.formation
     base = job.formation.base if job.formation is not None and issued else job.saved
@@ -108,6 +108,11 @@ def left(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old:
             asked = Member(name, ended.incarnation) in ghosts.savers.get(job.id, ()) and version.generation == last
             counts = asked or ghosts.states[job.id, version] == line[: version.step]
             assert not counts or version <= base, f"{base} is gone back to, and {name} told that {version} is whole"
+
+
+def _at_once(job: Job) -> bool:
+    """Whether its user cut it short: it ends with what counted by then."""
+    return job.ended and job.reason.startswith("stopped at once")
 
 
 def _lies_on(version: Version, held: Version | None) -> bool:
@@ -197,7 +202,7 @@ def ended(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old
         assert job.checkpoint is not old.checkpoint, "called completed, and nothing was saved"
         assert job.steps == job.checkpoint.version.step, "called completed before its last step"
         _each_sample_once(job)
-    at_once = job.reason.startswith("stopped at once")
+    at_once = _at_once(job)
     assert not at_once or job.id in ghosts.cut_short, f"{job.id} is stopped at once, and nobody asked for that"
     if job.phase is JobPhase.STOPPED and job.checkpoint is old.checkpoint and old.formation is not None and not at_once:
         listed = [one.session for one in map(world.living, old.formation.members) if one is not None]
