@@ -214,6 +214,26 @@ def test_a_total_loss_after_many_steps_counts_also_where_another_coordinator_goe
     assert (scene.job.formation.base, scene.job.restarts) == (Version(1, 3), 1)
 
 
+def test_total_losses_count_also_where_not_all_had_told_their_steps(scene):
+    paused(scene, "a", "b")
+    resume(scene)
+    for incarnation in ("i2", "i3", "i4"):
+        scene.prepare("a", "b", incarnation=incarnation)
+        for name in "ab":
+            scene.halt(name, None, incarnation=incarnation)
+        for name in "ab":
+            scene.train(name, incarnation=incarnation)
+        scene.train("a", 7, incarnation=incarnation)
+        for name in "ab":
+            scene.exits(name, incarnation=incarnation)
+            scene.beat(name)
+    assert scene.job.restarts == 2  # the third is counted once it goes on
+    scene.prepare("a", "b", incarnation="i5")
+    for name in "ab":
+        scene.halt(name, None, incarnation="i5")
+    assert (scene.job.formation.base, scene.job.restarts) == (Version(1, 3), 3)
+
+
 def test_a_job_that_lost_all_since_its_pause_stops_at_its_checkpoint_and_says_so(scene):
     paused(scene, "a")
     resume(scene)
@@ -593,14 +613,28 @@ def test_a_job_that_is_resumed_has_waited_for_nothing_yet(scene):
     assert scene.cluster.watches["j"].since >= scene.now - 0.2
 
 
+@pytest.mark.parametrize("connected", [False, True])
+def test_two_jobs_that_lack_workers_of_which_nothing_is_heard_keep_them_from_each_other_no_longer(scene, connected):
+    """b of j and d of k: their connections may stand."""
+    for job, names in (("j", "ab"), ("k", "cd")):
+        scene.submit(job, min_workers=2)
+        scene.register(*names)
+    for name in "bd" if not connected else "":
+        scene.does(Disconnected(name))
+    scene.after(scene.policy.absent_limit + 1.0, heard="ac")
+    scene.after(scene.policy.absent_limit + 1.0, heard="ac")
+    scene.after(1.0, heard="ac")
+    assert scene.cluster.jobs["k"].phase is JobPhase.QUEUED
+
+
 def test_a_job_that_only_prepared_makes_room_at_once(scene):
     for job, names in (("j", "ab"), ("k", "cd")):
         scene.submit(job, min_workers=2)
         scene.register(*names)
     for name in "bd":
         scene.says(name, AgentLeft(boot="b1"))
-    scene.after(scene.policy.absent_limit + 1.0)
-    scene.after(1.0)
+    scene.after(scene.policy.absent_limit + 1.0, heard="ac")
+    scene.after(1.0, heard="ac")
     phases = [job.phase for job in scene.cluster.jobs.values()]
     assert phases == [JobPhase.PREPARING, JobPhase.QUEUED]
     assert scene.cluster.workers["c"].job in (None, "j")

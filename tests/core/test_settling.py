@@ -4,10 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from regroup.core.jobs import JobPhase, Member
+from regroup.core.cluster import Rest
+from regroup.core.jobs import Checkpoint, JobPhase, Member, Version
 from regroup.core.messages.commands import PauseJob, StopJob
+from regroup.core.messages.trainer_reports import CheckpointUnreadable
 from regroup.core.settling import passed
 from regroup.core.turn import Turn
+from regroup.core.workers import TrainerPhase
 
 
 @pytest.mark.parametrize(("later", "given_up"), [(-1.0, set()), (1.0, {Member("a", "i1")})], ids=["before", "after"])
@@ -67,3 +70,56 @@ def test_nothing_is_given_up_for_a_pause_that_it_holds_up(scene):
     scene.halt("a", None, incarnation="i2")
     assert scene.job.phase is JobPhase.WAITING
     assert "waiting for it to answer" in scene.job.reason
+
+
+def test_a_checkpoint_is_read_again_though_one_that_says_nothing_any_more_held_more(scene):
+    silent_but_connected(scene, 1.0)
+    file = Checkpoint(Version(1, 2), "/c/j", "sum", 1)
+    scene.cluster = replace(scene.cluster, jobs={"j": replace(scene.job, checkpoint=file)})
+    for _ in range(2):
+        until = scene.now + scene.policy.detached_limit + scene.policy.detached_margin + 4 * scene.policy.halt_limit
+        while scene.job.formation.generation < scene.job.generation and scene.now < until:
+            scene.after(1.0, heard="a")
+            if scene.job.round is not None:
+                scene.halt("a", None, incarnation="i2")
+        n = scene.job.generation
+        assert (scene.members, scene.job.formation.generation) == (["a"], n)
+        scene.beat("a", TrainerPhase.FORMING, "i2", promised=n, generation=n)
+        scene.says("a", CheckpointUnreadable(job="j", incarnation="i2", generation=n, error="no such file"))
+        scene.beat("a", TrainerPhase.BROKEN, "i2", promised=n, generation=n)
+
+
+def test_one_that_rests_is_asked_where_the_others_are_enough_only_with_one_that_says_nothing_any_more(scene):
+    """b says nothing; c could not be reached a while ago."""
+    scene.running("a", "b", "c", min_workers=2, step=3)
+    scene.after(1.0, heard="abc")
+    scene.exits("c")
+    scene.beat("c")
+    for name in "ab":
+        scene.halt(name, (1, 3))
+    for name in "ab":
+        scene.train(name, 4)
+    watch = replace(scene.cluster.watches["j"], resting={"c": Rest(5, scene.now + 600.0)})
+    scene.cluster = replace(scene.cluster, watches={"j": watch})
+    scene.prepare("c", incarnation="i2")
+    trained = scene.job.generation
+    scene.breaks("a", trained)
+    while scene.members != ["a", "c"] and scene.job.generation < trained + 10:
+        scene.after(1.0, heard="ac")
+        if scene.job.round is not None:
+            scene.halt("a", (trained, 4))
+        if scene.job.round is not None:
+            scene.halt("c", None, incarnation="i2")
+    assert scene.members == ["a", "c"]
+
+
+def test_who_beats_more_rarely_than_one_may_be_away_says_enough(make_scene):
+    scene = make_scene(heartbeat_interval=60.0, absent_limit=30.0, detached_limit=300.0)
+    scene.submit(min_workers=3, max_workers=3)
+    scene.register("a", "b", "c")
+    for name in "abc":
+        scene.passes(20.0, heard="")
+        scene.prepare(name)
+    for name in "abc":
+        scene.halt(name, None)
+    assert scene.members == ["a", "b", "c"]

@@ -8,7 +8,7 @@ from regroup.core.cluster import Doubt, Rest
 from regroup.core.jobs import JobPhase, Member, Version
 from regroup.core.messages.commands import DrainWorker, PauseJob, ResumeJob
 from regroup.core.messages.events import Disconnected
-from regroup.core.messages.orders import Halt, Kill, Prepare, Release
+from regroup.core.messages.orders import Halt, Kill, Release
 from regroup.core.messages.trainer_reports import CheckpointUnreadable, GroupBroke, PeersUnreached, StepsCommitted
 from regroup.core.severed import LONGEST, let_rest
 from regroup.core.turn import Turn
@@ -418,18 +418,34 @@ def test_a_suspect_that_is_left_with_the_state_is_spared_also_if_it_was_refused_
     scene.beat("c", TrainerPhase.FORMING, promised=n, generation=n, version=Version(1, 3))
     assert (scene.told("c", Kill), scene.told("c", Release), len(scene.told("c", Halt))) == ([], [], 1)
     scene.halt("c", (1, 3))
-    assert (scene.members, scene.job.formation.base) == (["c"], Version(1, 3))
+    assert (scene.members, scene.job.formation.base, scene.job.refused) == (["c"], Version(1, 3), {})
 
 
-def test_who_was_refused_and_lent_for_its_state_gets_no_other_trainer(scene):
+def test_who_was_refused_is_not_lent_again_while_the_others_only_owe_their_promises(scene):
+    """Its refusal began a round, which they have yet to answer."""
+    n = suspects_c(scene, min_workers=1, before=2)
+    assert scene.job.round is not None
+    scene.after(0.1, heard="abc")
+    scene.beat("c", TrainerPhase.FORMING, promised=n, generation=n, version=Version(1, 3))
+    assert (scene.cluster.workers["c"].job, set(scene.job.refused)) == (None, {"c"})
+    assert len(scene.told("c", Release)) == 1
+
+
+def test_who_was_refused_gets_in_no_more_where_another_coordinator_asks_those_that_train_for_a_boundary(scene):
     n = suspects_c(scene, min_workers=1, before=2)
     for name in "ab":
-        scene.exits(name)
-    scene.beat("c", TrainerPhase.FORMING, promised=n, generation=n, version=Version(1, 3))
-    assert scene.cluster.workers["c"].job == "j"
-    scene.exits("c")
-    scene.beat("c")
-    assert (scene.cluster.workers["c"].job, scene.told("c", Prepare)) == (None, [])
+        scene.halt(name, (1, 3))
+    for name in "ab":
+        scene.train(name, 6)
+    scene.restart()
+    scene.register("a", "b")
+    for name in "ab":
+        scene.train(name, 7)
+    scene.does(DrainWorker("b"))
+    assert scene.job.round.boundary
+    scene.register("c")
+    scene.beat("c", TrainerPhase.HALTED, promised=n, generation=1, version=Version(1, 3))
+    assert scene.cluster.workers["c"].job is None
 
 
 @pytest.mark.parametrize("seconds", [12, 75])

@@ -33,7 +33,7 @@ from regroup.core.orders import due
 from regroup.core.rounds import Stage, advance, stage
 from regroup.core.schedule import lend, makes_room, why_queued
 from regroup.core.settling import could_make_room
-from regroup.core.suspicion import evict_unprepared, quiet, reprieve
+from regroup.core.suspicion import evict_unprepared, is_mute, quiet, reprieve
 from regroup.core.turn import Turn
 from regroup.core.workers import LEFT
 
@@ -131,6 +131,7 @@ def _lend(turn: Turn) -> None:
             turn.change_job(job, phase=JobPhase.PREPARING, reason=reason)
             turn.note("preparing", reason, job=job_id)
             turn.change_watch(job_id, since=turn.now)  # there may be one of before it rested
+        turn.take_back(job_id, name)
         turn.workers[name] = replace(turn.workers[name], job=job_id, reason=f"lent to job {job_id}")
         turn.sightings[name] = replace(turn.sightings[name], moved=turn.now)  # from now on it is to start a trainer
         turn.note("lent", f"{name} is lent to the job", job=job_id, worker=name)
@@ -149,8 +150,9 @@ def _make_room(turn: Turn) -> None:
         failed = stage(job) is Stage.GATHERING and turn.watch(job.id).failed_savers
         if job.id in stuck or failed:  # nothing is to be had from it for now
             turn.change_job(job, wanted=Wanted.RUN)
+    useless = {name for name in turn.workers if lingers(turn, name) or is_mute(turn, name)}
     costs = {id: could_make_room(turn, turn.jobs[id]) for id in stuck}
-    found = makes_room(turn.cluster, costs, expected(turn), {name for name in turn.workers if lingers(turn, name)})
+    found = makes_room(turn.cluster, costs, expected(turn), useless)
     if found is not None:
         commands.make_room(turn, *found)
 

@@ -46,12 +46,10 @@ def departs(turn: Turn, member: Member) -> bool:
 
 
 def let_go(turn: Turn) -> None:
-    """Take whoever goes, or was refused and is there only for its state, off its job once nothing rests on it."""
+    """Take whoever goes off its job, once nothing rests on it."""
     for name, worker in list(turn.workers.items()):
-        job = turn.jobs[worker.job] if worker.job is not None else None
-        if job is None or not (worker.departs or name in job.refused) or _is_needed(turn, job, name):
-            continue
-        turn.unlend(name, ASKED_TO_END if worker.leaving else DRAINED if worker.drained else job.refused[name])
+        if worker.departs and worker.job is not None and not _is_needed(turn, turn.jobs[worker.job], name):
+            turn.unlend(name, ASKED_TO_END if worker.leaving else DRAINED)
 
 
 def _is_needed(turn: Turn, job: Job, name: str) -> bool:

@@ -19,7 +19,7 @@ from regroup.core.regroup import ASKED_TO, NothingToSave, Wait, durable
 from regroup.core.schedule import at_hand, could_not_read, known_to_hold
 from regroup.core.settling import candidates, gathered, give_up, may_go_on, rest, returning, settle, wait
 from regroup.core.severed import formed_together, rests
-from regroup.core.suspicion import doubt, hang_at_save, hang_words, heard_lately, is_stuck, suspect
+from regroup.core.suspicion import doubt, hang_at_save, hang_words, heard_lately, is_mute, is_stuck, suspect
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase
 
@@ -91,7 +91,7 @@ def _candidates_for(turn: Turn, job: Job, living: Set[Member]) -> Set[Member]:
     none of them can read the checkpoint."""
     there = candidates(turn.cluster, job)
     fit = {one for one, answer in there.items() if one in living or answer.version or not rests(turn, job, one.worker)}
-    stay = {one for one in fit if not departs(turn, one)}
+    stay = {one for one in fit if not (departs(turn, one) or is_mute(turn, one.worker))}
     enough = len(stay) >= job.spec.min_workers and not stay <= turn.watch(job.id).unable.keys()
     return fit if enough else set(there)
 
@@ -138,7 +138,7 @@ def _gather(turn: Turn, job: Job) -> None:
 def _read_elsewhere(turn: Turn, job: Job) -> None:
     """Unless somebody holds that state: whoever is new may be able to read the checkpoint, and takes the place of one
     that was not; and those that were not may be by now, each time after twice as long."""
-    told = candidates(turn.cluster, job)
+    told = {one: said for one, said in candidates(turn.cluster, job).items() if not is_mute(turn, one.worker)}
     if any(answer.version is not None and answer.version >= job.saved for answer in told.values()):
         return
     watch, tried = turn.watch(job.id), could_not_read(turn.cluster, job)

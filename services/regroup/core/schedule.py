@@ -89,8 +89,8 @@ def _hopeless(cluster: Cluster, job: Job, expected: Set[str]) -> bool:
 def comes_back_to(cluster: Cluster, name: str, quiet: Set[str] = frozenset()) -> str | None:
     """The job of which a worker that was given up brings the state back, while none of its members is there with one.
 
-    It may be the last copy, so it is lent again, whether there is room or not, and whether it was refused: whose code
-    is another one never holds a state.
+    It may be the last copy, so it is lent again, whether there is room or not. Also if it was refused: that was for
+    suspicions then, since whose code differs never holds a state. But not while others may only owe their promises.
     """
     worker, sighting = cluster.workers[name], cluster.present(name)
     trainer = sighting.trainer if sighting is not None else None
@@ -99,7 +99,7 @@ def comes_back_to(cluster: Cluster, name: str, quiet: Set[str] = frozenset()) ->
     job = cluster.jobs.get(trainer.job)
     if job is None or job.ended:
         return None
-    return job.id if may_be_last_copy(cluster, job, name, trainer, quiet) else None
+    return job.id if may_be_last_copy(cluster, job, name, trainer, quiet, owing=name in job.refused) else None
 
 
 def may_be_last_copy(

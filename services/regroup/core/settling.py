@@ -204,12 +204,13 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
     formation = replace(verdict.formation, detached_limit=turn.policy.detached_limit)
     watch = turn.watch(job.id)
     committed = reached(job, watch)
-    lost = max([committed, *watch.committed.values()]) > formation.base.step
+    made = max([committed, *watch.committed.values()])  # by whoever was furthest
+    lost = made > formation.base.step
     # All may have been ended on purpose, as when their cluster is stopped: that is no failure of the job.
     meant = job.formation is not None and all(watch.dead.get(member) == ASKED for member in job.formation.members)
     # A checkpoint that was struck is no loss of workers; but to begin anew is one of all state, however that came.
     last = job.formation
-    read = last is not None and last.checkpoint is not None and committed <= last.base.step  # and made no step
+    read = last is not None and last.checkpoint is not None and made <= last.base.step  # and did nothing else
     spared = meant or (read and formation.base != job.origin)
     restarts = job.restarts + (verdict.rolled_back and lost and not spared)
     if restarts > job.spec.max_restarts:

@@ -97,7 +97,8 @@ def heard_lately(turn: Turn, worker: str) -> bool:
 def is_mute(turn: Turn, worker: str) -> bool:
     """Whether its connection stands, and its agent has said nothing for as long as one may be away."""
     sighting = turn.cluster.present(worker)
-    return sighting is not None and turn.waited(sighting.seen) > turn.policy.absent_limit
+    limit = max(turn.policy.absent_limit, turn.policy.quiet_limit)
+    return sighting is not None and turn.waited(sighting.seen) > limit
 
 
 def quiet(turn: Turn) -> frozenset[str]:

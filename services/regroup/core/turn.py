@@ -123,8 +123,14 @@ class Turn:
                 doubted = {other: times for other, times in watch.doubted.items() if other != name}
                 resting = {other: rest for other, rest in watch.resting.items() if other != name}
                 self.change_watch(id, doubted=doubted, resting=resting)
-        for job in [job for job in self.jobs.values() if name in job.refused and not job.ended]:
-            self.change_job(job, refused={other: why for other, why in job.refused.items() if other != name})
+        for id in [id for id, job in self.jobs.items() if not job.ended]:
+            self.take_back(id, name)
+
+    def take_back(self, id: str, name: str) -> None:
+        """The job refuses this worker no more."""
+        if name in self.jobs[id].refused:
+            others = {other: why for other, why in self.jobs[id].refused.items() if other != name}
+            self.change_job(self.jobs[id], refused=others)
 
     def unlend(self, name: str, reason: str) -> None:
         worker = self.workers[name]

@@ -171,6 +171,7 @@ class Agent:
 
     def _report(self, report: Report) -> None:
         """Passed on at once, or, in its turn, when the coordinator takes it."""
+        self._catch_up()
         bare = isinstance(report, StepsCommitted) and not report.points  # that is in every heartbeat, too
         passed = not self._unsent and self._pass_on(report)
         if not passed and not bare:
@@ -184,8 +185,8 @@ class Agent:
 
     def _catch_up(self) -> None:
         """Pass on what waits, until a connection takes no more: a busy coordinator's has room again in a moment."""
-        while self._unsent:
-            report = self._unsent.popleft()  # first, since a connection that is made only now passes all on
+        while self._unsent and self._line.connected:
+            report = self._unsent.popleft()  # first: a connection that is noticed only now passes all others on
             if not self._pass_on(report):
                 self._unsent.appendleft(report)
                 return

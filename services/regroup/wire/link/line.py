@@ -38,7 +38,8 @@ UNKNOWN = 400  # the status by which the coordinator's door refuses a key (ZAP, 
 WRONG_KEY = "%s does not know our key"
 NOT_OURS = "%s has another key than the coordinator's, or went away: `regroup join-token` tells there what to set"
 HANDSHAKE = 5000  # ms until an attempt ends: whoever took the coordinator's port may accept and say nothing
-ATTEMPT = (RECONNECT[1] + CONNECT + HANDSHAKE) / 1000  # seconds: at the latest then, zmq says that it tries again
+ATTEMPT = (RECONNECT[1] + CONNECT + HANDSHAKE) / 1000  # seconds until zmq says that it tries again, as a rule
+LONGEST = 120.0  # seconds, if it says nothing: a name may take long to be looked up
 
 
 class Line:
@@ -74,6 +75,7 @@ class Line:
         self.connected = False
         self._told = False  # that nobody answers, since the last connection
         self._stirred = time.monotonic()  # when zmq last said anything of this connection
+        self._patience = ATTEMPT  # until it counts as given up
         self.unknown_key = False  # said by the coordinator, which is the right one, at the last attempt
         self._on_connected, self._where = on_connected, where
         self._max_message = max_message
@@ -144,8 +146,9 @@ class Line:
         somebody else answered who speaks another protocol, such as a proxy in front of a coordinator that restarts.
         """
         now = self._where() or self._address
-        silent = not self.connected and time.monotonic() - self._stirred > ATTEMPT
+        silent = not self.connected and time.monotonic() - self._stirred > self._patience
         if now != self._address or self.unknown_key or silent:
+            self._patience = min(2 * self._patience, LONGEST)
             self._follow(now)
 
     async def close(self, flush: float = 0.0) -> None:
@@ -169,8 +172,9 @@ class Line:
         self.counters["received"] += 1
         return order
 
-    def _connect(self, address: str) -> None:
-        fit_family(self._dealer, address)
+    def _connect(self, address: str, again: bool = False) -> None:
+        if not again:  # else it waits for a name once more
+            fit_family(self._dealer, address)
         self._dealer.connect(address)
         self._address = address
         self._since = self._stirred = time.monotonic()
@@ -180,7 +184,7 @@ class Line:
         if address == former:
             self._forsake(former)
         try:
-            self._connect(address)
+            self._connect(address, again=address == former)
         except zmq.ZMQError:
             self._drop("address", "%s is said to be the coordinator's", address)
         else:
@@ -195,7 +199,7 @@ class Line:
     def _notice(self) -> None:
         retried = False
         for event, value in events_of(self._monitor_now):
-            self._stirred = time.monotonic()
+            self._stirred, self._patience = time.monotonic(), ATTEMPT
             if event == zmq.Event.CONNECT_RETRIED:
                 retried = True
                 continue

@@ -5,7 +5,7 @@ Owns: these rules. Refuses to know: whose error it was (`saving_rules` says of a
 
 from dataclasses import replace
 
-from regroup.core.cluster import Cluster
+from regroup.core.cluster import ASKED, Cluster, reached
 from regroup.core.decide import Decision
 from regroup.core.jobs import Job, JobPhase
 from regroup.core.workers import Worker
@@ -27,6 +27,16 @@ def failed(ghosts: Ghosts, old: Job, job: Job) -> None:
         lost = any(step >= base for steps in made.values() for step in steps)
         assert job.restarts == old.restarts + 1, "one roll-back is one restart"
         assert lost, f"a restart counts, and no step was made since step {base}"
+
+
+def restarted(before: Cluster, after: Cluster, old: Job, job: Job) -> None:
+    """Steps of the last generation that were shown and are lost are a restart, unless all were ended on purpose."""
+    if old.formation is None or job.formation is None or job.formation is old.formation:
+        return
+    shown, watch = reached(old, before.watches.get(job.id)), after.watches.get(job.id)
+    lost = shown > max(old.formation.base.step, job.formation.base.step)
+    meant = watch is not None and all(watch.dead.get(member) == ASKED for member in old.formation.members)
+    assert not lost or meant or job.restarts > old.restarts, f"{shown} steps were shown, and to lose them is no restart"
 
 
 def counted(ghosts: Ghosts, world: World, decision: Decision, before: Worker, after: Worker) -> None:

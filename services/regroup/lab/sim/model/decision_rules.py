@@ -53,7 +53,7 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
         known = before.watches[id].evicted if id in before.watches else frozenset()
         for member in watch.evicted - known:
             lending_rules.evicted(world, before, decision, before.jobs[id], member)
-    lending_rules.lent(world, before, decision.cluster, leaving_rules.handed_over)
+    lending_rules.lent(world, before, decision, leaving_rules.handed_over)
     for name, worker in decision.cluster.workers.items():
         known_worker = before.workers.get(name)
         if known_worker is not None and worker is not known_worker:
@@ -173,6 +173,7 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
         saving_rules.to_save(world, before, decision, old, job, job.saver)
         ghosts.savers.setdefault(job.id, set()).add(job.saver)
     blame_rules.failed(ghosts, old, job)
+    blame_rules.restarted(before, decision.cluster, old, job)
     leaving_rules.asked(old, job)
     leaving_rules.rests(world, before, decision, old, job)
     leaving_rules.saved(world, decision.cluster, old, job)

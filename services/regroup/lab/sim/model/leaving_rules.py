@@ -50,15 +50,17 @@ def asked(before: Job, job: Job) -> None:
         assert job.round.boundary, f"a step is broken off, and {job.round.reason}"
 
 
-def to_save(cluster: Cluster, job: Job, version: Version) -> None:
+def to_save(cluster: Cluster, job: Job, version: Version, saver: Member) -> None:
     """Only what rests or ends is saved by order, and what none of those that stay holds; and none of them loses its own
-    state by that, though they could take over."""
-    if job.wanted in RESTED or job.complete_at(version.step):
-        return
+    state by that, though they could take over. Who stays saves rather than who is to go with the file."""
     watch = cluster.watches[job.id]
     there = [one for one in watch.answers if cluster.present(one.worker) and one not in watch.dead]
     stay = [one for one in there if not departs(cluster, one)]
     have = [one for one in stay if watch.answers[one].version == version]
+    able = [one for one in have if one not in watch.failed_savers]
+    assert not able or not departs(cluster, saver), f"{saver} is to save and to go, and {able} could"
+    if job.wanted in RESTED or job.complete_at(version.step):
+        return
     assert not have, f"{version} is to be saved, and {have} stay with it"
     older = [one for one in stay if watch.answers[one].version is not None]
     few = job.spec.max_workers < 2 or len(stay) + 1 < job.spec.min_workers

@@ -14,7 +14,8 @@ from regroup.lab.sim.model.world import World, holders, is_durable, is_heard, to
 Excused = Callable[[Cluster, Job, Member, Version], bool]
 
 
-def lent(world: World, before: Cluster, after: Cluster, handed_over: Excused) -> None:
+def lent(world: World, before: Cluster, decision: Decision, handed_over: Excused) -> None:
+    after = decision.cluster
     for name in before.workers.keys() - after.workers.keys():
         assert not before.workers[name].quarantined, f"the quarantine of {name} is forgotten"
         assert not before.workers[name].drained, f"that {name} is drained is forgotten"
@@ -22,11 +23,24 @@ def lent(world: World, before: Cluster, after: Cluster, handed_over: Excused) ->
         old = before.workers.get(name)
         if worker is not old and worker.job is not None and (old is None or old.job != worker.job):
             assert not worker.quarantined, f"{name} is lent from its quarantine"
-            assert name not in after.jobs[worker.job].refused or brings_back(after, name), (
-                f"{name} is lent, and refused"
-            )
+            assert name not in after.jobs[worker.job].refused, f"{name} is lent to a job that refused it"
+            cleared = any(note.kind == "cleared" and note.worker == name for note in decision.notes)
+            refused = worker.job in before.jobs and name in before.jobs[worker.job].refused and not cleared
+            if refused and brings_back(after, name):
+                _alone(world, after, before.jobs[worker.job], name)
         if old is not None and old.job is not None and worker.job is None:
             _unlent(world, after, worker, after.jobs[old.job], handed_over)
+
+
+def _alone(world: World, cluster: Cluster, job: Job, name: str) -> None:
+    """Who was refused is lent again only for the state that it alone brings back."""
+    assert job.formation is not None, f"{name} was refused, and is lent again to a job of which nobody holds a state"
+    watch, base = cluster.watches.get(job.id), job.formation.base
+    left = [one for one in job.formation.members if watch is None or not (one in watch.dead or one in watch.evicted)]
+    others = [one for one in left if one.worker != name and is_heard(world, cluster, one.worker)]
+    told = {one.worker: status.version for one in others if (status := cluster.trainer(one)) is not None}
+    have = [other for other, version in told.items() if version is not None and version >= base]
+    assert not have, f"{name} was refused, and is lent again although {have} hold the state"
 
 
 def brings_back(cluster: Cluster, name: str) -> bool:

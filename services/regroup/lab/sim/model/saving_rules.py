@@ -30,7 +30,7 @@ def to_save(world: World, before: Cluster, decision: Decision, old: Job, job: Jo
     version = answers.get(saver)
     assert version is not None, f"{saver} is to save, and said that it holds nothing"
     assert version == max(held), f"{version} is to be saved, and {max(held)} was answered"
-    leaving_rules.to_save(cluster, job, version)
+    leaving_rules.to_save(cluster, job, version, saver)
     if version < formation.base or all(answers.get(member) is None for member in formation.members):
         gave_up(world, before, cluster, old, job, version)
         shown = reached(old, before.watches.get(job.id))

@@ -37,6 +37,13 @@ BUGS = (
         "        return False  # it trains, or",
     ),
     Bug(
+        "who is to go saves although one stays with the same",
+        REGROUP,
+        "key=lambda member: (member.worker in departing, member))",
+        "key=lambda member: member)",
+        among="DRAIN",
+    ),
+    Bug(
         "a job is saved although others stay with its state",
         REGROUP,
         "if holders and staying.keys().isdisjoint(holders):",

@@ -161,10 +161,11 @@ BUGS = (
     Bug(
         "who could not save is asked again first",
         REGROUP,
-        "saver = min(holders, key=lambda member: (last_try.get(member, -1), member))",
-        "saver = min(holders)",
+        "saver = min(holders, key=lambda member: last_try.get(member, -1))",
+        "saver = holders[0]",
         among="UNWRITABLE",
     ),
+    Bug("steps that are lost after a checkpoint was read are no restart", SETTLING, " and made <= last.base.step", ""),
     # the task's own code at a save
     Bug(
         "what state() raises is nobody's error",
