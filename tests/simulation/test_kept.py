@@ -1956,6 +1956,53 @@ MENDED = {  # what the code did once
         chunk=1.0,
         folders=True,
     ),
+    "what a saver that was given up wrote counts in the decision that forms from it": Plan(
+        seed=2,
+        workers=2,
+        jobs=(
+            JobSpec(
+                task="digits",
+                steps=60,
+                global_batch=8,
+                shards=4,
+                max_workers=2,
+                keep_best=1,
+                step_timeout=4.0,
+                max_restarts=1000,
+            ),
+        ),
+        policy=Policy(
+            heartbeat_interval=0.5,
+            tick=0.35,
+            detached_limit=5.0,
+            detached_margin=1.0,
+            leader_lease=1.0,
+            prepare_limit=6.0,
+            halt_limit=2.0,
+            hang_floor=0.6,
+            form_limit=3.0,
+            absent_limit=2.0,
+            save_retry=0.5,
+            read_retry=1.5,
+            error_limit=1000,
+        ),
+        faults=(
+            Fault(kind=Kind.BREAK, workers=(1,), at=1.4150478398084667, border="applying"),
+            Fault(kind=Kind.PAUSE, workers=(0,), at=1.4150478398084667, border="applying"),
+            Fault(
+                kind=Kind.ISOLATE,
+                workers=(0,),
+                at=1.4150478398084667,
+                border="writing",
+                seconds=4.9985425771215395,
+            ),
+            Fault(kind=Kind.KILL_TRAINER, workers=(0,), at=1.4150478398084667, border="idle", arrival=2),
+        ),
+        skews=(922085.8389836659, 49241.70952630291, 661733.5414661524),
+        drifts=(0.009075448458959594, -0.0016998571565103766, -4.658743785938488e-05),
+        pace=0.1,
+        learned=True,
+    ),
 }
 KEPT = PLANTED | MENDED
 CANARY = "a torn state is answered"  # whatever the dice say

@@ -14,7 +14,7 @@ class Excuses:
     def __init__(self, plan: Plan) -> None:
         kinds = {fault.kind for fault in plan.faults}
         self._faults = plan.faults
-        self.twice = bool(kinds & {Kind.DOUBLING, Kind.JUMBLED})  # words come twice, or late, as on no connection
+        self.jumbled = Kind.JUMBLED in kinds  # words come late, as on no connection
         self.away = bool(kinds & set(_AWAY))  # the coordinator, for long
         self.unheard = bool(kinds & set(_UNHEARD))  # last words may not be, or after what followed them
         self.late = bool(kinds & {Kind.SLOW, Kind.LOSSY, Kind.DEAFEN, Kind.JUMBLED})  # orders, as nobody can know

@@ -63,6 +63,8 @@ class Justice:
         self._errors(before, decision.cluster)
         for id, job in decision.cluster.jobs.items():
             old = before.jobs.get(id)
+            if job.phase is JobPhase.PREPARING and (old is None or old.phase is JobPhase.QUEUED):
+                self._starts(decision.cluster, job)
             if old is not None and old is not job:
                 self._changed(before, decision, old, job)
 
@@ -156,7 +158,7 @@ class Justice:
         """Nobody has more errors than it gave cause for."""
         for name, worker in after.workers.items():
             old = before.workers.get(name)
-            if old is None or worker.errors <= old.errors or self._excuses.twice:
+            if old is None or worker.errors <= old.errors or self._excuses.jumbled:
                 continue
             self._counted[name] += worker.errors - old.errors
             counted, causes = self._counted[name], self._causes[name]
@@ -178,8 +180,6 @@ class Justice:
             self._issued(before, after, old, job, job.formation)
         if job.phase is JobPhase.PAUSED and job.formation is None and old.formation is not None:
             assert job.id not in after.watches, "what was watched outlives a rest"
-        if old.phase is JobPhase.QUEUED and job.phase is JobPhase.PREPARING:
-            self._starts(after, job)
         if job.phase is JobPhase.FAILED and job.reason.startswith("the task failed") and job.failures:
             last = job.failures[-1]
             kept = job.checkpoint is not None and job.checkpoint.version.step >= last.step
@@ -221,7 +221,8 @@ class Justice:
         for older in after.jobs.values():
             if older.id == job.id:
                 return
-            others = {id for id, one in after.jobs.items() if one.wanted is Wanted.HOLD or one.phase in _WAITS}
+            rest = [one for one in after.jobs.values() if one is not job]
+            others = {one.id for one in rest if one.wanted is Wanted.HOLD or one.phase in _WAITS}
             fit = [
                 name
                 for name, worker in after.workers.items()

@@ -162,7 +162,6 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     if told_back(decision, job.id):
         saving_rules.left(ghosts, world, before, decision, old, job)
     if job.formation is not None and job.formation is not old.formation:
-        ghosts.savers.pop(job.id, None)
         _issued(ghosts, world, before, old, job, told_back(decision, job.id))
         leaving_rules.issued(decision.cluster, job.formation)
         dead = decision.cluster.watches[job.id].dead if job.id in decision.cluster.watches else {}
@@ -181,6 +180,8 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
         striking_rules.struck(ghosts, decision, old, job)
     elif job.checkpoint is not old.checkpoint:
         saving_rules.saved(ghosts, world, before, decision, old, job)
+    if job.formation is not None and job.formation is not old.formation:
+        ghosts.savers.pop(job.id, None)  # only now: what one of them wrote may count in this very decision
     rests = job.phase is JobPhase.PAUSED and old.phase is not JobPhase.PAUSED and job.formation is not None
     if rests and told_back(decision, job.id):
         gave_up(world, before, decision.cluster, old, job, job.saved)
