@@ -74,8 +74,8 @@ BUGS = (
     Bug(
         "whoever brings the last copy back is sent away",
         SCHEDULE,
-        "    return job.id if may_be_last_copy(cluster, job, name, trainer, quiet) else None",
-        "    return None",
+        "job.id if may_be_last_copy(cluster, job, name, trainer, quiet, owing=name in job.refused) else None",
+        "None",
         among="CRASH",
     ),
     # what somebody planted who had not seen the rules, and the rules did not find
