@@ -35,9 +35,14 @@ def silent_but_connected(scene, seconds: float) -> None:
     scene.prepare("a", incarnation="i2")
     until = scene.now + seconds
     while scene.now < until:
-        scene.after(1.0, heard="a")
-        if scene.job.round is not None:
-            scene.halt("a", None, incarnation="i2")
+        a_second_passes(scene)
+
+
+def a_second_passes(scene) -> None:
+    """a's agent is heard, and its new trainer, which holds nothing, answers whatever it is asked."""
+    scene.after(1.0, heard="a")
+    if scene.job.round is not None:
+        scene.halt("a", None, incarnation="i2")
 
 
 def test_who_is_connected_and_says_nothing_is_waited_for_no_longer_than_whoever_is_cut_off(scene):
@@ -47,9 +52,7 @@ def test_who_is_connected_and_says_nothing_is_waited_for_no_longer_than_whoever_
     begun = scene.job.generation
     assert begun <= 3, "nobody is asked again and again"
     for _ in range(int(4 * scene.policy.halt_limit)):
-        scene.after(1.0, heard="a")
-        if scene.job.round is not None:
-            scene.halt("a", None, incarnation="i2")
+        a_second_passes(scene)
     assert scene.members == ["a"]
 
 
@@ -79,9 +82,7 @@ def test_a_checkpoint_is_read_again_though_one_that_says_nothing_any_more_held_m
     for _ in range(2):
         until = scene.now + scene.policy.detached_limit + scene.policy.detached_margin + 4 * scene.policy.halt_limit
         while scene.job.formation.generation < scene.job.generation and scene.now < until:
-            scene.after(1.0, heard="a")
-            if scene.job.round is not None:
-                scene.halt("a", None, incarnation="i2")
+            a_second_passes(scene)
         n = scene.job.generation
         assert (scene.members, scene.job.formation.generation) == (["a"], n)
         scene.beat("a", TrainerPhase.FORMING, "i2", promised=n, generation=n)

@@ -23,7 +23,7 @@ from regroup.lab.sim.model import (
 )
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further, may_roll_back
-from regroup.lab.sim.model.world import World, told_back
+from regroup.lab.sim.model.world import World, answered, told_back
 
 JOIN = "prepared to join: "
 
@@ -184,20 +184,14 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
         ghosts.savers.pop(job.id, None)  # only now: what one of them wrote may count in this very decision
     rests = job.phase is JobPhase.PAUSED and old.phase is not JobPhase.PAUSED and job.formation is not None
     if rests and told_back(decision, job.id):
-        gave_up(world, before, decision.cluster, old, job, max([job.saved, *_kept(decision.cluster, job)]))
+        held = [version for version in answered(decision.cluster, job).values() if version is not None]
+        gave_up(world, before, decision.cluster, old, job, max([job.saved, *held]))
     if job.phase is JobPhase.PAUSED and job.formation is not None:
         assert job.wanted is Wanted.HOLD, f"{job.id} is to {job.wanted}, and rests with its state in memory"
     if job.phase is JobPhase.PAUSED and job.formation is None:
         saving_rules.closed(ghosts, world, before, decision, old, job)
     if job.ended:
         saving_rules.ended(ghosts, world, before, decision, old, job)
-
-
-def _kept(cluster: Cluster, job: Job) -> list[Version]:
-    """What those that answered, and are there, keep in memory."""
-    watch = cluster.watches[job.id]
-    there = [said for one, said in watch.answers.items() if cluster.present(one.worker) and one not in watch.dead]
-    return [said.version for said in there if said.version is not None]
 
 
 def _issued(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job, back: bool) -> None:

@@ -11,7 +11,7 @@ from regroup.core.messages.orders import Go
 from regroup.core.regroup import RESTED
 from regroup.core.workers import Worker
 from regroup.lab.sim.model import lending_rules
-from regroup.lab.sim.model.world import World, is_evicted, is_heard
+from regroup.lab.sim.model.world import World, answered, is_evicted, is_heard
 
 
 def departs(cluster: Cluster, member: Member) -> bool:
@@ -53,16 +53,14 @@ def asked(before: Job, job: Job) -> None:
 def to_save(cluster: Cluster, job: Job, version: Version, saver: Member) -> None:
     """Only what rests or ends is saved by order, and what none of those that stay holds; and none of them loses its own
     state by that, though they could take over. Who stays saves rather than who is to go with the file."""
-    watch = cluster.watches[job.id]
-    there = [one for one in watch.answers if cluster.present(one.worker) and one not in watch.dead]
-    stay = [one for one in there if not departs(cluster, one)]
-    have = [one for one in stay if watch.answers[one].version == version]
-    able = [one for one in have if one not in watch.failed_savers]
+    stay = {one: held for one, held in answered(cluster, job).items() if not departs(cluster, one)}
+    have = [one for one, held in stay.items() if held == version]
+    able = [one for one in have if one not in cluster.watches[job.id].failed_savers]
     assert not able or not departs(cluster, saver), f"{saver} is to save and to go, and {able} could"
     if job.wanted in RESTED or job.complete_at(version.step):
         return
     assert not have, f"{version} is to be saved, and {have} stay with it"
-    older = [one for one in stay if watch.answers[one].version is not None]
+    older = [one for one, held in stay.items() if held is not None]
     few = job.spec.max_workers < 2 or len(stay) + 1 < job.spec.min_workers
     assert few or not older, f"{version} is to be saved, and {older} stay and lose what they hold"
 

@@ -16,16 +16,14 @@ from regroup.lab.sim.model import beginning_rules, leaving_rules
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further
 from regroup.lab.sim.model.trainer import PRINT, Trainer, consumed
-from regroup.lab.sim.model.world import World, holders, is_durable, is_evicted, is_heard, told_back
+from regroup.lab.sim.model.world import World, answered, holders, is_durable, is_evicted, is_heard, told_back
 
 
 def to_save(world: World, before: Cluster, decision: Decision, old: Job, job: Job, saver: Member) -> None:
     """Who is to save answered with the best of the answers; and where they hold no anchor, rule 7 allows to go back."""
     cluster, formation = decision.cluster, old.formation
     assert formation is not None, "a state is to be saved, and no generation made it"
-    watch = cluster.watches[job.id]
-    there = [one for one in watch.answers if cluster.present(one.worker) and one not in watch.dead]
-    answers = {one: watch.answers[one].version for one in there}
+    answers = answered(cluster, job)
     held = [version for version in answers.values() if version is not None]
     version = answers.get(saver)
     assert version is not None, f"{saver} is to save, and said that it holds nothing"

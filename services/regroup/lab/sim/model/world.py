@@ -47,6 +47,13 @@ def told_back(decision: Decision, job: str) -> bool:
     return any(note.kind == "rolled_back" and note.job == job for note in decision.notes)
 
 
+def answered(cluster: Cluster, job: Job) -> dict[Member, Version | None]:
+    """What those hold that answered the job's last round, and are there."""
+    watch = cluster.watches[job.id]
+    there = [one for one in watch.answers if cluster.present(one.worker) and one not in watch.dead]
+    return {one: watch.answers[one].version for one in there}
+
+
 def is_evicted(before: Cluster, decision: Decision, job: str, member: Member) -> bool:
     """Whether it was given up, now or before."""
     watch = before.watches.get(job)
