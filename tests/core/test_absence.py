@@ -162,13 +162,14 @@ def test_one_that_nobody_reaches_does_not_gather_all_that_is_free(scene):
     scene.running("a", min_workers=1, max_workers=2, step=3)
     for name in "bcd":
         scene.register(name)
+        scene.does(Tick())
+        lent = {name for name, worker in scene.cluster.workers.items() if worker.job == "j"}
+        assert len(lent) <= 3, "the job asked for two, and one more may be tried"
         watch = scene.cluster.watches["j"]
-        resting = {other: Rest(1, scene.now + 600.0) for other in "bcd" if other in scene.cluster.workers}
+        resting = dict.fromkeys(lent - {"a"}, Rest(1, scene.now + 600.0)) | dict(watch.resting)
         scene.cluster = replace(scene.cluster, watches={"j": replace(watch, resting=resting)})
-    scene.does(Tick())
-    assert [name for name, worker in scene.cluster.workers.items() if worker.job == "j"] == ["a", "b", "c"]
     scene.submit("k", max_workers=1)
-    assert scene.cluster.workers["d"].job == "k"
+    assert [worker.job for worker in scene.cluster.workers.values()].count("k") == 1
 
 
 def test_who_was_idle_for_long_and_is_lent_has_its_time_to_start_a_trainer(scene):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from regroup.core.jobs import OUTSIDE, Fingerprint, JobPhase, StepPoint
+from regroup.core.jobs import IN_STATE, OUTSIDE, Fingerprint, JobPhase, Member, StepPoint
 from regroup.core.messages.agent_reports import Heartbeat, ReportTooLarge
-from regroup.core.messages.commands import ClearWorker
+from regroup.core.messages.commands import ClearWorker, StopJob
 from regroup.core.messages.events import Disconnected
 from regroup.core.messages.orders import Prepare, Release
 from regroup.core.messages.trainer_reports import (
@@ -434,6 +434,15 @@ def test_what_is_told_twice_counts_once(scene):
     assert not scene.job.ended
 
 
+def test_an_end_that_is_told_again_once_its_job_is_over_counts_once(scene):
+    scene.running("a", "b")
+    scene.exits("b", cause="killed by SIGSEGV")
+    scene.does(StopJob("j", now=True))
+    assert scene.job.ended
+    scene.exits("b", cause="killed by SIGSEGV")
+    assert scene.cluster.workers["b"].errors == 1
+
+
 def test_replicas_that_differ_are_counted_once_however_often_it_is_told(scene):
     scene.running("a", "b", "c")
     report = ReplicasDiffered(job="j", incarnation="i1", generation=1, step=0, digests=("1", "1", "2"))
@@ -666,3 +675,91 @@ def test_a_cluster_that_loses_its_power_while_a_job_prepares_is_not_the_tasks_er
     scene.after(5.0)
     scene.register("x", "y", "z", boot="b2")
     assert scene.job.phase is JobPhase.PREPARING
+
+
+def killed_in_the_first_step(scene, names, number):
+    """All prepare, form, and are killed in their first pass of step 0."""
+    incarnation = f"i{number}"
+    for name in names:
+        if scene.cluster.workers[name].job == "j":
+            scene.prepare(name, incarnation=incarnation)
+    for name in names:
+        if scene.cluster.workers[name].job == "j":
+            scene.halt(name, None, incarnation)
+    formation = scene.job.formation
+    assert len(formation.seats) == len(names)
+    for name in names:
+        scene.train(name, incarnation=incarnation)
+    shards = {formation.members[rank].worker: shard for shard, rank in enumerate(formation.owners)}
+    for name in names:
+        if not scene.job.ended:
+            scene.exits(name, incarnation, step=0, shard=shards[name])
+            scene.beat(name)
+
+
+@pytest.mark.parametrize("workers", [6, 24])
+def test_a_step_that_needs_more_memory_than_there_is_fails_its_job_and_takes_no_worker(make_scene, workers):
+    """Three times in one step and shard, on several workers, is the task's (decision 0007), with any number of them."""
+    scene = make_scene()
+    names = [f"w{number:02}" for number in range(workers)]
+    scene.register(*names)
+    scene.submit(global_batch=workers, shards=workers, min_workers=workers, max_workers=workers)
+    for number in range(1, scene.policy.error_limit + 2):
+        killed_in_the_first_step(scene, names, number)
+        if scene.job.ended:
+            break
+    assert scene.job.phase is JobPhase.FAILED
+    assert not [name for name, worker in scene.cluster.workers.items() if worker.quarantined]
+
+
+def takes_in(scene, leader, newcomer, version, incarnation):
+    """The newcomer is prepared, the leader reaches a boundary, and a generation forms that gives it the state."""
+    scene.prepare(newcomer, incarnation=incarnation)
+    answers(scene, leader, newcomer, version, incarnation)
+
+
+def answers(scene, leader, newcomer, version, incarnation):
+    scene.halt(leader.worker, version, leader.incarnation)
+    scene.halt(newcomer, None, incarnation)
+    formation = scene.job.formation
+    assert formation.members[formation.leader] == leader
+    assert [formation.members[rank].worker for rank in formation.receivers] == [newcomer]
+
+
+def cannot_tell_its_state(scene, leader):
+    """As the step loop tells it: `worker/trainer.py`, where the leader gives its state."""
+    n, step = scene.job.generation, scene.job.formation.base.step
+    error = {"error": "MemoryError", "traceback": "Traceback ...\nMemoryError"}
+    who = {"job": "j", "incarnation": leader.incarnation}
+    scene.says(leader.worker, StepFailed(**who, generation=n, step=step, shard=IN_STATE, **error))
+
+
+def test_a_state_that_was_given_to_others_since_is_not_blamed_for_what_it_did_before(scene):
+    """It raised once, and came off in the next try, and in all those of the next months: but no file was written."""
+    scene.running("a", "b", step=3, min_workers=1, steps=10**6)
+    assert scene.job.spec.checkpoint_every is None
+    scene.exits("b")
+    scene.beat("b")
+    scene.halt("a", (1, 3))
+    scene.train("a", 4)
+    takes_in(scene, Member("a", "i1"), "b", (2, 4), "i2")
+    cannot_tell_its_state(scene, Member("a", "i1"))
+    assert not scene.job.ended
+    answers(scene, Member("a", "i1"), "b", (2, 4), "i2")
+    n = scene.job.generation
+    for name, incarnation in (("a", "i1"), ("b", "i2")):
+        scene.train(name, incarnation=incarnation)
+    for name, incarnation in (("a", "i1"), ("b", "i2")):
+        scene.train(name, 5, incarnation)  # its state came off: b holds it, and went on from it
+    assert scene.job.phase is JobPhase.RUNNING
+
+    scene.passes(90 * 86400.0, heard="ab")
+    for name, incarnation in (("a", "i1"), ("b", "i2")):
+        scene.train(name, 900_000, incarnation)
+    scene.exits("a")
+    scene.beat("a")
+    scene.halt("b", (n, 900_000), "i2")
+    scene.train("b", 900_001, "i2")
+    takes_in(scene, Member("b", "i2"), "a", (scene.job.generation, 900_001), "i2")
+    cannot_tell_its_state(scene, Member("b", "i2"))
+    assert not scene.job.ended, scene.job.reason

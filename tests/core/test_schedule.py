@@ -192,6 +192,12 @@ def test_one_job_at_a_time_makes_room_and_the_youngest_first():
     assert room(cluster("abc", *asked, a="1", b="2", c="3"), {"1", "2", "3"}) is None
 
 
+def test_one_that_ended_while_it_was_to_make_room_keeps_no_others_from_it():
+    failed = job("0", phase=JobPhase.FAILED, wanted=Wanted.YIELD)
+    older, younger = waiting("1"), waiting("2")
+    assert room(cluster("ab", failed, older, younger, a="1", b="2"), {"1", "2"}) == (younger, older)
+
+
 def test_a_worker_that_the_older_job_refused_is_no_help_to_it():
     older, younger = waiting("1", refused={"b": "its code differs"}), waiting("2", 3)
     assert room(cluster("ab", older, younger, a="1", b="2"), {"1", "2"}) is None

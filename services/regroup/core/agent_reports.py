@@ -171,16 +171,17 @@ def _exited(turn: Turn, name: str, cause: str) -> None:
 
 
 def _trainer_exited(turn: Turn, name: str, report: TrainerExited) -> None:
+    if report.incarnation in turn.sightings[name].ended:
+        return  # told twice
     member = Member(name, report.incarnation)
     job = turn.jobs.get(report.job)
     evicted = job is not None and not job.ended and member in turn.watch(job.id).evicted
     hung = evicted and job is not None and member not in turn.watch(job.id).suspected
     cause = "it was evicted" if evicted else ASKED if report.asked else report.cause
-    if not report.incarnation:  # it was never born: each is another one, and its agent's last
+    if report.incarnation:
+        turn.sightings[name] = replace(turn.sightings[name], ended=turn.sightings[name].ended | {report.incarnation})
+    else:  # it was never born: each is another one, and its agent's last
         turn.workers[name] = replace(turn.workers[name], barren=True)
-    known = report.incarnation and job is not None and not job.ended
-    if known and turn.watch(report.job).dead.get(member) == cause:
-        return  # told twice
     turn.bury(report.job, member, cause)
     trainer = turn.sightings[name].trainer
     preparing = False

@@ -13,7 +13,7 @@ from regroup.core.settling import candidates
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerStatus
 
-REMEMBERED = 20  # failures of a job, the newest ones
+REMEMBERED = 20  # failures of a job, the newest ones; of many workers three of each, or no third time is seen
 TRIES_OF_ONE = 4  # failures of one worker in one place, though another one was to try each time
 _PLACES = {
     OUTSIDE: "outside of a pass",
@@ -87,8 +87,7 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
     alike = [f for f in job.failures if f.shard == failure.shard and (kept or f.step == failure.step)]
     same = [f for f in alike if failure.chance or not f.chance]
     preparing = failure.step < 0
-    remembered = max(REMEMBERED, len(turn.workers) + 1) if preparing else REMEMBERED  # else no worker's second is seen
-    job = turn.change_job(job, failures=(*job.failures, failure)[-remembered:])
+    job = turn.change_job(job, failures=(*job.failures, failure)[-max(REMEMBERED, 3 * len(turn.workers)) :])
     others = {f.worker for f in same} - {failure.worker}
     times = len(same) + 1 if preparing else len({f.generation for f in (*same, failure)})
     killed = [f.worker for f in (*same, failure) if f.chance]
@@ -109,6 +108,11 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
         for each in (*same, failure):
             if each.died and each.worker in turn.workers:
                 turn.forgive_error(each.worker)
+
+
+def came_off(job: Job) -> tuple[StepFailure, ...]:
+    """What a job's failures are once its state() came off: none of those that were of it."""
+    return tuple(one for one in job.failures if one.shard != IN_STATE)
 
 
 def _left(job: Job) -> str:

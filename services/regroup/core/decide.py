@@ -33,6 +33,7 @@ from regroup.core.orders import due
 from regroup.core.rounds import Stage, advance, stage
 from regroup.core.schedule import lend, makes_room, why_queued
 from regroup.core.settling import could_make_room
+from regroup.core.severed import left_alone
 from regroup.core.suspicion import evict_unprepared, is_mute, quiet, reprieve
 from regroup.core.turn import Turn
 from regroup.core.workers import LEFT
@@ -124,7 +125,8 @@ def _lend(turn: Turn) -> None:
     if not queued and all(worker.job is not None for worker in turn.workers.values()):
         return  # nobody waits, and nobody is free
     there = expected(turn)
-    for name, job_id in lend(turn.cluster, there, idle(turn), quiet(turn)).items():
+    resting = {id: left_alone(turn, turn.jobs[id]) for id in turn.watches}
+    for name, job_id in lend(turn.cluster, there, idle(turn), quiet(turn), resting).items():
         job = turn.jobs[job_id]
         if job.phase is JobPhase.QUEUED:
             reason = "its first workers are preparing"

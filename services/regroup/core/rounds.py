@@ -12,11 +12,12 @@ Refuses to know: what the answers mean (`regroup.conclude`), what is done about 
 from collections.abc import Set
 from enum import Enum, auto
 
+from regroup.core.blame import came_off
 from regroup.core.hanging import GRACE, awaits_data, set_aside, starve, waits_in_vain, worth_a_round
-from regroup.core.jobs import Job, JobPhase, Member, Round, Wanted
+from regroup.core.jobs import Formation, Job, JobPhase, Member, Round, Wanted
 from regroup.core.leaving import departs, is_held_by_goers, owes_word
+from regroup.core.places import read_elsewhere, unlend_surplus
 from regroup.core.regroup import ASKED_TO, NothingToSave, Wait, durable
-from regroup.core.schedule import at_hand, could_not_read, known_to_hold
 from regroup.core.settling import candidates, gathered, give_up, may_go_on, rest, returning, settle, wait
 from regroup.core.severed import formed_together, rests
 from regroup.core.suspicion import doubt, hang_at_save, hang_words, heard_lately, is_mute, is_stuck, suspect
@@ -119,7 +120,7 @@ def _gather(turn: Turn, job: Job) -> None:
     if watch.failed_savers and turn.waited(watch.since) < turn.policy.save_retry:
         return
     if watch.unable:
-        _read_elsewhere(turn, job)
+        read_elsewhere(turn, job)
     present, stuck, verdict = gathered(turn, job)
     if isinstance(verdict, Wait):
         if untold := [member.worker for member in present if owes_word(turn, job, member)]:
@@ -133,20 +134,6 @@ def _gather(turn: Turn, job: Job) -> None:
         wait(turn, job, may_go_on(job, back))
     else:
         begin_round(turn, job, "enough workers are ready" if job.formation is None else verdict.reason)
-
-
-def _read_elsewhere(turn: Turn, job: Job) -> None:
-    """Unless somebody holds that state: whoever is new may be able to read the checkpoint, and takes the place of one
-    that was not; and those that were not may be by now, each time after twice as long."""
-    told = {one: said for one, said in candidates(turn.cluster, job).items() if not is_mute(turn, one.worker)}
-    if any(answer.version is not None and answer.version >= job.saved for answer in told.values()):
-        return
-    watch, tried = turn.watch(job.id), could_not_read(turn.cluster, job)
-    empty = [member.worker for member, answer in told.items() if answer.version is None and member.worker in tried]
-    for name in empty[: max(0, len(at_hand(turn.cluster, job)) - job.spec.max_workers)]:
-        turn.unlend(name, "it cannot read the checkpoint, and the job has as many others as it asked for")
-    if turn.waited(watch.since) > turn.policy.read_retry * 2 ** min(watch.rereads, 6):
-        turn.change_watch(job.id, unable={}, rereads=watch.rereads + 1)
 
 
 def _halt(turn: Turn, job: Job) -> None:
@@ -246,7 +233,10 @@ def _run(turn: Turn, job: Job) -> None:
     first = formation.base == job.origin and len(job.history) == 1
     names = ", ".join(member.worker for member in formation.members)
     reason = f"{'started' if first else 'regrouped'} in generation {formation.generation}: {names}"
-    turn.change_job(job, phase=JobPhase.RUNNING, reason=reason, step=max(job.step, formation.base.step))
+    gave = formation.receivers and formation.checkpoint is None  # what its state() told
+    failures = came_off(job) if gave else job.failures
+    step = max(job.step, formation.base.step)
+    turn.change_job(job, phase=JobPhase.RUNNING, reason=reason, step=step, failures=failures)
     seconds = turn.now - watch.disturbed if watch.disturbed is not None else 0.0
     turn.change_watch(
         job.id, since=turn.now, progressed=turn.now, disturbed=None, stumbled={}, unable={}, rereads=0, words={}
@@ -278,25 +268,20 @@ def _train(turn: Turn, job: Job) -> None:
         begin_round(turn, job, f"asked to {ASKED_TO[job.wanted]}", boundary=True)
     elif goers := [one.worker for one in formation.members if departs(turn, one)]:
         begin_round(turn, job, f"after this step {', '.join(goers)} may go", boundary=True)
-    elif len(formation.seats) < job.spec.max_workers:
-        ready = set(candidates(turn.cluster, job))
-        there = (one for one in ready - set(formation.members) if turn.cluster.hang(one) is None)
-        fit = (one for one in there if heard_lately(turn, one.worker))
-        newcomers = sorted(one for one in fit if not (departs(turn, one) or rests(turn, job, one.worker)))
-        if newcomers and ready >= set(formation.members):
-            names = ", ".join(member.worker for member in newcomers)
-            begin_round(turn, job, f"prepared to join: {names}", boundary=True)
     else:
-        _unlend_surplus(turn, job, formation.members)
+        unlend_surplus(turn, job, formation.members)
+        if len(formation.seats) < job.spec.max_workers:
+            _take_in_newcomers(turn, job, formation)
 
 
-def _unlend_surplus(turn: Turn, job: Job, seated: tuple[Member, ...]) -> None:
-    """Whoever came back with a state is lent beyond what the job asked for; now that it trains, others may have it."""
-    if not all(known_to_hold(turn.cluster, one) and heard_lately(turn, one.worker) for one in seated):
-        return
-    names = {member.worker for member in seated}
-    for name in [name for name, worker in turn.workers.items() if worker.job == job.id and name not in names]:
-        turn.unlend(name, "the job has all the workers that it asked for")
+def _take_in_newcomers(turn: Turn, job: Job, formation: Formation) -> None:
+    ready = set(candidates(turn.cluster, job))
+    there = (one for one in ready - set(formation.members) if turn.cluster.hang(one) is None)
+    fit = (one for one in there if heard_lately(turn, one.worker))
+    newcomers = sorted(one for one in fit if not (departs(turn, one) or rests(turn, job, one.worker)))
+    if newcomers and ready >= set(formation.members):
+        names = ", ".join(member.worker for member in newcomers)
+        begin_round(turn, job, f"prepared to join: {names}", boundary=True)
 
 
 def _save(turn: Turn, job: Job) -> None:

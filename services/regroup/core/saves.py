@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from regroup.core import leaving
-from regroup.core.blame import blame_task
+from regroup.core.blame import blame_task, came_off
 from regroup.core.cluster import reached
 from regroup.core.history import survives
 from regroup.core.jobs import IN_STATE, Checkpoint, Job, JobPhase, Member, StepFailure, Version, Wanted
@@ -118,7 +118,7 @@ def _take_in(turn: Turn, job: Job, written: Checkpoint) -> None:
 
 def _came_off(job: Job, written: Checkpoint) -> Mapping[str, Any]:
     """What changes of a job with a new checkpoint: its state() came off, and is blamed for no earlier failure."""
-    return {**taken_in(job, written), "failures": tuple(one for one in job.failures if one.shard != IN_STATE)}
+    return {**taken_in(job, written), "failures": came_off(job)}
 
 
 def settled(turn: Turn, trainer: TrainerStatus) -> tuple[str, ...]:

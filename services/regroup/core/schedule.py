@@ -10,6 +10,7 @@ Refuses to know: what a worker does once it is lent. Does not guarantee: that a 
 
 from collections.abc import Iterator, Mapping, Set
 from enum import Enum, auto
+from types import MappingProxyType
 
 from regroup.core.cluster import Cluster, Watch
 from regroup.core.jobs import Job, JobPhase, Member, Version, Wanted
@@ -163,7 +164,7 @@ def makes_room(
     at all with the workers that there are, or the youngest; where only that helps, also an older one, or one that loses
     steps.
     """
-    if any(job.wanted is Wanted.YIELD for job in cluster.jobs.values()):
+    if any(job.wanted is Wanted.YIELD and not job.ended for job in cluster.jobs.values()):
         return None
     blind = {id: _blind(cluster, cluster.jobs[id], IN_VAIN) for id in stuck}
     # A blind one has lost its steps already: whoever holds a state leads from that, and reads nothing.
@@ -213,12 +214,17 @@ def _eligible(cluster: Cluster, job: Job, free: list[str]) -> list[str]:
 
 
 def lend(
-    cluster: Cluster, expected: Set[str], idle: Set[str] = frozenset(), quiet: Set[str] = frozenset()
+    cluster: Cluster,
+    expected: Set[str],
+    idle: Set[str] = frozenset(),
+    quiet: Set[str] = frozenset(),
+    resting: Mapping[str, Set[str]] = MappingProxyType({}),
 ) -> Mapping[str, str]:
     """Worker -> job, for every worker that should be lent now.
 
     `expected`: the workers that are there, or may only be away for a moment; `idle`: those that have a place in a job
-    and do not take it, so that another one may; `quiet`: those that are not heard of at the moment.
+    and do not take it, so that another one may, if it is not of those that the job leaves alone (`resting`, by job);
+    `quiet`: those that are not heard of at the moment.
     """
     loans = {name: id for name in cluster.workers if (id := comes_back_to(cluster, name, quiet)) is not None}
     free = [name for name in sorted(cluster.workers) if is_free(cluster, name)]
@@ -230,12 +236,13 @@ def lend(
         if job.wanted is Wanted.RUN and _has_begun(job) and not _hopeless(cluster, job, expected)
     ]
 
-    def grow(job: Job, most: int, beyond: int) -> None:
+    def grow(job: Job, most: int, beyond: int, but: Set[str] = frozenset()) -> None:
         """To `most` without those that are idle, and not to more than `beyond` with them."""
         nonlocal free
         used, had = len(lent(cluster, job, expected, idle)), len(lent(cluster, job, expected))
         room = max(min(most - used, beyond - had) - list(loans.values()).count(job.id), 0)
-        loans.update(dict.fromkeys(_eligible(cluster, job, free)[:room], job.id))
+        takes = [name for name in _eligible(cluster, job, free) if name not in but]
+        loans.update(dict.fromkeys(takes[:room], job.id))
         free = [name for name in free if name not in loans]
 
     for job in begun:
@@ -257,5 +264,6 @@ def lend(
         loans |= dict.fromkeys(takes, job.id)
         free = [name for name in free if name not in loans]
     for job in begun:
-        grow(job, job.spec.max_workers, job.spec.max_workers + 1)
+        grow(job, job.spec.max_workers, job.spec.max_workers)
+        grow(job, job.spec.max_workers, job.spec.max_workers + 1, resting.get(job.id, frozenset()))
     return loans

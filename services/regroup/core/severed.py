@@ -44,6 +44,10 @@ def rests(turn: Turn, job: Job, worker: str) -> bool:
     return rest is not None and turn.now < rest.until
 
 
+def left_alone(turn: Turn, job: Job) -> frozenset[str]:
+    return frozenset(name for name in turn.watch(job.id).resting if rests(turn, job, name))
+
+
 def formed_together(turn: Turn, job: Job) -> None:
     """All members reached each other."""
     watch, formation = turn.watch(job.id), job.formation

@@ -1,0 +1,49 @@
+"""Whom a job lets go, so that others may have them, or take their place."""
+
+from dataclasses import replace
+
+import pytest
+
+from regroup.core.cluster import Rest
+
+FREE = "efg"
+
+
+def goes_on(scene, heard):
+    """All that take part answer their Halt, or make a step; whoever is lent is prepared."""
+    scene.after(scene.policy.halt_limit + 0.1, heard=heard)
+    if scene.job.round is not None:
+        for member in [one for one in scene.job.round.participants if one.worker in heard]:
+            held = scene.cluster.sightings[member.worker].trainer.version
+            scene.halt(member.worker, (held.generation, held.step) if held else None, member.incarnation)
+    elif scene.job.formation.generation == scene.job.generation:
+        step = scene.job.step + 1
+        for member in scene.job.formation.members:
+            scene.train(member.worker, step, member.incarnation)
+    for name in FREE:
+        if scene.cluster.workers[name].job == "j" and scene.cluster.sightings[name].trainer is None:
+            scene.prepare(name)
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["nobody reaches them", "their agents say nothing"])
+@pytest.mark.parametrize("useless", ["d", "cd"])
+def test_free_workers_take_the_places_of_all_that_are_of_no_use(scene, useless, silent):
+    """As all those of a machine are whose network to the others is cut, or whose agents hang."""
+    scene.running(*"abcd", min_workers=1, max_workers=4, step=3)
+    scene.register(*FREE)
+    others = [name for name in "abcd" if name not in useless]
+    if not silent:
+        watch = scene.cluster.watches["j"]
+        resting = {name: Rest(9, scene.now + 600.0) for name in useless}
+        scene.cluster = replace(scene.cluster, watches={"j": replace(watch, resting=resting)})
+    for name in others:  # the group is without them by now
+        scene.breaks(name, 1)
+    for name in useless:
+        scene.exits(name, asked=True)
+        scene.prepare(name, incarnation="i2")
+    for name in others:
+        scene.halt(name, (1, 3))
+    for _ in range(12):
+        goes_on(scene, [*others, *FREE] if silent else "abcdefg")
+    assert len(scene.members) == 4, "so many are of use, and the job has the places"
+    assert not set(scene.members) & set(useless)
