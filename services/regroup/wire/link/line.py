@@ -95,6 +95,7 @@ class Line:
         )
         self._now, self._monitor_now = NonBlocking(self._dealer), NonBlocking(self._monitor)
         try:
+            fit_family(self._dealer, address)
             self._connect(address)
         except zmq.ZMQError as error:
             self._dealer.disable_monitor()
@@ -147,7 +148,10 @@ class Line:
         """
         now = self._where() or self._address
         silent = not self.connected and time.monotonic() - self._stirred > self._patience
-        if now != self._address or self.unknown_key or silent:
+        if now != self._address:
+            self._patience = ATTEMPT
+            self._follow(now)
+        elif self.unknown_key or silent:
             self._patience = min(2 * self._patience, LONGEST)
             self._follow(now)
 
@@ -172,19 +176,19 @@ class Line:
         self.counters["received"] += 1
         return order
 
-    def _connect(self, address: str, again: bool = False) -> None:
-        if not again:  # else it waits for a name once more
-            fit_family(self._dealer, address)
+    def _connect(self, address: str) -> None:
         self._dealer.connect(address)
         self._address = address
         self._since = self._stirred = time.monotonic()
 
     def _follow(self, address: str) -> None:
         former = self._address
-        if address == former:
-            self._forsake(former)
         try:
-            self._connect(address, again=address == former)
+            if address == former:
+                self._forsake(former)
+            else:  # it waits for a name to be looked up
+                fit_family(self._dealer, address)
+            self._connect(address)
         except zmq.ZMQError:
             self._drop("address", "%s is said to be the coordinator's", address)
         else:
