@@ -2003,6 +2003,42 @@ MENDED = {  # what the code did once
         pace=0.1,
         learned=True,
     ),
+    "an end that is told twice, once its job rests, counts once": Plan(
+        seed=1490,
+        workers=3,
+        jobs=(
+            JobSpec(
+                task="digits", steps=2, global_batch=8, shards=4, max_workers=3, step_timeout=4.0, max_restarts=1000
+            ),
+        ),
+        policy=Policy(
+            heartbeat_interval=0.5,
+            tick=0.35,
+            detached_limit=5.0,
+            detached_margin=1.0,
+            leader_lease=1.0,
+            prepare_limit=6.0,
+            halt_limit=2.0,
+            hang_floor=0.6,
+            form_limit=3.0,
+            absent_limit=2.0,
+            save_retry=0.5,
+            read_retry=1.5,
+            error_limit=1000,
+        ),
+        faults=(
+            Fault(kind=Kind.KILL_TRAINER, workers=(0, 1, 2), at=0.43905409537131423, border="reporting"),
+            Fault(kind=Kind.PAUSE, workers=(1,), at=0.5038076840151495, border="stepping"),
+            Fault(kind=Kind.UNWRITABLE, workers=(2,), at=0.6079539045326794, seconds=7.0),
+            Fault(kind=Kind.DOUBLING, workers=(0,), at=2.388089795147522, seconds=8.0),
+            Fault(kind=Kind.MISTAKE, workers=(1,), at=4.324987026808926),
+        ),
+        skews=(330871.54006514495, 856340.2721306958, 765705.7560917727, 105832.47907944115),
+        drifts=(-0.02288875463588787, 0.022468767445665894, 0.007019291179300259, 0.007498372439324788),
+        pace=0.02,
+        learned=True,
+        chunk=1.0,
+    ),
 }
 KEPT = PLANTED | MENDED
 CANARY = "a torn state is answered"  # whatever the dice say

@@ -11,6 +11,7 @@ from random import Random
 
 from regroup.core.spec import JobSpec
 from regroup.lab.sim.lives.plan import GOING, IN_REPORT, IN_STATE, LASTING, OF_ALL, Fault, Kind, Plan
+from regroup.lab.sim.lives.sequences import sequences
 from regroup.lab.sim.lives.themes import BY_HALVES, THEMES
 from regroup.lab.sim.lives.themes.theme import SAME, Some, Theme
 from regroup.lab.sim.model.limits import POLICY, SPEC
@@ -19,13 +20,14 @@ WEATHER = (Kind.LOSSY, Kind.DOUBLING, Kind.JUMBLED, Kind.SLOW)
 SPOILT = ("paused", "resumed", "reading", "form", "struck")  # where a file counts
 WEATHER_LASTS = 8.0  # seconds
 BESIDE = (None, None, 1, 3, 8)  # steps between checkpoints
+AT_WORK = ("preparing", "connecting", "stepping", "contributed", "applying", "saving")
 DETACHED = (2.0, POLICY.detached_limit, 9.0)  # seconds, as an operator may set it between two coordinators
 WEIGHED_TO = list(accumulate(theme.weight for theme in THEMES))  # the sum of the weights up to each theme
 SEVERING = 0.1  # of the lives have trainers that cannot reach each other
 LEAVING = 0.2  # of the lives have somebody who is to go
+MANY = 0.02  # of the lives have more workers than any theme
+QUEUES = 0.03  # have a job that wants more than is free, between two that do not
 HALVES = 0.04  # of the lives are of a machine that fails by halves, whatever the theme would be
-UNHEARD = 0.06  # of the lives have savers that end while they are cut off
-ENDINGS = (Kind.KILL_TRAINER, Kind.CRASH_TRAINER)
 AT_SAVES = 0.25  # have a task whose own code fails a save
 # What some lives have besides, by dice of its own: which part of them, and what.
 BY_CHANCE = {
@@ -33,6 +35,7 @@ BY_CHANCE = {
     "mistakes": (0.1, Some((Kind.MISTAKE,), (1, 2, 4), waits=0.3)),
     "slow": (0.1, Some((Kind.LAG,), (1, 1, 2), (2.0, 4.0, 18.0), (1,), waits=0.0, until=4.0)),
     "slow store": (0.06, Some((Kind.STORE_SLOW,), (1,), (4.0, 8.0, 18.0), waits=0.0, until=4.0)),
+    "unkillable": (0.06, Some((Kind.UNKILLABLE,), (1, 1, 2), (3.0, 7.0, 18.0), (1,), AT_WORK, waits=0.8, until=4.0)),
     "undeletable": (0.05, Some((Kind.UNDELETABLE,), (1, 2), (3.0, 18.0), waits=0.0, until=3.0)),
 }
 GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, lie evenly: even a few seeds in a row meet all themes
@@ -48,6 +51,8 @@ def draw(seed: int) -> Plan:
     if halves.random() < HALVES:
         theme = halves.choice(BY_HALVES)
     workers = choice(theme.workers)
+    many = Random(f"{seed} many")
+    workers = many.choice((5, 6)) if many.random() < MANY else workers
     spares = choice(theme.spares)
     pace = choice(theme.paces)
     jobs = tuple(_spec(random, theme, workers, max(1, workers - spares)) for _ in range(choice(theme.jobs)))
@@ -56,6 +61,8 @@ def draw(seed: int) -> Plan:
     )
     best = Random(f"{seed} best")
     jobs = tuple(replace(spec, keep_best=best.choice((0, 0, 1, 2))) for spec in jobs)
+    if workers > 1 and Random(f"{seed} queue").random() < QUEUES:
+        jobs = _queue(jobs[0], workers)
     beginning = Random(f"{seed} beginning")
     begins = beginning.random() < (0.15 if len(jobs) == 1 else 0.55)
     if begins and len(jobs) == 1:
@@ -85,10 +92,7 @@ def draw(seed: int) -> Plan:
         )
         faults += _parted(apart, workers)
     faults += _at_saves(Random(f"{seed} at saves"), workers)
-    faults += _ahead(Random(f"{seed} ahead"), workers)
-    faults += _left_behind(Random(f"{seed} left behind"), workers)
-    faults += _unheard(Random(f"{seed} unheard"), workers)
-    faults += _last_of_all(Random(f"{seed} last of all"), workers)
+    faults += sequences(seed, workers)
     for name, (chance, some) in BY_CHANCE.items():
         apart = Random(f"{seed} {name}")
         if apart.random() < chance:
@@ -98,6 +102,7 @@ def draw(seed: int) -> Plan:
     if chunk:  # by the saver alone, or also together before
         jobs = tuple(replace(spec, evaluate_every=evaluating.choice((None, None, 5))) for spec in jobs)
     drift = Random(f"{seed} drifting").choice((1.0, 1.0, 4.0))
+    margins = (POLICY.detached_margin, POLICY.detached_margin, 0.3) if drift == 1.0 else (POLICY.detached_margin,)
     return Plan(
         seed=seed,
         workers=workers,
@@ -105,6 +110,7 @@ def draw(seed: int) -> Plan:
         policy=replace(
             POLICY,
             error_limit=choice([0, 2, 1000, 1000, 1000, 1000]),
+            detached_margin=Random(f"{seed} margin").choice(margins),
             forget_limit=min(choice([1.5, POLICY.forget_limit, POLICY.forget_limit]), 1.5 if folders else inf),
             absent_limit=Random(f"{seed} absent").choice((2.0, POLICY.absent_limit)),
             error_forget=Random(f"{seed} forgiving").choice((1.0, 3.0, POLICY.error_forget, POLICY.error_forget)),
@@ -119,6 +125,12 @@ def draw(seed: int) -> Plan:
         folders=folders,
         detached=tuple(random.choice(DETACHED) for _ in range(3)) if random.random() < 0.15 else (),
     )
+
+
+def _queue(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
+    """The first trains for long on all workers but one, the next wants all of them, and the last one could start."""
+    first = replace(spec, min_workers=1, max_workers=workers - 1, steps=60, epochs=None)
+    return first, replace(spec, min_workers=workers, max_workers=workers), replace(spec, min_workers=1, max_workers=1)
 
 
 def _goers(random: Random, workers: int) -> list[Fault]:
@@ -181,56 +193,6 @@ def _at_saves(random: Random, workers: int) -> list[Fault]:
     now = Some((Kind.STOP_NOW,), (0, 0, 0, 1), (), (1,), at, 0.7, since=random.choice((0.3, 2.0)), until=9.0)
     goes = Some(GOING, (0, 0, 1), (), (1, 1, workers), ("applying", "saving"), 0.7, since=1.0, until=4.0)
     return [fault for some in (wrong, rests, killed, now, goes) for fault in _some(random, some, workers)]
-
-
-def _ahead(random: Random, workers: int) -> list[Fault]:
-    """Who is to go has applied a step that the others have not."""
-    if random.random() >= 0.04:
-        return []
-    at = random.uniform(1.0, 4.0)
-    struck = tuple(random.sample(range(workers), k=workers))
-    goes = Fault(random.choice(GOING), struck[:1], at=at, border="applying")
-    return [goes, Fault(Kind.BREAK, struck, at=at, border="applying")]
-
-
-def _left_behind(random: Random, workers: int) -> list[Fault]:
-    """Some are cut short in a step; the others, who may have done it, die before those have their state."""
-    if workers < 2 or random.random() >= 0.1:
-        return []
-    at, order = random.uniform(1.0, 4.0), random.sample(range(workers), k=workers)
-    short = random.randint(1, workers - 1)
-    dies = random.choice((Kind.KILL_AGENT, Kind.KILL_TRAINER))
-    border = random.choice(("form", "form", "connecting"))
-    ahead = Fault(dies, tuple(order[short:]), at=at, border=border)
-    return [Fault(Kind.BREAK, tuple(order[:short]), at=at, border="applying"), ahead]
-
-
-def _last_of_all(random: Random, workers: int) -> list[Fault]:
-    """One is cut off, the others go on without it and die, and another coordinator hears of that before it hears it."""
-    if workers < 2 or random.random() >= 0.04:
-        return []
-    at, (last, *others) = random.uniform(1.0, 3.0), random.sample(range(workers), k=workers)
-    cut = Fault(Kind.ISOLATE, (last,), at=at, border="stepping", seconds=random.uniform(1.0, 4.0))
-    short = Fault(Kind.BREAK, tuple(others), at=at + 0.1, border="contributed")
-    die = Fault(Kind.KILL_AGENT, tuple(others), at=at + 0.1, border="regrouped")
-    return [cut, short, die, Fault(Kind.CRASH, (0,), at=at + 0.1, border="regrouped")]
-
-
-def _unheard(random: Random, workers: int) -> list[Fault]:
-    """Whoever writes a state is cut off meanwhile, and ends before anybody heard of its file."""
-    if random.random() >= UNHEARD:
-        return []
-    at, everybody, ends = random.uniform(1.0, 4.0), tuple(range(workers)), random.choice(ENDINGS)
-    beside = random.random() < 0.5
-    seconds = random.choice((0.5, 2.0, 5.0))
-    cut = Fault(Kind.ISOLATE, everybody, at=at, border="applying" if beside else "writing", seconds=seconds)
-    if random.random() < 0.4:
-        cut = replace(cut, kind=Kind.CRASH, workers=(0,), seconds=0.0)
-    if beside:
-        return [cut, Fault(ends, everybody, at=at, border="written")]
-    rests = Fault(random.choice((Kind.PAUSE, Kind.PAUSE, Kind.STOP)), (0,), at=at)
-    # Each is idle once it halted, and again when it has saved.
-    return [rests, cut, *(Fault(ends, (one,), at=at, border="idle", arrival=2) for one in everybody)]
 
 
 def _some(random: Random, some: Some, workers: int, first: Fault | None = None) -> list[Fault]:

@@ -14,7 +14,6 @@ class Excuses:
     def __init__(self, plan: Plan) -> None:
         kinds = {fault.kind for fault in plan.faults}
         self._faults = plan.faults
-        self.jumbled = Kind.JUMBLED in kinds  # words come late, as on no connection
         self.away = bool(kinds & set(_AWAY))  # the coordinator, for long
         self.unheard = bool(kinds & set(_UNHEARD))  # last words may not be, or after what followed them
         self.late = bool(kinds & {Kind.SLOW, Kind.LOSSY, Kind.DEAFEN, Kind.JUMBLED})  # orders, as nobody can know
@@ -23,6 +22,9 @@ class Excuses:
         """Whether something may hold up its step loop. At a border a fault strikes whoever comes there."""
         return any(
             one.kind is Kind.FREEZE
-            or (one.kind in (Kind.HANG, Kind.STALL) and (one.border or NAMES.index(worker) in one.workers))
+            or (
+                one.kind in (Kind.HANG, Kind.STALL, Kind.UNKILLABLE)
+                and (one.border or NAMES.index(worker) in one.workers)
+            )
             for one in self._faults
         )

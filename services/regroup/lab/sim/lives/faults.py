@@ -168,7 +168,7 @@ class Faults:
         agent = self._life.agents[worker]
         trainer = agent.trainer
         match fault.kind:
-            case Kind.KILL_TRAINER | Kind.CRASH_TRAINER | Kind.HANG | Kind.DEADLOCK | Kind.STALL:
+            case Kind.KILL_TRAINER | Kind.CRASH_TRAINER | Kind.HANG | Kind.DEADLOCK | Kind.STALL | Kind.UNKILLABLE:
                 return trainer is not None
             case Kind.KILL_AGENT | Kind.LEAVE | Kind.AWAY | Kind.MOVE:
                 return agent.alive
@@ -221,7 +221,7 @@ class Faults:
             case Kind.GONE:
                 life.gone.add(agent.name)
                 life.lose_agent(agent, None)
-            case Kind.HANG | Kind.DEADLOCK if trainer is not None:
+            case Kind.HANG | Kind.DEADLOCK | Kind.UNKILLABLE if trainer is not None:
                 trainer.hung = True
             case Kind.WEDGE if trainer is not None:
                 trainer.wedged = True
@@ -290,7 +290,10 @@ class Faults:
                 process.store.cut = False
         for worker in struck:
             agent = self._life.agents[worker]
-            if fault.kind is Kind.HANG:
+            if fault.kind is Kind.HANG and not self.lasts(Kind.UNKILLABLE, worker):
+                self._wake(agent)
+            if fault.kind is Kind.UNKILLABLE and not self.lasts(Kind.UNKILLABLE, worker):
+                self._life.leave_kernel(agent)
                 self._wake(agent)
             if fault.kind is Kind.AWAY and worker not in self._life.gone:
                 self._life.begin_agent(agent)

@@ -7,6 +7,7 @@ which hold of every world).
 """
 
 from collections import Counter
+from collections.abc import Set
 from itertools import combinations
 from math import inf
 from typing import TYPE_CHECKING
@@ -120,17 +121,19 @@ class Justice:
             apart = [one for one in others if life.faults.severed.get((worker, one), -inf) >= self._met(worker, one)]
             assert apart, f"{worker} is evicted, and there is a way since they formed between it and {sorted(others)}"
         if "broke before their first step" in why and known.formation is not None:
-            proven = before.watches[job].proven
-            others = {
-                one.worker for one in known.formation.members if one != known.formation.members[known.formation.leader]
-            }
-            assert worker not in proven or others <= proven, (
-                f"{worker} had a part in the last step, and goes for who had none"
-            )
+            self._fruitless(before, known.formation, before.watches[job].proven, worker)
         if "twice" in why:
             last = sorted(n for id, n in life.ghosts.formations if id == job)[-2:]
             formed = [n for n in last if (job, n) in self._formed]
             assert not formed, f"{worker} is evicted for two failures to form in a row, and {formed} formed"
+
+    def _fruitless(self, before: Cluster, formation: Formation, proven: Set[str], worker: str) -> None:
+        """Of those that led nobody, and were heard for a while, who had no part in the last step goes first."""
+        leader, limit = formation.members[formation.leader], self._life.policy.halt_limit / 2
+        heard = {name for name, seen in before.sightings.items() if self._life.decided_at - seen.since >= limit}
+        others = {one.worker for one in formation.members if one != leader} & heard
+        spared = worker in proven and not others <= proven
+        assert not spared, f"{worker} had a part in the last step, and goes for who had none"
 
     def _met(self, worker: str, other: str) -> float:
         """When these two were last known to have formed together."""
@@ -158,7 +161,7 @@ class Justice:
         """Nobody has more errors than it gave cause for."""
         for name, worker in after.workers.items():
             old = before.workers.get(name)
-            if old is None or worker.errors <= old.errors or self._excuses.jumbled:
+            if old is None or worker.errors <= old.errors:
                 continue
             self._counted[name] += worker.errors - old.errors
             counted, causes = self._counted[name], self._causes[name]
@@ -226,7 +229,8 @@ class Justice:
             fit = [
                 name
                 for name, worker in after.workers.items()
-                if life.agents[name].alive and not (worker.quarantined or worker.departs) and name not in older.refused
+                if life.agents[name].alive and worker.boot != LEFT and name not in older.refused
+                if not (worker.quarantined or worker.departs)
                 if (seen := after.sightings.get(name)) and life.decided_at - seen.seen < life.policy.absent_limit
                 if worker.job not in others
             ]

@@ -15,7 +15,7 @@ from typing import Any
 from regroup.coordinator.memory_store import MemoryStore
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
-from regroup.core.jobs import Job
+from regroup.core.jobs import Job, Member
 from regroup.core.messages.agent_reports import AgentLeft, Discarded
 from regroup.core.messages.events import Report
 from regroup.core.messages.orders import Discard, Heard, Order
@@ -60,6 +60,7 @@ class Life(Paced):
         for agent in self.agents.values() if plan.folders else ():
             agent.host = home(agent.name)
         self.gone: set[str] = set()  # workers whose machines will not come back
+        self._killed: dict[Member, bool] = {}  # trainers that are about to end -> whether that was asked for
         self.draining: set[str] = set()  # agents that left in good order, and are not back
         self.leaves = Random(f"{plan.seed} leaves")  # of its own, so that the other dice fall as they would without
         self._paces = Random(f"{plan.seed} paces")  # likewise
@@ -212,6 +213,17 @@ class Life(Paced):
             self.draining.discard(agent.name)
             self._beat(agent, agent.boot)
 
+    def end_trainer(self, agent: LinkedAgent, asked: bool = False, *given: Any, **more: Any) -> None:
+        """Whoever is stuck in the kernel ends when it comes out of it."""
+        if agent.trainer is not None and self.faults.lasts(Kind.UNKILLABLE, agent.name):
+            self._killed[agent.trainer.member] = asked or self._killed.get(agent.trainer.member, False)
+        else:
+            super().end_trainer(agent, asked, *given, **more)
+
+    def leave_kernel(self, agent: LinkedAgent) -> None:
+        if agent.trainer is not None and agent.trainer.member in self._killed:
+            self.end_trainer(agent, self._killed[agent.trainer.member])
+
     def lose_agent(self, agent: LinkedAgent, seconds: float | None) -> None:
         """It is gone with its trainer, and comes back; None: never."""
         number = agent.link
@@ -250,7 +262,7 @@ class Life(Paced):
         boot = agent.boot
         if agent.trainer is not None:
             self.end_trainer(agent, asked=True)
-        if agent.link:
+        if agent.link and agent.trainer is None:
             self.send(agent, AgentLeft(boot=boot))
         self.draining.add(agent.name)
         self.lose_agent(agent, dice.uniform(0.5, 4.0))

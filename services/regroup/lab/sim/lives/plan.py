@@ -75,6 +75,7 @@ class Kind(StrEnum):
     MISTAKE = "user asks for what cannot be"
     LAG = "worker's passes take long"
     UNDELETABLE = "files cannot be deleted"
+    UNKILLABLE = "trainer is stuck in the kernel"
 
     def __repr__(self) -> str:
         """As code, so that a plan can be printed and pasted."""
@@ -116,6 +117,7 @@ LASTING = frozenset(
         Kind.REPORT_HANGS,
         Kind.LAG,
         Kind.UNDELETABLE,
+        Kind.UNKILLABLE,
     }
 )
 GOING = (Kind.HAND_OVER, Kind.DRAIN)  # drawn apart from all others, as are the next two

@@ -5,6 +5,7 @@ Refuses to know: how the world got there, and what trainers do (`trainer_rules`)
 """
 
 from dataclasses import replace
+from math import inf
 
 from regroup.core.cluster import Cluster, Watch, reached
 from regroup.core.decide import Decision
@@ -30,6 +31,7 @@ JOIN = "prepared to join: "
 
 def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -> None:
     strangers.turned_away(decision)
+    saving_rules.heard(ghosts, world, before, decision)
     for id, job in decision.cluster.jobs.items():
         old = before.jobs.get(id)
         if old is None:
@@ -43,6 +45,7 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
         if old is not None and not same and job.formation is not None and not job.ended:
             _known(ghosts, world, job, job.formation, decision.cluster.watches.get(id))
     _counted(before, decision)
+    _renewed(before, decision)
     for id, watch in decision.cluster.watches.items():
         job = decision.cluster.jobs[id]
         if job.round is not None and job.round.boundary and job.formation is not None:
@@ -111,6 +114,15 @@ def _known(ghosts: Ghosts, world: World, job: Job, formation: Formation, watch: 
         if session.version is not None and session.version.generation <= formation.generation:  # later: overtaken
             its = session.version.step if session.version.generation == formation.generation else base
             assert step <= its, f"step {step} is shown, and {trainer.member} has not committed it"
+
+
+def _renewed(before: Cluster, decision: Decision) -> None:
+    """Whose lease was renewed is known: whoever's heartbeat was answered so, and nobody that was given up."""
+    answered = {name for name, order in decision.orders if isinstance(order, Heard) and order.generation}
+    known = {name: seen.renewed for name, seen in before.sightings.items()}
+    for name, seen in decision.cluster.sightings.items():
+        told = name in answered or seen.renewed <= known.get(name, -inf)
+        assert told, f"the lease of {name} is known as renewed, and it was not"
 
 
 def _counted(before: Cluster, decision: Decision) -> None:

@@ -12,6 +12,7 @@ from regroup.core.decide import Decision
 from regroup.core.hanging import STARVED
 from regroup.core.jobs import ORIGIN, Formation, Job, JobPhase, Member, StepPoint, Version
 from regroup.core.messages.orders import Discard
+from regroup.core.workers import TrainerStatus
 from regroup.lab.sim.model import beginning_rules, leaving_rules
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further
@@ -72,6 +73,30 @@ def _was_asked(ghosts: Ghosts, job: Job, version: Version) -> bool:
         return False
     asked = ghosts.savers.get(job.id, set())
     return any(one in asked and _lies_on(version, its) for one, its in ghosts.writers)
+
+
+def heard(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -> None:
+    """What those tell to be whole who were to save since the last formation counts at once, given up or not."""
+    after = decision.cluster
+    for id, asked in ghosts.savers.items():
+        job, old = after.jobs.get(id), before.jobs.get(id)  # an overtaken coordinator may not know it
+        last = old.formation if old is not None else None
+        if job is None or job.ended or job.formation is None or last is None:
+            continue
+        newest = max([job.saved, *(one.checkpoint.version for one in job.struck)])
+        for name, status in (*_fresh(before, after), *world.told_left(after)):
+            if status.job != id or Member(name, status.incarnation) not in asked:
+                continue
+            whole = [one.version for one in status.written if _lies_on(one.version, status.version)]
+            lost = [version for version in whole if version.generation == last.generation and version > newest]
+            assert not lost, f"{name} was to save, told that {lost} is whole, and {newest} counts"
+
+
+def _fresh(before: Cluster, after: Cluster) -> list[tuple[str, TrainerStatus]]:
+    """What this decision heard of trainers, by worker."""
+    known = {name: seen.trainer for name, seen in before.sightings.items()}
+    told = ((name, seen.trainer) for name, seen in after.sightings.items())
+    return [(name, status) for name, status in told if status is not None and status is not known.get(name)]
 
 
 def forgotten(ghosts: Ghosts, job: Job | None, files: Collection[str]) -> None:

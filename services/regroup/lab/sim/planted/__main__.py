@@ -26,15 +26,16 @@ def main() -> None:
 
 
 def _first_broken(seeds: Iterable[int], most: int, among: str | None) -> dict[str, object]:
-    """`most` lives are lived. A seed without a fault of the kind that it takes is passed over."""
+    """`most` lives are lived. A seed without a fault of the kind that it takes, or the sequence, is passed over."""
     from regroup.lab.sim.lives.drawing import draw
     from regroup.lab.sim.lives.outcome import live
-    from regroup.lab.sim.lives.plan import Kind
+    from regroup.lab.sim.lives.sequences import SEQUENCES, drawn
 
-    kind, lived = Kind[among] if among else None, 0
+    lived = 0
     for seed in seeds:
         plan = draw(seed)
-        if kind is not None and all(fault.kind is not kind for fault in plan.faults):
+        sequence = drawn(among, seed, plan.workers) if among in SEQUENCES else ()
+        if among is not None and not sequence and among not in {fault.kind.name for fault in plan.faults}:
             continue
         error, lived = live(plan).error, lived + 1
         if error is not None:

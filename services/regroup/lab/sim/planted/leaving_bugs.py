@@ -85,6 +85,12 @@ BUGS = (
         "others = listed if job.phase is not JobPhase.WAITING else frozenset()",
         "others = listed",
     ),
+    Bug(
+        "what is kept for a job is lent to the next one",
+        SCHEDULE,
+        "                return loans  # it can start",
+        "                continue  # it can start",
+    ),
     # what another one planted, and the rules did not find
     Bug(
         "a drain is forgotten",

@@ -24,6 +24,15 @@ BUGS = (
     Bug("no error is ever forgiven", DECIDE, "            forgive_in_time(turn)\n", ""),
     Bug("time lifts a quarantine", FORGIVING, " or worker.quarantined or", " or"),
     # rule 7: the lease
+    Bug("who is cut off is not waited for", SETTLING, "{**away(turn, job), **unheard}", "{**unheard}", "comes back"),
+    Bug(
+        "who was given up is taken for one whose lease is renewed",
+        AGENT_REPORTS,
+        "    if watch is not None and member in watch.evicted:\n        return 0\n",
+        "    turn.sightings[name] = replace(sighting, renewed=turn.now)\n"
+        "    if watch is not None and member in watch.evicted:\n        return 0\n",
+        among="UNKILLABLE",
+    ),
     Bug(
         "silence is taken for death too soon",
         SETTLING,

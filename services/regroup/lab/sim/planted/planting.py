@@ -20,7 +20,7 @@ class Bug:
     module: str
     old: str
     new: str
-    among: str | None = None  # the name of a kind of fault without which it cannot show
+    among: str | None = None  # the name of a kind of fault without which it cannot show, or of a sequence of faults
 
 
 def plant(bug: Bug) -> None:

@@ -165,6 +165,27 @@ BUGS = (
         "saver = holders[0]",
         among="UNWRITABLE",
     ),
+    Bug(
+        "a newer state that is durable is forgotten for what is answered",
+        REGROUP,
+        "_Base(max(best, job.saved))  #",
+        "_Base(best)  #",
+        among="a step more",
+    ),
+    Bug(
+        "a saver that was given up is not believed once another one was",
+        SETTLING,
+        "tuple(dict.fromkeys((*job.savers, verdict.saver)))",
+        "(verdict.saver,)",
+        among="told late",
+    ),
+    Bug(
+        "a saver that comes late brings an older state",
+        SAVES,
+        "    if version < job.saved:\n",
+        "    if False:\n",
+        among="told late",
+    ),
     Bug("steps that are lost after a checkpoint was read are no restart", SETTLING, " and made <= last.base.step", ""),
     # the task's own code at a save
     Bug(
