@@ -11,7 +11,7 @@ from random import Random
 
 from regroup.core.spec import JobSpec
 from regroup.lab.sim.lives.plan import GOING, IN_REPORT, IN_STATE, LASTING, OF_ALL, Fault, Kind, Plan
-from regroup.lab.sim.lives.sequences import sequences
+from regroup.lab.sim.lives.sequences import LACKING, drawn, sequences
 from regroup.lab.sim.lives.themes import BY_HALVES, THEMES
 from regroup.lab.sim.lives.themes.theme import SAME, Some, Theme
 from regroup.lab.sim.model.limits import POLICY, SPEC
@@ -63,6 +63,8 @@ def draw(seed: int) -> Plan:
     jobs = tuple(replace(spec, keep_best=best.choice((0, 0, 1, 2))) for spec in jobs)
     if workers > 1 and Random(f"{seed} queue").random() < QUEUES:
         jobs = _queue(jobs[0], workers)
+    if drawn(LACKING, seed, workers):
+        jobs = (replace(jobs[0], min_workers=2, max_workers=2),) * 2
     beginning = Random(f"{seed} beginning")
     begins = beginning.random() < (0.15 if len(jobs) == 1 else 0.55)
     if begins and len(jobs) == 1:

@@ -11,6 +11,7 @@ from random import Random
 from regroup.lab.sim.lives.plan import GOING, Fault, Kind
 
 ENDINGS = (Kind.KILL_TRAINER, Kind.CRASH_TRAINER)
+LACKING = "lack at first"  # of a plan with two jobs that have no worker to spare
 RESTS = (Kind.PAUSE, Kind.PAUSE, Kind.STOP)
 
 
@@ -104,6 +105,11 @@ def _told_late(random: Random, workers: int) -> list[Fault]:
     return [*stopped, cut, *slow]
 
 
+def _lack_at_first(random: Random, workers: int) -> list[Fault]:
+    """Two jobs lose a machine each before they could begin: each keeps what the other lacks."""
+    return [Fault(Kind.GONE, (number,), at=0.1, border="preparing", arrival=1) for number in (0, 2)]
+
+
 # By the name of its dice: in which part of the lives, of how many workers at least, and what.
 SEQUENCES: dict[str, tuple[float, int, Callable[[Random, int], list[Fault]]]] = {
     "ahead": (0.04, 1, _ahead),
@@ -112,5 +118,6 @@ SEQUENCES: dict[str, tuple[float, int, Callable[[Random, int], list[Fault]]]] = 
     "last of all": (0.04, 2, _last_of_all),
     "comes back": (0.04, 2, _comes_back),
     "a step more": (0.04, 2, _a_step_more),
+    LACKING: (0.03, 4, _lack_at_first),
     "told late": (0.06, 2, _told_late),
 }
