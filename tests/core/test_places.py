@@ -25,6 +25,17 @@ def goes_on(scene, heard):
             scene.prepare(name)
 
 
+def test_those_that_say_nothing_are_not_lent_and_taken_back_with_every_event(scene):
+    """They are connected, and their agents hang; whoever is of use has a place."""
+    scene.running("a", min_workers=1, max_workers=2, step=3)
+    scene.register("b", "c")
+    for name in "bc":
+        scene.beat(name)
+    for _ in range(20):
+        scene.after(1.0 + scene.policy.absent_limit, heard="a")
+    assert len(scene.noted("lent")) <= 4
+
+
 @pytest.mark.parametrize("silent", [False, True], ids=["nobody reaches them", "their agents say nothing"])
 @pytest.mark.parametrize("useless", ["d", "cd"])
 def test_free_workers_take_the_places_of_all_that_are_of_no_use(scene, useless, silent):

@@ -125,8 +125,9 @@ def _lend(turn: Turn) -> None:
     if not queued and all(worker.job is not None for worker in turn.workers.values()):
         return  # nobody waits, and nobody is free
     there = expected(turn)
-    resting = {id: left_alone(turn, turn.jobs[id]) for id in turn.watches}
-    for name, job_id in lend(turn.cluster, there, idle(turn), quiet(turn), resting).items():
+    mute = frozenset(name for name in turn.workers if is_mute(turn, name))
+    useless = {id: mute | left_alone(turn, turn.jobs[id]) for id in turn.watches}
+    for name, job_id in lend(turn.cluster, there, idle(turn), quiet(turn), useless).items():
         job = turn.jobs[job_id]
         if job.phase is JobPhase.QUEUED:
             reason = "its first workers are preparing"

@@ -218,13 +218,13 @@ def lend(
     expected: Set[str],
     idle: Set[str] = frozenset(),
     quiet: Set[str] = frozenset(),
-    resting: Mapping[str, Set[str]] = MappingProxyType({}),
+    useless: Mapping[str, Set[str]] = MappingProxyType({}),
 ) -> Mapping[str, str]:
     """Worker -> job, for every worker that should be lent now.
 
     `expected`: the workers that are there, or may only be away for a moment; `idle`: those that have a place in a job
-    and do not take it, so that another one may, if it is not of those that the job leaves alone (`resting`, by job);
-    `quiet`: those that are not heard of at the moment.
+    and do not take it, so that another one may, if it would not do the same (`useless`, by job); `quiet`: those that
+    are not heard of at the moment.
     """
     loans = {name: id for name in cluster.workers if (id := comes_back_to(cluster, name, quiet)) is not None}
     free = [name for name in sorted(cluster.workers) if is_free(cluster, name)]
@@ -265,5 +265,5 @@ def lend(
         free = [name for name in free if name not in loans]
     for job in begun:
         grow(job, job.spec.max_workers, job.spec.max_workers)
-        grow(job, job.spec.max_workers, job.spec.max_workers + 1, resting.get(job.id, frozenset()))
+        grow(job, job.spec.max_workers, job.spec.max_workers + 1, useless.get(job.id, frozenset()))
     return loans
