@@ -26,6 +26,10 @@ def test_the_text_that_a_bug_changes_stands_in_the_code_once(bug):
     assert bug.among is None or bug.among in Kind.__members__ or bug.among in SEQUENCES
 
 
+def test_no_two_bugs_are_called_alike():
+    assert len({bug.name for bug in BUGS}) == len(BUGS)
+
+
 CRASHES = {"a final state that nobody holds is to be saved"}  # its coordinator raises before any rule speaks
 
 # What found each of them last, so that not all seeds before it are lived every time. Where one does not any more, all

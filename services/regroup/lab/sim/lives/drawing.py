@@ -5,13 +5,13 @@ Owns: the order of the dice, which is what makes a seed a life. Refuses to know:
 
 from bisect import bisect
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, chain
 from math import inf
 from random import Random
 
 from regroup.core.spec import JobSpec
 from regroup.lab.sim.lives.plan import GOING, IN_REPORT, IN_STATE, LASTING, OF_ALL, Fault, Kind, Plan
-from regroup.lab.sim.lives.sequences import LACKING, drawn, sequences
+from regroup.lab.sim.lives.sequences import SEQUENCES, drawn
 from regroup.lab.sim.lives.themes import BY_HALVES, THEMES
 from regroup.lab.sim.lives.themes.theme import SAME, Some, Theme
 from regroup.lab.sim.model.limits import POLICY, SPEC
@@ -63,8 +63,9 @@ def draw(seed: int) -> Plan:
     jobs = tuple(replace(spec, keep_best=best.choice((0, 0, 1, 2))) for spec in jobs)
     if workers > 1 and Random(f"{seed} queue").random() < QUEUES:
         jobs = _queue(jobs[0], workers)
-    if drawn(LACKING, seed, workers):
-        jobs = (replace(jobs[0], min_workers=2, max_workers=2),) * 2
+    ordered = {name: found for name in SEQUENCES if (found := drawn(name, seed, workers))}
+    for name in ordered:
+        jobs = SEQUENCES[name].asks(jobs[0], workers) or jobs
     beginning = Random(f"{seed} beginning")
     begins = beginning.random() < (0.15 if len(jobs) == 1 else 0.55)
     if begins and len(jobs) == 1:
@@ -94,14 +95,16 @@ def draw(seed: int) -> Plan:
         )
         faults += _parted(apart, workers)
     faults += _at_saves(Random(f"{seed} at saves"), workers)
-    faults += sequences(seed, workers)
+    faults += chain.from_iterable(ordered.values())
     for name, (chance, some) in BY_CHANCE.items():
         apart = Random(f"{seed} {name}")
         if apart.random() < chance:
             faults += _some(apart, some, workers)
     evaluating = Random(f"{seed} evaluating")
     chunk = evaluating.choice((0.0, 0.0, 0.0, 0.3, 1.0))
-    if chunk:  # by the saver alone, or also together before
+    wanted = max([SEQUENCES[name].chunk for name in ordered], default=0.0)
+    chunk = max(chunk, wanted)
+    if chunk and not wanted:  # by the saver alone, or also together before
         jobs = tuple(replace(spec, evaluate_every=evaluating.choice((None, None, 5))) for spec in jobs)
     drift = Random(f"{seed} drifting").choice((1.0, 1.0, 4.0))
     margins = (POLICY.detached_margin, POLICY.detached_margin, 0.3) if drift == 1.0 else (POLICY.detached_margin,)

@@ -7,7 +7,6 @@ which hold of every world).
 """
 
 from collections import Counter
-from collections.abc import Set
 from itertools import combinations
 from math import inf
 from typing import TYPE_CHECKING
@@ -60,7 +59,7 @@ class Justice:
 
     def judge(self, before: Cluster, decision: Decision) -> None:
         for note in decision.notes:
-            self._noted(before, note)
+            self._noted(before, decision.cluster, note)
         self._errors(before, decision.cluster)
         for id, job in decision.cluster.jobs.items():
             old = before.jobs.get(id)
@@ -69,13 +68,15 @@ class Justice:
             if old is not None and old is not job:
                 self._changed(before, decision, old, job)
 
-    def _noted(self, before: Cluster, note: Note) -> None:
+    def _noted(self, before: Cluster, after: Cluster, note: Note) -> None:
         """What the timeline says was done, and whether there was a cause for it."""
         life, now = self._life, self._life.decided_at
         match note:
             case Note(kind="evicted", worker=str(worker), job=str(job), reason=why):
                 self._causes[worker] += 1
                 self._evicted(before, job, worker, why)
+                if "broke before their first step" in why:
+                    self._fruitless(before, after, job, worker)
             case Note(kind="replicas_differed", job=str(job)):
                 self._differs(before.jobs[job].formation, job)
             case Note(kind="lent", worker=str(worker)):
@@ -98,7 +99,9 @@ class Justice:
         """That members hold different bits is one cause for each: which of them is odd, nobody can know."""
         if formation is not None and (job, formation.generation) not in self._differed:
             self._differed.add((job, formation.generation))
-            self._causes.update(one.worker for one in formation.members)
+            leader = formation.members[formation.leader]
+            two = len(formation.members) == 2  # then the leader's counts
+            self._causes.update(one.worker for one in formation.members if not (two and one == leader))
 
     def _evicted(self, before: Cluster, job: str, worker: str, why: str) -> None:
         life, agent = self._life, self._life.agents[worker]
@@ -120,15 +123,18 @@ class Justice:
             others = {leader} if worker != leader and "each other" not in why else names - {worker}
             apart = [one for one in others if life.faults.severed.get((worker, one), -inf) >= self._met(worker, one)]
             assert apart, f"{worker} is evicted, and there is a way since they formed between it and {sorted(others)}"
-        if "broke before their first step" in why and known.formation is not None:
-            self._fruitless(before, known.formation, before.watches[job].proven, worker)
         if "twice" in why:
             last = sorted(n for id, n in life.ghosts.formations if id == job)[-2:]
             formed = [n for n in last if (job, n) in self._formed]
             assert not formed, f"{worker} is evicted for two failures to form in a row, and {formed} formed"
 
-    def _fruitless(self, before: Cluster, formation: Formation, proven: Set[str], worker: str) -> None:
-        """Of those that led nobody, and were heard for a while, who had no part in the last step goes first."""
+    def _fruitless(self, before: Cluster, after: Cluster, job: str, worker: str) -> None:
+        """Of those that led nobody, and were heard for a while, who had no part in the last step goes first; nobody
+        does where one died."""
+        formation, proven = before.jobs[job].formation, before.watches[job].proven
+        assert formation is not None, f"{worker} is evicted for generations, and there was none"
+        dead = set(formation.members) & after.watches[job].dead.keys()
+        assert not dead, f"{worker} is evicted for what broke although nobody died, and {dead} did"
         leader, limit = formation.members[formation.leader], self._life.policy.halt_limit / 2
         heard = {name for name, seen in before.sightings.items() if self._life.decided_at - seen.since >= limit}
         others = {one.worker for one in formation.members if one != leader} & heard

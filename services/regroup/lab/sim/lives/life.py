@@ -162,6 +162,10 @@ class Life(Paced):
         if saved:
             self._stored(decision.cluster)
             self.jobs, self.workers = dict(decision.cluster.jobs), dict(decision.cluster.workers)
+            for note in decision.notes:
+                if note.kind == "rolled_back" and note.job is not None and not self.jobs[note.job].ended:
+                    points = self.store.measured(note.job)
+                    saving_rules.gone_back(self.jobs[note.job], note.data["base_step"], points)
         self.reasons.update(told(before, decision.cluster))
         decision_rules.decided(self.ghosts, self, before, decision)
         self.justice.judge(before, decision)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
 
 SLACK = 1.5  # seconds until a coordinator that hears of nothing else looks again, and more
+TURN = 0.2  # seconds of one decision, and more
 SURPLUS = 10.0  # seconds for which a job may keep a worker that it has no seat for
 
 
@@ -38,6 +39,7 @@ class Waiting:
 
     def judge(self, before: Cluster, decision: Decision) -> None:
         after = decision.cluster
+        assert after.awake <= self._life.decided_at + TURN, "time passed that is yet to come"
         for note in decision.notes:
             if note.kind == "save_failed" and note.job is not None:
                 self._failed_at[note.job] = self._life.decided_at

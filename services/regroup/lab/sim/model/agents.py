@@ -182,6 +182,7 @@ class LinkedAgent(Agent):
     sequence: int = 0  # of its last heartbeat
     leases: LeaseLedger = field(default_factory=LeaseLedger)  # by its own clock
     ended: list[tuple[int, TrainerStatus]] = field(default_factory=list)  # the last heartbeat before each end
+    beats: dict[int, float] = field(default_factory=dict)  # when each heartbeat left, which no agent remembers
     unsent: list[Report] = field(default_factory=list)  # waits for a connection
     measured: deque[Report] = field(default_factory=lambda: deque(maxlen=LATEST))  # the last that were sent
 
@@ -213,6 +214,7 @@ class LinkedAgents(Agents[ALinkedAgent]):
         agent.sequence, agent.leases, agent.unsent = 0, LeaseLedger(), []
         agent.measured.clear()
         agent.ended.clear()
+        agent.beats.clear()
 
     def spoke(self, agent: ALinkedAgent) -> None:
         if agent.status is not None and agent.status.written:
@@ -245,7 +247,8 @@ class LinkedAgents(Agents[ALinkedAgent]):
 
     def heartbeat(self, agent: ALinkedAgent) -> None:
         agent.sequence += 1
-        agent.leases.sent(agent.sequence, self.clock(agent.name))
+        agent.beats[agent.sequence] = self.clock(agent.name)
+        agent.leases.sent(agent.sequence, agent.beats[agent.sequence])
         self.report(agent, said_by(agent, agent.sequence, agent.status, self.pace(agent)))
 
     def obey(self, agent: ALinkedAgent, order: Order) -> None:
@@ -254,6 +257,8 @@ class LinkedAgents(Agents[ALinkedAgent]):
             return
         self.forget(agent, order)
         if (renewed := agent.leases.renewed_by(order)) is not None:
+            left = agent.beats[order.sequence]
+            assert renewed.sent == left, f"a lease counts from {renewed.sent}, and its heartbeat left at {left}"
             self.tell(agent, renewed)
 
 

@@ -39,6 +39,15 @@ def restarted(before: Cluster, after: Cluster, old: Job, job: Job) -> None:
     assert not lost or meant or job.restarts > old.restarts, f"{shown} steps were shown, and to lose them is no restart"
 
 
+def readmitted(decision: Decision) -> None:
+    """Whoever begins anew, or is cleared, is refused by no job for what was."""
+    for note in decision.notes:
+        if note.kind == "registered" or (note.kind == "cleared" and "operator" in note.reason):
+            again = {one.job for one in decision.notes if one.kind == "refused" and one.worker == note.worker}
+            still = [id for id, job in decision.cluster.jobs.items() if note.worker in job.refused and not job.ended]
+            assert set(still) <= again, f"{note.worker} begins anew, and {still} refuse it still"
+
+
 def counted(ghosts: Ghosts, world: World, decision: Decision, before: Worker, after: Worker) -> None:
     """An error is forgiven by an operator, because a task failed of it, or because time passed without another."""
     name, at = after.name, world.decided_at

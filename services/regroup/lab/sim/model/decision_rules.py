@@ -5,12 +5,11 @@ Refuses to know: how the world got there, and what trainers do (`trainer_rules`)
 """
 
 from dataclasses import replace
-from math import inf
 
 from regroup.core.cluster import Cluster, Watch, reached
 from regroup.core.decide import Decision
-from regroup.core.jobs import ENDED, ORIGIN, Formation, Job, JobPhase, Link, Member, Version, Wanted
-from regroup.core.messages.orders import Discard, Form, Go, Heard, Release
+from regroup.core.jobs import ENDED, ORIGIN, Job, JobPhase, Link, Version, Wanted
+from regroup.core.messages.orders import Discard, Form, Go, Heard, Kill, Release
 from regroup.core.phases import JOB_ARROWS
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model import (
@@ -18,6 +17,7 @@ from regroup.lab.sim.model import (
     blame_rules,
     leaving_rules,
     lending_rules,
+    memory_rules,
     saving_rules,
     strangers,
     striking_rules,
@@ -43,9 +43,12 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
             was, now = reached(old, before.watches.get(id)), reached(job, decision.cluster.watches.get(id))
             assert now >= was, f"the step shown goes back from {was} to {now}"
         if old is not None and not same and job.formation is not None and not job.ended:
-            _known(ghosts, world, job, job.formation, decision.cluster.watches.get(id))
-    _counted(before, decision)
-    _renewed(before, decision)
+            memory_rules.known(ghosts, world, job, job.formation, decision.cluster.watches.get(id))
+        if old is not None and not same and not job.ended:
+            memory_rules.watched(before, decision, old, job)
+    memory_rules.sighted(world, before, decision)
+    submitted = [job.submitted for job in decision.cluster.jobs.values()]
+    assert submitted == sorted(submitted), "jobs are not in the order of their submission"
     for id, watch in decision.cluster.watches.items():
         job = decision.cluster.jobs[id]
         if job.round is not None and job.round.boundary and job.formation is not None:
@@ -63,6 +66,7 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
             leaving_rules.changed(decision.cluster, known_worker, worker)
             blame_rules.counted(ghosts, world, decision, known_worker, worker)
     blame_rules.forgiven(ghosts, world, decision.cluster)
+    blame_rules.readmitted(decision)
     fresh: set[str] = set()  # lent by this decision
     for note in decision.notes:
         if note.kind == "lent" and note.worker is not None:
@@ -89,57 +93,8 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
             leaving_rules.goes(world, decision.cluster, name, order)
         if isinstance(order, Release):
             lending_rules.released(world, decision.cluster, name, order.job)
-
-
-def _known(ghosts: Ghosts, world: World, job: Job, formation: Formation, watch: Watch | None) -> None:
-    """What is known of the last formation is so: who holds its state, the steps of each, and that all are done.
-
-    Once it trains, nobody has failed to form in a row.
-    """
-    forgiven = watch is None or job.phase is not JobPhase.RUNNING or job.round is not None or not watch.stumbled
-    assert forgiven, f"{job.id} trains, and it is still known who failed to form"
-    step, base = reached(job, watch), formation.base.step
-    made = ghosts.commits.get(job.id, {}).get(formation.generation, set())
-    done = max(base, max(made, default=-1) + 1)
-    assert step <= done, f"step {step} is shown, and only {done} are committed"
-    if watch is not None and watch.finished:
-        assert job.steps is not None, "called finished, and nobody knows when it is"
-        assert done >= job.steps, f"called finished after {done} steps"
-    for trainer in [one for one in map(world.living, formation.members) if one is not None]:
-        session = trainer.session
-        later = session.generation > formation.generation
-        holds = later or (session.generation == formation.generation and session.phase is not TrainerPhase.FORMING)
-        formed = watch is not None and trainer.member in watch.formed
-        assert holds or not formed, f"{trainer.member} is said to have formed, and did not"
-        if session.version is not None and session.version.generation <= formation.generation:  # later: overtaken
-            its = session.version.step if session.version.generation == formation.generation else base
-            assert step <= its, f"step {step} is shown, and {trainer.member} has not committed it"
-
-
-def _renewed(before: Cluster, decision: Decision) -> None:
-    """Whose lease was renewed is known: whoever's heartbeat was answered so, and nobody that was given up."""
-    answered = {name for name, order in decision.orders if isinstance(order, Heard) and order.generation}
-    known = {name: seen.renewed for name, seen in before.sightings.items()}
-    for name, seen in decision.cluster.sightings.items():
-        told = name in answered or seen.renewed <= known.get(name, -inf)
-        assert told, f"the lease of {name} is known as renewed, and it was not"
-
-
-def _counted(before: Cluster, decision: Decision) -> None:
-    """What a member tells of the last generation it committed, whatever it does now: also with its answer to a Halt."""
-    after = decision.cluster
-    for name, seen in after.sightings.items():
-        told, known = seen.trainer, before.sightings.get(name)
-        if told is None or told.version is None or (known is not None and told is known.trainer):
-            continue
-        job, watch, member = after.jobs.get(told.job), after.watches.get(told.job), Member(name, told.incarnation)
-        was = before.workers.get(name)
-        if job is None or watch is None or job.formation is None or was is None or was.job != job.id:
-            continue  # whoever is lent by this same decision is believed from its next word on
-        counts = told.version.generation == job.formation.generation and member in job.formation.members
-        if counts and not job.ended and not told_back(decision, job.id):
-            step = watch.committed.get(member, -1)
-            assert told.version.step <= step, f"{member} told of {told.version}, and step {step} is counted"
+        if isinstance(order, Kill):
+            lending_rules.killed(world, decision.cluster, name, order)
 
 
 def _answered(world: World, job: Job, watch: Watch, before: Watch | None) -> None:
@@ -167,6 +122,10 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     assert job.generation >= old.generation, "the generation only grows"
     assert job.history[: len(old.history)] == old.history, "history only grows"
     assert job.wanted is Wanted.STOP or old.wanted is not Wanted.STOP, "who was told that a job stops is told no more"
+    rested = old.phase is JobPhase.PAUSED and old.wanted is not Wanted.HOLD  # who is held keeps its workers
+    freed = rested and old.formation is None and job.phase is not old.phase
+    turn = job.phase is JobPhase.QUEUED or any(one.kind == "preparing" and one.job == job.id for one in decision.notes)
+    assert not freed or turn or job.ended, f"{job.id} rested, and goes on before it is its turn"
     if job.round is not None and job.round is not old.round and job.round.reason.startswith(JOIN):
         asked = {member.worker for member in job.round.participants}
         joins = set(job.round.reason.removeprefix(JOIN).split(", "))
@@ -176,9 +135,11 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     if job.formation is not None and job.formation is not old.formation:
         _issued(ghosts, world, before, old, job, told_back(decision, job.id))
         leaving_rules.issued(decision.cluster, job.formation)
-        dead = decision.cluster.watches[job.id].dead if job.id in decision.cluster.watches else {}
+        watch = decision.cluster.watches[job.id]
         for member in job.formation.members:
-            assert member not in dead, f"{member} is known dead, and is listed"
+            assert member not in watch.dead, f"{member} is known dead, and is listed"
+            assert member not in watch.evicted, f"{member} is given up, and is listed"
+            assert decision.cluster.workers[member.worker].job == job.id, f"{member} is not lent, and is listed"
             assert decision.cluster.present(member.worker), f"{member} is not connected, and is listed"
     if job.saver is not None and job.saver != old.saver:
         saving_rules.to_save(world, before, decision, old, job, job.saver)

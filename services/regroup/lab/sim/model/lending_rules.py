@@ -8,6 +8,7 @@ from collections.abc import Callable
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.jobs import ORIGIN, Job, Member, Version
+from regroup.core.messages.orders import Kill
 from regroup.core.workers import TrainerPhase, Worker
 from regroup.lab.sim.model.world import World, holders, is_durable, is_heard, told_back
 
@@ -78,7 +79,7 @@ def released(world: World, cluster: Cluster, name: str, id: str) -> None:
         return
     excused = cluster.workers[name].quarantined
     heard = {other for other in cluster.workers if other != name and is_heard(world, cluster, other)}
-    others = [one.worker for one in job.formation.members if one.worker in heard and _known_to_hold(cluster, one)]
+    others = [one.worker for one in job.formation.members if one.worker in heard and _has_base(cluster, job, one)]
     for other in [other for other in heard if cluster.workers[other].job == id]:
         known = cluster.present(other)
         status = known.trainer if known is not None else None
@@ -86,9 +87,21 @@ def released(world: World, cluster: Cluster, name: str, id: str) -> None:
     assert excused or others, f"{trainer.member} is ended, and holds the last state: {trainer.session.version}"
 
 
-def _known_to_hold(cluster: Cluster, member: Member) -> bool:
+def _has_base(cluster: Cluster, job: Job, member: Member) -> bool:
+    """Whether it said that it holds what the last generation began from, or more."""
     status = cluster.trainer(member)
-    return status is not None and status.version is not None
+    assert job.formation is not None, "what never began has no base"
+    return status is not None and status.version is not None and status.version >= job.formation.base
+
+
+def killed(world: World, cluster: Cluster, name: str, order: Kill) -> None:
+    """Nobody is killed on a suspicion who is back, and alone has what counts."""
+    job, watch, member = cluster.jobs.get(order.job), cluster.watches.get(order.job), Member(name, order.incarnation)
+    if job is None or job.ended or job.formation is None or watch is None or member not in watch.suspected:
+        return
+    status = cluster.trainer(member)
+    if status is not None and status.version is not None and not status.at_work and cluster.hang(member) is None:
+        released(world, cluster, name, order.job)
 
 
 def evicted(world: World, before: Cluster, decision: Decision, job: Job, member: Member) -> None:

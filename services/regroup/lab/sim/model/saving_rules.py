@@ -10,7 +10,7 @@ from math import isnan
 from regroup.core.cluster import Cluster, reached
 from regroup.core.decide import Decision
 from regroup.core.hanging import STARVED
-from regroup.core.jobs import ORIGIN, Formation, Job, JobPhase, Member, StepPoint, Version
+from regroup.core.jobs import IN_REPORT, IN_STATE, ORIGIN, Formation, Job, JobPhase, Member, StepPoint, Version
 from regroup.core.messages.orders import Discard
 from regroup.core.workers import TrainerStatus
 from regroup.lab.sim.model import beginning_rules, leaving_rules
@@ -225,6 +225,9 @@ def ended(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old
         assert job.checkpoint is not old.checkpoint, "called completed, and nothing was saved"
         assert job.steps == job.checkpoint.version.step, "called completed before its last step"
         _each_sample_once(job)
+    if job.phase is JobPhase.STOPPED and job.checkpoint is not None:
+        durable = job.checkpoint.version.step
+        assert job.step == durable, f"stopped with the state of step {durable}, and {job.step} is shown"
     at_once = _at_once(job)
     assert not at_once or job.id in ghosts.cut_short, f"{job.id} is stopped at once, and nobody asked for that"
     if job.phase is JobPhase.STOPPED and job.checkpoint is old.checkpoint and old.formation is not None and not at_once:
@@ -250,6 +253,11 @@ def ended(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old
         damaged = beginning_rules.is_damaged(ghosts, job)
         starves = any(len(late) >= STARVED for (id, _), late in ghosts.fetches.items() if id == job.id)
         assert said or often or damaged or starves, f"failed for no reason: {job.reason}"
+        if job.reason.startswith("the task failed in step") and job.failures and job.failures[-1].chance:
+            last = job.failures[-1]
+            times = {one.generation for one in job.failures if (one.step, one.shard) == (last.step, last.shard)}
+            enough = len(times) > 2 or last.shard in (IN_STATE, IN_REPORT)
+            assert enough, f"failed because somebody killed its trainers, in generations {times}"
 
 
 def shown(job: Job, points: Iterable[StepPoint]) -> None:
@@ -262,6 +270,12 @@ def shown(job: Job, points: Iterable[StepPoint]) -> None:
         by = made[point.step] if point.step < len(made) else newest.generation
         told = point.loss is None or isnan(point.loss) or int(point.loss) == by
         assert told, f"step {point.step} is shown as of generation {point.loss}, and is {by}'s"
+
+
+def gone_back(job: Job, base: int, points: Iterable[StepPoint]) -> None:
+    """Nothing is shown of the steps that were just given up; of one whose loss is no number, nobody can tell."""
+    void = [one.step for one in points if one.step >= base and not (one.loss is not None and isnan(one.loss))]
+    assert not void, f"{job.id} goes back to step {base}, and {void} are shown"
 
 
 def measured(job: Job, points: Iterable[StepPoint]) -> None:

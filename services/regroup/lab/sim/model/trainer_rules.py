@@ -32,7 +32,10 @@ def handled(ghosts: Ghosts, trainer: Trainer, before: s.Session, happening: Happ
         assert after.promised >= happening.agreed, "all agreed on the boundary, and yet it goes on"
         held = before.boundary is not None and before.boundary >= happening.agreed  # a newer one may have come since
         assert held, "an agreement is on what this member held when it contributed"
+    if before.owed is not None and after.owed is None:
+        assert after.promised >= before.owed, f"{before.owed} was owed, and {after.promised} is promised"
     if not after.at_work:
+        assert trainer.loop.task is None or not after.waited_for, "its step loop is said to be back, and has work to do"
         assert trainer.loop.at in ELSEWHERE, "its step loop is in a formation, and is said to be back"
     if after.promised > before.promised:
         assert trainer.loop.at not in CHANGING, "a Halt is answered in the middle of a change"

@@ -1,0 +1,133 @@
+"""Bugs that somebody planted who had not seen the rules, and that no rule found, or no life met, until then.
+
+Owns: such mutations of core, session and shell, most of them in what is remembered, and forgotten too late or too soon.
+Refuses to know: how one is planted.
+"""
+
+from regroup.lab.sim.planted.planting import Bug
+
+AGENT_REPORTS = "regroup.core.agent_reports"
+BLAME = "regroup.core.blame"
+COMMANDS = "regroup.core.commands"
+HANGING = "regroup.core.hanging"
+OBSERVING = "regroup.core.observing"
+ORDERS = "regroup.core.orders"
+REGROUP = "regroup.core.regroup"
+ROUNDS = "regroup.core.rounds"
+SETTLING = "regroup.core.settling"
+SUSPICION = "regroup.core.suspicion"
+TURN = "regroup.core.turn"
+SESSION = "regroup.worker.session"
+SHELL = "regroup.coordinator.shell"
+PERSISTENCE = "regroup.coordinator.persistence"
+
+BUGS = (
+    # of a job's watch
+    Bug("a formation's first step proves nobody", OBSERVING, "if most <= formation.base", "if most < formation.base"),
+    Bug(
+        "who failed to save in the last generation failed in this one",
+        SETTLING,
+        "**fresh, failed_savers=())",
+        "**fresh)",
+    ),
+    Bug(
+        "who hangs as it saves is not remembered",
+        ROUNDS,
+        "        turn.change_watch(job.id, failed_savers=(*watch.failed_savers, saver))\n",
+        "",
+    ),
+    Bug(
+        "steps that were lost with who made them are shown on",
+        SETTLING,
+        "        turn.change_watch(job.id, committed={})\n        reason, generation",
+        "        reason, generation",
+        among="killed while held",
+    ),
+    Bug(
+        "who was given up is asked once more",
+        ROUNDS,
+        "in watch.dead and member not in watch.evicted}",
+        "in watch.dead}",
+    ),
+    Bug(
+        "who lacks its data is listed because it answered",
+        HANGING,
+        "for one, said in watch.answers.items() if one != member})",
+        "for one, said in watch.answers.items()})",
+        among="STARVE",
+    ),
+    Bug(
+        "a death is no reason why a generation broke",
+        SUSPICION,
+        "fruitless = 0 if stepped or gone else",
+        "fruitless = 0 if stepped else",
+        among="dies before a step",
+    ),
+    # of workers
+    Bug(
+        "a late word of a death takes the next trainer",
+        AGENT_REPORTS,
+        "if trainer is not None and trainer.incarnation == report.incarnation:\n        preparing",
+        "if trainer is not None:\n        preparing",
+    ),
+    Bug(
+        "whoever begins anew is refused for what was",
+        TURN,
+        "            self.take_back(id, name)",
+        "            pass",
+        among="begins anew",
+    ),
+    Bug(
+        "who may hold a state is sent away before it tells",
+        ORDERS,
+        "worker.job is None and cluster.sightings[name].sequence:",
+        "worker.job is None:",
+        among="goes untold",
+    ),
+    Bug(
+        "of two replicas that differ the leader's is the odd one",
+        BLAME,
+        "digests, formation.leader)",
+        "digests, 0)",
+        among="FLIP",
+    ),
+    Bug(
+        "all are killed once, and that is the task's doing",
+        BLAME,
+        "if preparing else len({f.generation for f in (*same, failure)})",
+        "if preparing else len(same) + 1",
+        among="all killed",
+    ),
+    Bug(
+        "who could not read is asked to read again as soon as it began anew",
+        REGROUP,
+        "readers, key=lambda member: member.worker in tried_to_read\n",
+        "readers\n",
+        among="reads again",
+    ),
+    # of what is shown
+    Bug(
+        "a stop at once shows steps that are lost",
+        COMMANDS,
+        "step = before if job.checkpoint is None else job.saved.step",
+        "step = before",
+        among="STOP_NOW",
+    ),
+    Bug(
+        "measurements of steps that were given up are shown on",
+        SHELL,
+        "void = [job.step] if job.step < before.step else []",
+        "void: list[int] = []",
+        among="killed while held",
+    ),
+    Bug(
+        "jobs are ordered by what happened to them last", PERSISTENCE, "(job.submitted, job.id)", "(job.since, job.id)"
+    ),
+    # of a session
+    Bug(
+        "a promise that is owed is forgotten",
+        SESSION,
+        "    session, promised = _promise(session, owed)\n    return session, (formed, *promised)",
+        "    return replace(session, owed=None), (formed,)",
+    ),
+)
