@@ -31,6 +31,7 @@ from regroup.core.jobs import (
 from regroup.core.messages.agent_reports import AgentRegistered, Heartbeat
 from regroup.core.messages.commands import StopJob, SubmitJob
 from regroup.core.messages.trainer_reports import StateSaved, StepsCommitted
+from regroup.core.notes import Note
 from regroup.core.spec import JobSpec
 from regroup.core.workers import TrainerPhase, TrainerStatus, Worker
 from regroup.wire.keys import server_keys
@@ -281,7 +282,8 @@ async def test_points_that_a_save_overtook_and_left_to_count_are_written_all_the
         store.slow = asyncio.Event()
         rolled_back = replace(shell.cluster, jobs={"j": replace(job, step=3)})
         points = ("j", (point(2, 0.5), point(4, 0.5)))
-        saving = asyncio.create_task(shell._persist(Decision(rolled_back, (), (), (points,)), None, patient=True))
+        told = Note("rolled_back", "all is lost", job="j", data={"base_step": 3})
+        saving = asyncio.create_task(shell._persist(Decision(rolled_back, (), (told,), (points,)), None, patient=True))
         await until(shell._writing.locked)  # the one that stays is on its way
         store.held.set()
         await saving
@@ -354,6 +356,14 @@ def test_measurements_beyond_the_state_that_a_job_rests_or_stops_at_are_void() -
     unsaved = replace(paused, checkpoint=None)
     assert _void_from(replace(unsaved, formation=None), unsaved) == [0]
     assert _void_from(replace(unsaved, phase=JobPhase.STOPPED), unsaved) == [], "what it reached is still worth knowing"
+
+
+def test_measurements_of_what_was_gone_back_behind_are_void_though_no_step_was_kept_of_it() -> None:
+    """All that held the state of a job that is held are dead: the last step was measured, and not shown yet."""
+    held = replace(training(0)[0], wanted=Wanted.HOLD, phase=JobPhase.WAITING)
+    rests = replace(held, phase=JobPhase.PAUSED)
+    assert _void_from(rests, held, 0) == [0]
+    assert _void_from(rests, held) == []
 
 
 async def test_what_a_total_loss_made_void_is_shown_no_longer(tmp_path: Path) -> None:

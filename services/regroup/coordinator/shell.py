@@ -228,7 +228,8 @@ class Shell:
         changed = [job for id, job in after.jobs.items() if job is not before.jobs.get(id)]
         for job in (each.id for each in changed if each.ended):
             await self._write_points_of(job)  # whoever sees that it ended finds all that was measured
-        void = [(job.id, step) for job in changed for step in _void_from(job, before.jobs.get(job.id))]
+        back = {note.job: note.data["base_step"] for note in decision.notes if note.kind == "rolled_back"}
+        void = [(job.id, s) for job in changed for s in _void_from(job, before.jobs.get(job.id), back.get(job.id))]
         for id, step in void:
             await self._drop_points_of(id, step)
         jobs = [_stamped(job, before.jobs.get(job.id), now) for job in changed]
@@ -335,11 +336,11 @@ def _answer(done: asyncio.Future[None], refused: Refusal | None) -> None:
         done.set_result(None)
 
 
-def _void_from(job: Job, before: Job | None) -> list[int]:
-    """The step from which on measurements are void, if a formation, a save or a roll-back just made some so."""
+def _void_from(job: Job, before: Job | None, back: int | None = None) -> list[int]:
+    """The step from which on measurements are void, if a formation, a save or a roll-back `back` to it made some so."""
     if before is None:
         return []
-    void = [job.step] if job.step < before.step else []
+    void = [back] if back is not None else []
     if job.formation is not None and job.formation is not before.formation:
         void.append(_measured_to(job, job.formation.base, job.formation.generation))
     stopped = job.phase is JobPhase.STOPPED and job.checkpoint is not None

@@ -116,7 +116,7 @@ BUGS = (
     Bug(
         "measurements of steps that were given up are shown on",
         SHELL,
-        "void = [job.step] if job.step < before.step else []",
+        "void = [back] if back is not None else []",
         "void: list[int] = []",
         among="killed while held",
     ),
