@@ -2,7 +2,8 @@
 
 import pytest
 
-from regroup.core.jobs import IN_STATE, OUTSIDE, Fingerprint, JobPhase, Member, StepPoint
+from regroup.core.blame import blame_task
+from regroup.core.jobs import IN_STATE, OUTSIDE, Fingerprint, JobPhase, Member, StepFailure, StepPoint
 from regroup.core.messages.agent_reports import Heartbeat, ReportTooLarge
 from regroup.core.messages.commands import ClearWorker, StopJob
 from regroup.core.messages.events import Disconnected
@@ -15,7 +16,10 @@ from regroup.core.messages.trainer_reports import (
     StepFailed,
     StepsCommitted,
 )
+from regroup.core.turn import Turn
 from regroup.core.workers import Hang, LoopPhase, TrainerPhase
+from regroup.wire.codec import encode_value
+from regroup.worker.words import TRACE
 
 
 def test_more_than_five_errors_quarantine_a_worker_and_clearing_forgives_them(scene):
@@ -675,6 +679,18 @@ def test_a_cluster_that_loses_its_power_while_a_job_prepares_is_not_the_tasks_er
     scene.after(5.0)
     scene.register("x", "y", "z", boot="b2")
     assert scene.job.phase is JobPhase.PREPARING
+
+
+def test_a_record_of_a_job_in_a_large_cluster_stays_small(scene):
+    """It is written whole at each change. Data is odd now and then, and another worker gets through the same shard."""
+    scene.running("a", "b", steps=10**6)
+    scene.register(*(f"w{number:03}" for number in range(254)))
+    turn = Turn(scene.cluster, scene.now, scene.policy)
+    for step in range(1000):
+        error = "x" * TRACE + "\nValueError: odd"
+        blame_task(turn, turn.jobs["j"], StepFailure(step, 0, "ab"[step % 2], error, generation=step + 1))
+    assert len(turn.jobs["j"].failures) == 3 * 256
+    assert len(encode_value(turn.jobs["j"])) < 20 * TRACE + 256 * 1000
 
 
 def killed_in_the_first_step(scene, names, number):

@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 from regroup.core.cluster import Rest
+from regroup.core.jobs import Member
+from regroup.core.messages.trainer_reports import PeersUnreached
 
 FREE = "efg"
 
@@ -58,3 +60,41 @@ def test_free_workers_take_the_places_of_all_that_are_of_no_use(scene, useless, 
         goes_on(scene, [*others, *FREE] if silent else "abcdefg")
     assert len(scene.members) == 4, "so many are of use, and the job has the places"
     assert not set(scene.members) & set(useless)
+
+
+def tries(scene, others, seconds):
+    """The others are prepared as soon as they are lent, and a cannot reach them. How often it tries in this time."""
+    known, number = set(), 0
+    for _ in range(int(seconds / 5.0)):
+        scene.after(5.0, heard=["a", *others])
+        watch = scene.cluster.watches["j"]
+        for name in others:
+            trainer, lent = scene.cluster.sightings[name].trainer, scene.cluster.workers[name].job == "j"
+            if trainer is None and lent:
+                number += 1
+                scene.prepare(name, incarnation=f"{scene.now}-{number}")
+            elif trainer is not None and (not lent or Member(name, trainer.incarnation) in watch.evicted):
+                scene.exits(name, trainer.incarnation, asked=True)
+                scene.beat(name)
+        for member in scene.job.round.participants if scene.job.round is not None else ():
+            trainer = scene.cluster.sightings[member.worker].trainer
+            held = (trainer.version.generation, trainer.version.step) if trainer.version is not None else None
+            scene.halt(member.worker, held, member.incarnation)
+        if scene.members == ["a"]:
+            scene.train("a", scene.job.step + 1)
+        elif scene.job.generation not in known:
+            known.add(scene.job.generation)
+            peers = tuple(one for one in scene.job.formation.members if one.worker != "a")
+            scene.says("a", PeersUnreached(job="j", incarnation="i1", generation=scene.job.generation, peers=peers))
+            scene.breaks("a", scene.job.generation)
+    return len(known)
+
+
+@pytest.mark.parametrize("many", [2, 12])
+def test_those_that_nobody_reaches_do_not_take_turns_in_stopping_the_one_that_trains(scene, many):
+    """As where ports between two sites are closed: two that are lent are tried every ten minutes, and no more are."""
+    others = [f"x{number:02}" for number in range(many)]
+    scene.running("a", min_workers=1, max_workers=2, step=3, steps=10**7)
+    scene.register(*others)
+    assert tries(scene, others, 3600.0) > 0
+    assert tries(scene, others, 3600.0) <= 15

@@ -4,6 +4,8 @@ Owns: what makes a failure the task's (decision 0007), who may not take part in 
 Refuses to know: how failures are noticed (`agent_reports`), and when members are suspected of hanging (`rounds`).
 """
 
+from dataclasses import replace
+
 from regroup.core.beginning import other_data
 from regroup.core.jobs import IN_DATA, IN_REPORT, IN_STATE, OUTSIDE, Job, JobPhase, StepFailure
 from regroup.core.messages.trainer_reports import WORKER, PrepareFailed, ReplicasDiffered
@@ -13,7 +15,7 @@ from regroup.core.settling import candidates
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerStatus
 
-REMEMBERED = 20  # failures of a job, the newest ones; of many workers three of each, or no third time is seen
+REMEMBERED = 20  # failures of a job in full, the newest ones
 TRIES_OF_ONE = 4  # failures of one worker in one place, though another one was to try each time
 _PLACES = {
     OUTSIDE: "outside of a pass",
@@ -87,7 +89,7 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
     alike = [f for f in job.failures if f.shard == failure.shard and (kept or f.step == failure.step)]
     same = [f for f in alike if failure.chance or not f.chance]
     preparing = failure.step < 0
-    job = turn.change_job(job, failures=(*job.failures, failure)[-max(REMEMBERED, 3 * len(turn.workers)) :])
+    job = turn.change_job(job, failures=_remembered((*job.failures, failure), len(turn.workers)))
     others = {f.worker for f in same} - {failure.worker}
     times = len(same) + 1 if preparing else len({f.generation for f in (*same, failure)})
     killed = [f.worker for f in (*same, failure) if f.chance]
@@ -102,12 +104,24 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
         place = _PLACES.get(failure.shard, f"shard {failure.shard}")
         where = "while preparing" if preparing else f"in step {failure.step}, {place}"
         workers = ", ".join(sorted({f.worker for f in (*same, failure)}))
-        last = (failure.error.strip() or "without a word").splitlines()[-1]
+        last = _last_line(failure.error)
         left = _left(job) if kept else ""
         turn.end(job, JobPhase.FAILED, f"the task failed {where} on {workers}: {last}{left}", error=failure.error)
         for each in (*same, failure):
             if each.died and each.worker in turn.workers:
                 turn.forgive_error(each.worker)
+
+
+def _remembered(failures: tuple[StepFailure, ...], workers: int) -> tuple[StepFailure, ...]:
+    """The newest, three of each worker, or no third time is seen. A job's record is written whole at each change, so
+    that of older ones only the last line is kept."""
+    kept = failures[-max(REMEMBERED, 3 * workers) :]
+    old = (replace(one, error=_last_line(one.error)) if "\n" in one.error else one for one in kept[:-REMEMBERED])
+    return (*old, *kept[-REMEMBERED:])
+
+
+def _last_line(error: str) -> str:
+    return (error.strip() or "without a word").splitlines()[-1]
 
 
 def came_off(job: Job) -> tuple[StepFailure, ...]:

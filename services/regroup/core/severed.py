@@ -45,7 +45,11 @@ def rests(turn: Turn, job: Job, worker: str) -> bool:
 
 
 def left_alone(turn: Turn, job: Job) -> frozenset[str]:
-    return frozenset(name for name in turn.watch(job.id).resting if rests(turn, job, name))
+    """Those for whom nobody gives up a place: each was tried in vain, and the more there are, the later again. Else
+    they would take turns in stopping those that train."""
+    resting = turn.watch(job.id).resting
+    later = LONGEST * len(resting)
+    return frozenset(name for name, rest in resting.items() if turn.now < rest.until + later)
 
 
 def formed_together(turn: Turn, job: Job) -> None:
