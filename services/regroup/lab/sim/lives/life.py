@@ -31,7 +31,7 @@ from regroup.lab.sim.lives.story import Story
 from regroup.lab.sim.lives.users import Users
 from regroup.lab.sim.lives.virtual import VirtualLoop, sealed
 from regroup.lab.sim.lives.waiting import Waiting
-from regroup.lab.sim.model import decision_rules, lending_rules, saving_rules
+from regroup.lab.sim.model import decision_rules, lending_rules, measuring_rules
 from regroup.lab.sim.model.agents import LinkedAgent
 
 START = 1000.0  # of the virtual clock
@@ -128,7 +128,7 @@ class Life(Paced):
         if submitted and all(job.ended for job in self.jobs.values()):
             lending_rules.over(self)
             for job in self.jobs.values():
-                saving_rules.measured(job, self.store.measured(job.id))
+                measuring_rules.measured(job, self.store.measured(job.id))
             self.over.set_result(None)
         elif self.now > self._deadline:
             stuck = [(job.id, str(job.phase), job.reason) for job in self.jobs.values() if not job.ended]
@@ -165,7 +165,7 @@ class Life(Paced):
             for note in decision.notes:
                 if note.kind == "rolled_back" and note.job is not None and not self.jobs[note.job].ended:
                     points = self.store.measured(note.job)
-                    saving_rules.gone_back(self.jobs[note.job], note.data["base_step"], points)
+                    measuring_rules.gone_back(self.jobs[note.job], note.data["base_step"], points)
         self.reasons.update(told(before, decision.cluster))
         decision_rules.decided(self.ghosts, self, before, decision)
         self.justice.judge(before, decision)
@@ -180,7 +180,7 @@ class Life(Paced):
             same = one is job or replace(one, since=job.since, step=job.step) == job
             assert same, f"{id} is not in the store as it was decided"
             assert one.step >= job.step, f"the steps of {id} are not in the store as they were decided"
-            saving_rules.shown(job, self.store.measured(id))
+            measuring_rules.shown(job, self.store.measured(id))
         assert kept.workers == decided.workers, "workers are not in the store as they were decided"
 
     def adopted(self, decision: Decision) -> None:

@@ -15,6 +15,7 @@ from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model import (
     beginning_rules,
     blame_rules,
+    ending_rules,
     leaving_rules,
     lending_rules,
     memory_rules,
@@ -162,9 +163,9 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     if job.phase is JobPhase.PAUSED and job.formation is not None:
         assert job.wanted is Wanted.HOLD, f"{job.id} is to {job.wanted}, and rests with its state in memory"
     if job.phase is JobPhase.PAUSED and job.formation is None:
-        saving_rules.closed(ghosts, world, before, decision, old, job)
+        ending_rules.closed(ghosts, world, before, decision, old, job)
     if job.ended:
-        saving_rules.ended(ghosts, world, before, decision, old, job)
+        ending_rules.ended(ghosts, world, before, decision, old, job)
 
 
 def _issued(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job, back: bool) -> None:

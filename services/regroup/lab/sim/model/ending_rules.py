@@ -1,0 +1,115 @@
+"""What must hold when a job rests without its workers, or ends.
+
+Owns: these rules. Refuses to know: how its state was saved (`saving_rules`), and what is shown of its steps
+(`measuring_rules`).
+"""
+
+from collections import Counter
+
+from regroup.core.cluster import Cluster
+from regroup.core.decide import Decision
+from regroup.core.hanging import STARVED
+from regroup.core.jobs import IN_REPORT, IN_STATE, ORIGIN, Formation, Job, JobPhase, Version
+from regroup.lab.sim.model import beginning_rules
+from regroup.lab.sim.model.ghosts import Ghosts
+from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further
+from regroup.lab.sim.model.trainer import PRINT, Trainer, consumed
+from regroup.lab.sim.model.world import World, holders, is_durable, is_evicted, is_heard
+
+
+def is_at_once(job: Job) -> bool:
+    """Whether its user cut it short: it ends with what counted by then."""
+    return job.ended and job.reason.startswith("stopped at once")
+
+
+def closed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
+    """A pause freed the workers: nothing is left of the job but what is durable, and that was all there was."""
+    ghosts.closed[job.id, job.saved] = job.generation
+    assert job.step == job.saved.step, f"paused at step {job.saved.step}, and {job.step} is shown"
+    if old.formation is None or job.checkpoint is not old.checkpoint:
+        return
+    listed = [one for one in map(world.living, old.formation.members) if one is not None]
+    promised = [one for one in listed if one.session.promised >= job.generation]
+    bound = [(one, held) for one in promised if (held := one.session.version) is not None]
+    if not bound and not _is_anchored(before, old, old.formation):
+        gave_up(world, before, before, old, job, job.saved)
+    base = old.formation.base
+    anew = Version(old.formation.generation, base.step)  # the same state: no step is made yet
+    ahead = [(one, held) for one, held in bound if (base if held == anew else held) > job.saved]
+    more = [held for one, held in ahead if not _is_passed(world, before, decision, old, job, one)]
+    assert not more, f"paused at {job.saved}, and {more} are held"
+
+
+def _is_anchored(before: Cluster, job: Job, formation: Formation) -> bool:
+    """Whether a member answered this round with a state; it may be off since, unknown to anybody: its promise holds."""
+    watch = before.watches.get(job.id)
+    told = {} if watch is None else {one: each.version for one, each in watch.answers.items() if one not in watch.dead}
+    return any((told.get(member) or ORIGIN) >= formation.base for member in formation.members)
+
+
+def _is_passed(world: World, before: Cluster, decision: Decision, old: Job, job: Job, trainer: Trainer) -> bool:
+    """Whether all that it has is one step more than a member that answered, and nobody heard of it, or it is cut off,
+    or came back when the round's time was over, or had its time to answer: by rule 6 the other's answer is enough. That
+    step was never shown, for not all had committed it."""
+    held, seen = trainer.session.version, before.sightings.get(trainer.member.worker)
+    assert old.formation is not None
+    said = seen is not None and seen.trainer is not None and seen.trainer.version == held
+    told = said and all(is_heard(world, one, trainer.member.worker) for one in (before, decision.cluster))
+    back = seen is not None and world.decided_at - seen.since < world.policy.halt_limit / 2
+    if told and not back and not is_evicted(before, decision, job.id, trainer.member):
+        return False
+    others = [one.session for one in map(world.living, old.formation.members) if one is not None and one is not trainer]
+    beside = any(one.promised >= job.generation and one.version == job.saved for one in others)
+    return beside and held == Version(job.saved.generation, job.saved.step + 1)
+
+
+def ended(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
+    if job.phase is JobPhase.COMPLETED:
+        assert job.checkpoint is not None, "called completed before its state was durable"
+        assert job.checkpoint is not old.checkpoint, "called completed, and nothing was saved"
+        assert job.steps == job.checkpoint.version.step, "called completed before its last step"
+        _each_sample_once(job)
+    if job.phase is JobPhase.STOPPED and job.checkpoint is not None:
+        durable = job.checkpoint.version.step
+        assert job.step == durable, f"stopped with the state of step {durable}, and {job.step} is shown"
+    at_once = is_at_once(job)
+    assert not at_once or job.id in ghosts.cut_short, f"{job.id} is stopped at once, and nobody asked for that"
+    if job.phase is JobPhase.STOPPED and job.checkpoint is old.checkpoint and old.formation is not None and not at_once:
+        listed = [one.session for one in map(world.living, old.formation.members) if one is not None]
+        if not any(one.promised >= job.generation and one.version is not None for one in listed):
+            goes_back_no_further(world, before, job, job.saved)
+        given_up = before.watches[job.id].evicted if job.id in before.watches else frozenset()
+        for trainer in [one for one in holders(world, job.id) if one.member not in given_up]:
+            if trainer.session.version is not None and is_durable(job, old.formation, trainer.session.version):
+                continue
+            seen = before.sightings.get(trainer.member.worker)
+            away = world.decided_at - (seen.seen if seen else before.started)
+            absent = away > world.policy.absent_limit or trainer.stuck
+            absent = absent or not (trainer.member in old.formation.members or (seen and seen.connected))
+            passed = _is_passed(world, before, decision, old, job, trainer)
+            assert absent or passed, f"stopped without the state of {trainer.member}"
+    if job.phase is JobPhase.FAILED:
+        newest = job.failures[-1:] if job.failures is not old.failures else ()
+        trained = not job.history or all(failure.step >= 0 for failure in newest)
+        assert trained, "a job that trains does not fail because a newcomer cannot be prepared"
+        said = not job.history and job.id in ghosts.unpreparable
+        often = len(job.failures) > 1 or job.restarts >= job.spec.max_restarts
+        damaged = beginning_rules.is_damaged(ghosts, job)
+        starves = any(len(late) >= STARVED for (id, _), late in ghosts.fetches.items() if id == job.id)
+        assert said or often or damaged or starves, f"failed for no reason: {job.reason}"
+        if job.reason.startswith("the task failed in step") and job.failures and job.failures[-1].chance:
+            last = job.failures[-1]
+            times = {one.generation for one in job.failures if (one.step, one.shard) == (last.step, last.shard)}
+            enough = len(times) > 2 or last.shard in (IN_STATE, IN_REPORT)
+            assert enough, f"failed because somebody killed its trainers, in generations {times}"
+
+
+def _each_sample_once(job: Job) -> None:
+    """Over the whole of a completed job, by counting: every sample of every epoch, once."""
+    if job.spec.epochs is None or job.steps is None:
+        return
+    every = tuple(range(job.spec.shard_count))
+    trained = Counter(sample for step in range(job.steps) for sample in consumed(job.spec, step, every))
+    wanted = {(epoch, place) for epoch in range(job.spec.epochs) for place in range(PRINT.samples)}
+    assert set(trained) == wanted, "the epochs are not whole"
+    assert set(trained.values()) == {1}, "a sample is trained twice"
