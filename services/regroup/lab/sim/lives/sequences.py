@@ -125,7 +125,7 @@ def _dies_before_a_step(random: Random, workers: int) -> list[Fault]:
 
 
 def _begins_anew(random: Random, workers: int) -> list[Fault]:
-    """One has other code than the others, until its agent starts anew, or its device has failed so often."""
+    """One has other code than the others, until its agent starts anew."""
     one = random.randrange(workers)
     return [
         Fault(Kind.MISMATCH, (one,), at=0.0, seconds=2.0),

@@ -36,11 +36,10 @@ def lent(world: World, before: Cluster, decision: Decision, handed_over: Excused
 def _alone(world: World, cluster: Cluster, job: Job, name: str) -> None:
     """Who was refused is lent again only for the state that it alone brings back."""
     assert job.formation is not None, f"{name} was refused, and is lent again to a job of which nobody holds a state"
-    watch, base = cluster.watches.get(job.id), job.formation.base
+    watch = cluster.watches.get(job.id)
     left = [one for one in job.formation.members if watch is None or not (one in watch.dead or one in watch.evicted)]
     others = [one for one in left if one.worker != name and is_heard(world, cluster, one.worker)]
-    told = {one.worker: status.version for one in others if (status := cluster.trainer(one)) is not None}
-    have = [other for other, version in told.items() if version is not None and version >= base]
+    have = [one.worker for one in others if _has_base(cluster, job, one)]
     assert not have, f"{name} was refused, and is lent again although {have} hold the state"
 
 

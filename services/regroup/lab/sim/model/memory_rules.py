@@ -12,7 +12,7 @@ from regroup.core.jobs import Formation, Job, JobPhase, Member
 from regroup.core.messages.orders import Heard
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model.ghosts import Ghosts
-from regroup.lab.sim.model.world import World, told_back
+from regroup.lab.sim.model.world import World, fresh, told_back
 
 
 def known(ghosts: Ghosts, world: World, job: Job, formation: Formation, watch: Watch | None) -> None:
@@ -93,9 +93,8 @@ def _renewed(before: Cluster, decision: Decision) -> None:
 def _counted(before: Cluster, decision: Decision) -> None:
     """What a member tells of the last generation it committed, whatever it does now: also with its answer to a Halt."""
     after = decision.cluster
-    for name, seen in after.sightings.items():
-        told, known = seen.trainer, before.sightings.get(name)
-        if told is None or told.version is None or (known is not None and told is known.trainer):
+    for name, told in fresh(before, after):
+        if told.version is None:
             continue
         job, watch, member = after.jobs.get(told.job), after.watches.get(told.job), Member(name, told.incarnation)
         was = before.workers.get(name)

@@ -10,12 +10,11 @@ from regroup.core.cluster import Cluster, reached
 from regroup.core.decide import Decision
 from regroup.core.jobs import Job, Member, Version
 from regroup.core.messages.orders import Discard
-from regroup.core.workers import TrainerStatus
 from regroup.lab.sim.model import leaving_rules
 from regroup.lab.sim.model.ending_rules import is_at_once
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up
-from regroup.lab.sim.model.world import World, answered, told_back
+from regroup.lab.sim.model.world import World, answered, fresh, told_back
 
 
 def to_save(world: World, before: Cluster, decision: Decision, old: Job, job: Job, saver: Member) -> None:
@@ -82,19 +81,12 @@ def heard(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -> 
         if job is None or job.ended or job.formation is None or last is None:
             continue
         newest = max([job.saved, *(one.checkpoint.version for one in job.struck)])
-        for name, status in (*_fresh(before, after), *world.told_left(after)):
+        for name, status in (*fresh(before, after), *world.told_left(after)):
             if status.job != id or Member(name, status.incarnation) not in asked:
                 continue
             whole = [one.version for one in status.written if _lies_on(one.version, status.version)]
             lost = [version for version in whole if version.generation == last.generation and version > newest]
             assert not lost, f"{name} was to save, told that {lost} is whole, and {newest} counts"
-
-
-def _fresh(before: Cluster, after: Cluster) -> list[tuple[str, TrainerStatus]]:
-    """What this decision heard of trainers, by worker."""
-    known = {name: seen.trainer for name, seen in before.sightings.items()}
-    told = ((name, seen.trainer) for name, seen in after.sightings.items())
-    return [(name, status) for name, status in told if status is not None and status is not known.get(name)]
 
 
 def forgotten(ghosts: Ghosts, job: Job | None, files: Collection[str]) -> None:

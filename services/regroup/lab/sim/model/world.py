@@ -54,6 +54,13 @@ def answered(cluster: Cluster, job: Job) -> dict[Member, Version | None]:
     return {one: watch.answers[one].version for one in there}
 
 
+def fresh(before: Cluster, after: Cluster) -> list[tuple[str, TrainerStatus]]:
+    """What this decision heard of trainers, by worker."""
+    known = {name: seen.trainer for name, seen in before.sightings.items()}
+    told = ((name, seen.trainer) for name, seen in after.sightings.items())
+    return [(name, status) for name, status in told if status is not None and status is not known.get(name)]
+
+
 def is_evicted(before: Cluster, decision: Decision, job: str, member: Member) -> bool:
     """Whether it was given up, now or before."""
     watch = before.watches.get(job)
