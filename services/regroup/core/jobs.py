@@ -7,6 +7,7 @@ Refuses to know: what a user may ask for (`spec`), where they are stored, how th
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from regroup.core.spec import JobSpec
@@ -42,6 +43,9 @@ class Member:
 
     worker: str
     incarnation: str
+
+    def __hash__(self) -> int:
+        return hash(self.incarnation)  # that alone tells most members apart
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -85,7 +89,7 @@ class Struck:
     damage: str  # what is wrong with the file
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, for what is cached
 class Formation:
     """Who trains in a generation, and from which state. Issued once persisted; built from answers to its own Halt."""
 
@@ -99,9 +103,9 @@ class Formation:
     checkpoint: Checkpoint | None = None  # the leader reads the base from it; None: the leader holds it
     detached_limit: float = 0.0  # seconds that a lease lasts in it: the policy's when it was issued
 
-    @property
+    @cached_property
     def members(self) -> tuple[Member, ...]:
-        return tuple([seat.member for seat in self.seats])  # a list: asked often, and built faster
+        return tuple(seat.member for seat in self.seats)
 
     @property
     def base_in_memory(self) -> bool:

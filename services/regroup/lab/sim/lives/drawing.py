@@ -4,11 +4,12 @@ Owns: the order of the dice, which is what makes a seed a life. Refuses to know:
 """
 
 from bisect import bisect
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import accumulate, chain
-from math import inf
 from random import Random
 
+from regroup.core.cluster import Policy
 from regroup.core.spec import JobSpec
 from regroup.lab.sim.lives.plan import GOING, IN_REPORT, IN_STATE, LASTING, OF_ALL, Fault, Kind, Plan
 from regroup.lab.sim.lives.sequences import SEQUENCES, drawn
@@ -25,8 +26,11 @@ DETACHED = (2.0, POLICY.detached_limit, 9.0)  # seconds, as an operator may set 
 WEIGHED_TO = list(accumulate(theme.weight for theme in THEMES))  # the sum of the weights up to each theme
 SEVERING = 0.1  # of the lives have trainers that cannot reach each other
 LEAVING = 0.2  # of the lives have somebody who is to go
+ALONE = 0.75  # of the lives are of their theme, and perhaps of a sequence
+EARLY, LATE = 12.0, 14.0  # seconds after which all is well: a sequence takes longer
 MANY = 0.02  # of the lives have more workers than any theme
-QUEUES = 0.03  # have a job that wants more than is free, between two that do not
+QUEUES = 0.02  # have a job that wants more than is free, between two that do not
+EVALUATING = 0.2  # of the lives have evaluations
 HALVES = 0.04  # of the lives are of a machine that fails by halves, whatever the theme would be
 AT_SAVES = 0.25  # have a task whose own code fails a save
 # What some lives have besides, by dice of its own: which part of them, and what.
@@ -42,48 +46,98 @@ GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, lie evenly: even a few see
 
 
 def draw(seed: int) -> Plan:
-    random, beside = Random(seed), Random(f"{seed} checkpoints")  # apart: the other dice fall as they would without
-    watching = Random(f"{seed} watching")
-    learned = watching.random() < 0.6
+    plan = _in_order(_themed(seed))
+    return plan if Random(f"{seed} alone").random() < ALONE else _with_more(plan)
+
+
+def _themed(seed: int) -> Plan:
+    """A cluster, its jobs, and what its theme says goes wrong."""
+    random, beside, best = Random(seed), Random(f"{seed} checkpoints"), Random(f"{seed} best")
     choice = random.choice
     theme = THEMES[bisect(WEIGHED_TO, seed * GOLDEN % 1.0 * WEIGHED_TO[-1])]
     halves = Random(f"{seed} by halves")
     if halves.random() < HALVES:
         theme = halves.choice(BY_HALVES)
-    workers = choice(theme.workers)
     many = Random(f"{seed} many")
-    workers = many.choice((5, 6)) if many.random() < MANY else workers
+    workers = many.choice((5, 6)) if many.random() < MANY else choice(theme.workers)
     spares = choice(theme.spares)
     pace = choice(theme.paces)
     jobs = tuple(_spec(random, theme, workers, max(1, workers - spares)) for _ in range(choice(theme.jobs)))
     jobs = tuple(
         replace(spec, checkpoint_every=beside.choice(BESIDE), keep_last=beside.choice((1, 2, 3))) for spec in jobs
     )
-    best = Random(f"{seed} best")
     jobs = tuple(replace(spec, keep_best=best.choice((0, 0, 1, 2))) for spec in jobs)
     if workers > 1 and Random(f"{seed} queue").random() < QUEUES:
         jobs = _queue(jobs[0], workers)
-    ordered = {name: found for name in SEQUENCES if (found := drawn(name, seed, workers))}
-    for name in ordered:
-        jobs = SEQUENCES[name].asks(jobs[0], workers) or jobs
-    beginning = Random(f"{seed} beginning")
-    begins = beginning.random() < (0.15 if len(jobs) == 1 else 0.55)
-    if begins and len(jobs) == 1:
-        jobs = (*jobs, replace(jobs[0], keep_last=beginning.choice((1, 2, 3))))
+    evaluating = Random(f"{seed} evaluating")
+    chunk = evaluating.choice((0.3, 1.0)) if evaluating.random() < EVALUATING else 0.0
+    if chunk:  # by the saver alone, or also together before
+        jobs = tuple(replace(spec, evaluate_every=evaluating.choice((None, None, 5))) for spec in jobs)
     faults: list[Fault] = []
     for some in theme.faults:
         faults += _some(random, some, workers, faults[0] if faults else None)
-    if random.random() < 0.3:  # the network is bad all the time
-        faults.append(Fault(choice(WEATHER), (0,), at=random.uniform(0.1, 3.0), seconds=WEATHER_LASTS))
-    if learned and watching.random() < 0.3:
-        struck, at = watching.randrange(workers), watching.uniform(1.0, 6.0)
-        faults.append(Fault(Kind.STARVE, (struck,), at=at, seconds=watching.choice((2.0, 5.0, 8.0))))
+    drift = Random(f"{seed} drifting").choice((1.0, 1.0, 4.0))
+    return Plan(
+        seed=seed,
+        workers=workers,
+        jobs=jobs,
+        policy=_limits(random, seed, drift),
+        faults=_in_time(faults),
+        skews=tuple(random.uniform(0.0, 1e6) for _ in range(workers + 1)),
+        drifts=tuple(drift * random.uniform(-0.01, 0.01) for _ in range(workers + 1)),
+        pace=pace,
+        learned=Random(f"{seed} watching").random() < 0.6,
+        chunk=chunk,
+        heals=EARLY,
+    )
+
+
+def _limits(random: Random, seed: int, drift: float) -> Policy:
+    margins = (POLICY.detached_margin, POLICY.detached_margin, 0.3) if drift == 1.0 else (POLICY.detached_margin,)
+    return replace(
+        POLICY,
+        error_limit=random.choice([0, 2, 1000, 1000, 1000, 1000]),
+        detached_margin=Random(f"{seed} margin").choice(margins),
+        forget_limit=random.choice([1.5, POLICY.forget_limit, POLICY.forget_limit]),
+        absent_limit=Random(f"{seed} absent").choice((2.0, POLICY.absent_limit)),
+        error_forget=Random(f"{seed} forgiving").choice((1.0, 3.0, POLICY.error_forget, POLICY.error_forget)),
+    )
+
+
+def _in_order(plan: Plan) -> Plan:
+    """Also sequences of faults, in some lives."""
+    ordered = {name: faults for name in SEQUENCES if (faults := drawn(name, plan.seed, plan.workers))}
+    if not ordered:
+        return plan
+    jobs = plan.jobs
+    for name in ordered:
+        jobs = SEQUENCES[name].asks(jobs[0], plan.workers) or jobs
+    more = _in_time([*plan.faults, *chain.from_iterable(ordered.values())])
+    chunk = max(plan.chunk, *(SEQUENCES[name].chunk for name in ordered))
+    return replace(plan, jobs=jobs, faults=more, chunk=chunk, heals=LATE)
+
+
+def _with_more(plan: Plan) -> Plan:
+    """Also what is no part of its theme, each by dice of its own: the others fall as they would without."""
+    seed, workers, jobs, policy = plan.seed, plan.workers, plan.jobs, plan.policy
+    faults = list(plan.faults)
+    beginning = Random(f"{seed} beginning")
+    begins = beginning.random() < 0.5
+    if begins and len(jobs) == 1:
+        jobs = (*jobs, replace(jobs[0], keep_last=beginning.choice((1, 2, 3))))
+    weather = Random(f"{seed} weather")
+    if weather.random() < 0.3:  # the network is bad all the time
+        faults.append(Fault(weather.choice(WEATHER), (0,), at=weather.uniform(0.1, 3.0), seconds=WEATHER_LASTS))
     starving = Random(f"{seed} starving")
-    if learned and starving.random() < 0.02:  # all of them, until it is the task's error
+    if plan.learned and starving.random() < 0.3:
+        struck, at = starving.randrange(workers), starving.uniform(1.0, 6.0)
+        faults.append(Fault(Kind.STARVE, (struck,), at=at, seconds=starving.choice((2.0, 5.0, 8.0))))
+    if plan.learned and starving.random() < 0.02:  # all of them, until it is the task's error
         jobs = tuple(replace(spec, step_timeout=2.0) for spec in jobs)
         faults.append(Fault(Kind.STARVE, tuple(range(workers)), at=starving.uniform(1.0, 2.5), seconds=18.0))
-    if random.random() < 0.1:
-        faults += _some(random, Some((Kind.STOP,), (1,)), workers)
+    stopping = Random(f"{seed} stopping")
+    if stopping.random() < 0.1:
+        faults += _some(stopping, Some((Kind.STOP,), (1,)), workers)
     faults += _goers(Random(f"{seed} leaving"), workers)
     faults += _severed(Random(f"{seed} severing"), workers)
     faults += _damage(Random(f"{seed} damage"), workers)
@@ -93,48 +147,32 @@ def draw(seed: int) -> Plan:
         jobs = tuple(
             replace(spec, checkpoint_every=apart.choice((1, 3)), keep_last=apart.choice((2, 3))) for spec in jobs
         )
+        policy = replace(policy, forget_limit=1.5)
         faults += _parted(apart, workers)
     faults += _at_saves(Random(f"{seed} at saves"), workers)
-    faults += chain.from_iterable(ordered.values())
     for name, (chance, some) in BY_CHANCE.items():
         apart = Random(f"{seed} {name}")
         if apart.random() < chance:
             faults += _some(apart, some, workers)
-    evaluating = Random(f"{seed} evaluating")
-    chunk = evaluating.choice((0.0, 0.0, 0.0, 0.3, 1.0))
-    wanted = max([SEQUENCES[name].chunk for name in ordered], default=0.0)
-    chunk = max(chunk, wanted)
-    if chunk and not wanted:  # by the saver alone, or also together before
-        jobs = tuple(replace(spec, evaluate_every=evaluating.choice((None, None, 5))) for spec in jobs)
-    drift = Random(f"{seed} drifting").choice((1.0, 1.0, 4.0))
-    margins = (POLICY.detached_margin, POLICY.detached_margin, 0.3) if drift == 1.0 else (POLICY.detached_margin,)
-    return Plan(
-        seed=seed,
-        workers=workers,
+    detached = Random(f"{seed} detached")
+    return replace(
+        plan,
         jobs=jobs,
-        policy=replace(
-            POLICY,
-            error_limit=choice([0, 2, 1000, 1000, 1000, 1000]),
-            detached_margin=Random(f"{seed} margin").choice(margins),
-            forget_limit=min(choice([1.5, POLICY.forget_limit, POLICY.forget_limit]), 1.5 if folders else inf),
-            absent_limit=Random(f"{seed} absent").choice((2.0, POLICY.absent_limit)),
-            error_forget=Random(f"{seed} forgiving").choice((1.0, 3.0, POLICY.error_forget, POLICY.error_forget)),
-        ),
-        faults=tuple(sorted(faults, key=lambda fault: fault.at)),
-        skews=tuple(random.uniform(0.0, 1e6) for _ in range(workers + 1)),
-        drifts=tuple(drift * random.uniform(-0.01, 0.01) for _ in range(workers + 1)),
-        pace=pace,
-        learned=learned,
-        chunk=chunk,
+        policy=policy,
+        faults=_in_time(faults),
         begins=begins,
         folders=folders,
-        detached=tuple(random.choice(DETACHED) for _ in range(3)) if random.random() < 0.15 else (),
+        detached=tuple(detached.choice(DETACHED) for _ in range(3)) if detached.random() < 0.15 else (),
     )
+
+
+def _in_time(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    return tuple(sorted(faults, key=lambda fault: fault.at))
 
 
 def _queue(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
     """The first trains for long on all workers but one, the next wants all of them, and the last one could start."""
-    first = replace(spec, min_workers=1, max_workers=workers - 1, steps=60, epochs=None)
+    first = replace(spec, min_workers=1, max_workers=workers - 1, steps=24, epochs=None)
     return first, replace(spec, min_workers=workers, max_workers=workers), replace(spec, min_workers=1, max_workers=1)
 
 

@@ -21,6 +21,7 @@ from regroup.core.workers import LEFT
 from regroup.lab.sim.lives.excuses import Excuses
 from regroup.lab.sim.model.steps import TOGETHER
 from regroup.lab.sim.model.trainer import Trainer
+from regroup.lab.sim.model.world import changes
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
@@ -165,8 +166,7 @@ class Justice:
 
     def _errors(self, before: Cluster, after: Cluster) -> None:
         """Nobody has more errors than it gave cause for."""
-        for name, worker in after.workers.items():
-            old = before.workers.get(name)
+        for name, old, worker in changes(before.workers, after.workers):
             if old is None or worker.errors <= old.errors:
                 continue
             self._counted[name] += worker.errors - old.errors

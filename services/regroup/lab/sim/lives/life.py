@@ -24,7 +24,7 @@ from regroup.lab.sim.lives.faults import Faults, home
 from regroup.lab.sim.lives.justice import Justice
 from regroup.lab.sim.lives.network import Network
 from regroup.lab.sim.lives.pace import Paced
-from regroup.lab.sim.lives.plan import SECONDS, Kind, Plan
+from regroup.lab.sim.lives.plan import Kind, Plan
 from regroup.lab.sim.lives.process import Process
 from regroup.lab.sim.lives.reasons import told
 from regroup.lab.sim.lives.story import Story
@@ -93,7 +93,7 @@ class Life(Paced):
             self.later(self.dice.uniform(0.0, 0.3) if number else 0.0, self.begin_agent, agent)
         users = self.users.begin()
         self.faults.begin()
-        self.later(SECONDS + 1.0, self._heal)
+        self.later(self.plan.heals, self._heal)
         self._watch()
         await self.over
         for user in users:

@@ -11,8 +11,7 @@ from regroup.core.cluster import Policy
 from regroup.core.spec import JobSpec
 from regroup.lab.sim.model.limits import NAMES
 
-SECONDS = 13.0  # in which there are faults; then the world heals
-BEGUN = 5.0  # by which they have begun
+BEGUN = 5.0  # seconds by which faults have begun
 
 
 class Kind(StrEnum):
@@ -190,6 +189,7 @@ class Plan:
     chunk: float = 0.0  # seconds of one of the CHUNKS of an evaluation; 0: there is none
     begins: bool = False  # later jobs begin from a checkpoint of the first one, where it has any then
     folders: bool = False  # each machine has a folder for checkpoints of its own; else all share one
+    heals: float = 14.0  # seconds after the start, at the latest: from then on nothing goes wrong
     detached: tuple[float, ...] = ()  # the detached limits of the first coordinators; the policy's for later ones
 
     def limits(self, coordinator: int) -> Policy:

@@ -22,6 +22,7 @@ from regroup.core import cluster as core_cluster
 from regroup.core.cluster import Cluster, Refusal
 from regroup.core.messages.orders import Kill
 from regroup.core.orders import due
+from regroup.lab.sim.model.world import changes
 
 # Functions whose texts are no reasons: what is wrong with a request is told before anything is decided.
 NO_DECISION = frozenset({"problems"})
@@ -52,17 +53,13 @@ EXPLAINED: Mapping[str, str] = {
 
 def told(before: Cluster, after: Cluster) -> Iterator[str]:
     """What a decision gives as reasons beside its notes: of jobs, workers, orders, the dead and those that failed."""
-    for id, job in after.jobs.items():
-        old = before.jobs.get(id)
-        if job is not old:
-            yield job.reason
-            if old is None or job.failures is not old.failures:
-                yield from (failure.error for failure in job.failures)
-    for name, worker in after.workers.items():
-        if worker is not before.workers.get(name):
-            yield worker.reason
-    for id, watch in after.watches.items():
-        known = before.watches.get(id)
+    for _, old, job in changes(before.jobs, after.jobs):
+        yield job.reason
+        if old is None or job.failures is not old.failures:
+            yield from (failure.error for failure in job.failures)
+    for _, _, worker in changes(before.workers, after.workers):
+        yield worker.reason
+    for _, known, watch in changes(before.watches, after.watches):
         if known is None or watch.dead is not known.dead:
             yield from watch.dead.values()
         if watch.broken is not None and (known is None or watch.broken != known.broken):

@@ -11,7 +11,7 @@ from dataclasses import replace
 from regroup.lab.sim.lives.drawing import draw
 from regroup.lab.sim.lives.outcome import Outcome, live
 
-CHUNK = 50  # lives that a process is given at once
+CHUNK = 100  # lives that a process is given at once
 
 
 def lives(first: int, count: int, processes: int) -> Iterator[list[Outcome]]:

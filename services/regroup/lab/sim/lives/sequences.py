@@ -193,7 +193,7 @@ class Sequence:
 
 
 def _long(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
-    return (replace(spec, steps=60, epochs=None),)
+    return (replace(spec, steps=24, epochs=None),)
 
 
 def _evaluated(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
@@ -201,7 +201,7 @@ def _evaluated(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
 
 
 def _needs_all(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
-    return (replace(spec, steps=60, epochs=None, min_workers=workers, max_workers=workers),)
+    return (replace(spec, steps=24, epochs=None, min_workers=workers, max_workers=workers),)
 
 
 def _two_of_two(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
@@ -209,12 +209,12 @@ def _two_of_two(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
 
 
 SEQUENCES = {  # by the names of their dice
-    "ahead": Sequence(0.04, 1, _ahead),
-    "left behind": Sequence(0.1, 2, _left_behind),
-    "unheard": Sequence(0.06, 1, _unheard),
-    "last of all": Sequence(0.04, 2, _last_of_all),
-    "comes back": Sequence(0.04, 2, _comes_back),
-    "a step more": Sequence(0.04, 2, _a_step_more),
+    "ahead": Sequence(0.03, 1, _ahead),
+    "left behind": Sequence(0.05, 2, _left_behind),
+    "unheard": Sequence(0.04, 1, _unheard),
+    "last of all": Sequence(0.03, 2, _last_of_all),
+    "comes back": Sequence(0.03, 2, _comes_back),
+    "a step more": Sequence(0.03, 2, _a_step_more),
     "lack at first": Sequence(0.03, 4, _lack_at_first, _two_of_two),
     "killed while held": Sequence(0.015, 2, _killed_while_held, _long),
     "dies before a step": Sequence(0.01, 2, _dies_before_a_step, _needs_all),
@@ -225,5 +225,5 @@ SEQUENCES = {  # by the names of their dice
     "severed once": Sequence(0.02, 2, _severed_once, _long),
     "reads again": Sequence(0.02, 2, _reads_again),
     "saved twice": Sequence(0.02, 1, _saved_twice),
-    "told late": Sequence(0.06, 2, _told_late),
+    "told late": Sequence(0.03, 2, _told_late),
 }

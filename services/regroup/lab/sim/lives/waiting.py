@@ -46,6 +46,8 @@ class Waiting:
                 if note.reason.endswith("E: no") and note.worker is not None:
                     self._raised_in_state.setdefault(note.job, []).append(note.worker)
         for id, job in after.jobs.items():
+            if job.ended and job is before.jobs.get(id):
+                continue
             self._waits(after, job)
             old = before.jobs.get(id)
             if old is not None and old is not job:
@@ -164,12 +166,9 @@ class Waiting:
         """A job that has all that it asked for lets go of the others, in time; one that saves may need them yet."""
         undisturbed = job.round is None and job.saver is None and job.wanted is Wanted.RUN
         trains = job.phase is JobPhase.RUNNING and undisturbed
-        seated = {member.worker for member in job.formation.members} if trains and job.formation is not None else set()
-        extra = [
-            name
-            for name, worker in after.workers.items()
-            if trains and worker.job == job.id and name not in seated and after.present(name)
-        ]
+        lent = [name for name, worker in after.workers.items() if worker.job == job.id] if trains else []
+        seated = {member.worker for member in job.formation.members} if lent and job.formation is not None else set()
+        extra = [name for name in lent if name not in seated and after.present(name)]
         if not extra or len(seated) < job.spec.max_workers:
             self._surplus.pop(job.id, None)
             return

@@ -24,14 +24,14 @@ from regroup.lab.sim.model import (
     striking_rules,
 )
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
-from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further, may_roll_back
-from regroup.lab.sim.model.world import World, answered, told_back
+from regroup.lab.sim.model.rollback_rules import gave_up
+from regroup.lab.sim.model.world import World, answered, changes, told_back
 
 JOIN = "prepared to join: "
 
 
 def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -> None:
-    strangers.turned_away(decision)
+    strangers.turned_away(before, decision)
     saving_rules.heard(ghosts, world, before, decision)
     for id, job in decision.cluster.jobs.items():
         old = before.jobs.get(id)
@@ -61,9 +61,8 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
         for member in watch.evicted - known:
             lending_rules.evicted(world, before, decision, before.jobs[id], member)
     lending_rules.lent(world, before, decision, leaving_rules.handed_over)
-    for name, worker in decision.cluster.workers.items():
-        known_worker = before.workers.get(name)
-        if known_worker is not None and worker is not known_worker:
+    for _, known_worker, worker in changes(before.workers, decision.cluster.workers):
+        if known_worker is not None:
             leaving_rules.changed(decision.cluster, known_worker, worker)
             blame_rules.counted(ghosts, world, decision, known_worker, worker)
     blame_rules.forgiven(ghosts, world, decision.cluster)
@@ -134,7 +133,7 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     if told_back(decision, job.id):
         saving_rules.left(ghosts, world, before, decision, old, job)
     if job.formation is not None and job.formation is not old.formation:
-        _issued(ghosts, world, before, old, job, told_back(decision, job.id))
+        _issued(ghosts, world, before, decision.cluster, old, job, told_back(decision, job.id))
         leaving_rules.issued(decision.cluster, job.formation)
         watch = decision.cluster.watches[job.id]
         for member in job.formation.members:
@@ -168,7 +167,7 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
         ending_rules.ended(ghosts, world, before, decision, old, job)
 
 
-def _issued(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job, back: bool) -> None:
+def _issued(ghosts: Ghosts, world: World, before: Cluster, after: Cluster, old: Job, job: Job, back: bool) -> None:
     formation = job.formation
     assert formation is not None
     n, base = formation.generation, formation.base
@@ -207,8 +206,7 @@ def _issued(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job, b
     assert best <= base or ghosts.is_void(job.id, base, best), f"{best} is given up for {base}"
     if back:
         ghosts.rolled_back.add((job.id, n))
-        may_roll_back(world, old, n)
-        goes_back_no_further(world, before, job, base)
+        gave_up(world, before, after, old, job, base)
     else:
         shown = reached(old, before.watches.get(job.id))
         assert base.step >= shown, f"no roll-back was told, and step {shown} that all committed is gone"

@@ -97,8 +97,7 @@ def ended(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old
         damaged = beginning_rules.is_damaged(ghosts, job)
         starves = any(len(late) >= STARVED for (id, _), late in ghosts.fetches.items() if id == job.id)
         assert said or often or damaged or starves, f"failed for no reason: {job.reason}"
-        if job.reason.startswith("the task failed in step") and job.failures and job.failures[-1].chance:
-            last = job.failures[-1]
+        for last in [one for one in newest if one.chance and job.reason.startswith("the task failed in step")]:
             times = {one.generation for one in job.failures if (one.step, one.shard) == (last.step, last.shard)}
             enough = len(times) > 2 or last.shard in (IN_STATE, IN_REPORT)
             assert enough, f"failed because somebody killed its trainers, in generations {times}"

@@ -10,7 +10,7 @@ from regroup.core.decide import Decision
 from regroup.core.jobs import ORIGIN, Job, Member, Version
 from regroup.core.messages.orders import Kill
 from regroup.core.workers import TrainerPhase, Worker
-from regroup.lab.sim.model.world import World, holders, is_durable, is_heard, told_back
+from regroup.lab.sim.model.world import World, changes, holders, is_durable, is_heard, told_back
 
 Excused = Callable[[Cluster, Job, Member, Version], bool]
 
@@ -20,9 +20,8 @@ def lent(world: World, before: Cluster, decision: Decision, handed_over: Excused
     for name in before.workers.keys() - after.workers.keys():
         assert not before.workers[name].quarantined, f"the quarantine of {name} is forgotten"
         assert not before.workers[name].drained, f"that {name} is drained is forgotten"
-    for name, worker in after.workers.items():
-        old = before.workers.get(name)
-        if worker is not old and worker.job is not None and (old is None or old.job != worker.job):
+    for name, old, worker in changes(before.workers, after.workers):
+        if worker.job is not None and (old is None or old.job != worker.job):
             assert not worker.quarantined, f"{name} is lent from its quarantine"
             assert name not in after.jobs[worker.job].refused, f"{name} is lent to a job that refused it"
             cleared = any(note.kind == "cleared" and note.worker == name for note in decision.notes)

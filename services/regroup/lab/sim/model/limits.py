@@ -8,8 +8,8 @@ from regroup.core.cluster import Policy
 from regroup.core.spec import JobSpec
 
 POLICY = Policy(
-    heartbeat_interval=0.5,
-    tick=0.35,
+    heartbeat_interval=0.6,
+    tick=0.5,
     detached_limit=5.0,
     detached_margin=1.0,
     leader_lease=1.0,

@@ -12,7 +12,7 @@ from regroup.core.jobs import Formation, Job, JobPhase, Member
 from regroup.core.messages.orders import Heard
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model.ghosts import Ghosts
-from regroup.lab.sim.model.world import World, fresh, told_back
+from regroup.lab.sim.model.world import World, changes, fresh, told_back
 
 
 def known(ghosts: Ghosts, world: World, job: Job, formation: Formation, watch: Watch | None) -> None:
@@ -74,8 +74,7 @@ def sighted(world: World, before: Cluster, decision: Decision) -> None:
     """What was heard of workers: each trainer that is said to be gone is, what each told counts, and so its lease."""
     _counted(before, decision)
     _renewed(before, decision)
-    for name, seen in decision.cluster.sightings.items():
-        was = before.sightings.get(name)
+    for name, was, seen in changes(before.sightings, decision.cluster.sightings):
         if was is not None and was.trainer is not None and seen.trainer is None:
             member = Member(name, was.trainer.incarnation)
             assert world.living(member) is None, f"{member} lives, and is known gone"
@@ -84,9 +83,8 @@ def sighted(world: World, before: Cluster, decision: Decision) -> None:
 def _renewed(before: Cluster, decision: Decision) -> None:
     """Whose lease was renewed is known: whoever's heartbeat was answered so, and nobody that was given up."""
     answered = {name for name, order in decision.orders if isinstance(order, Heard) and order.generation}
-    known = {name: seen.renewed for name, seen in before.sightings.items()}
-    for name, seen in decision.cluster.sightings.items():
-        told = name in answered or seen.renewed <= known.get(name, -inf)
+    for name, was, seen in changes(before.sightings, decision.cluster.sightings):
+        told = name in answered or seen.renewed <= (was.renewed if was is not None else -inf)
         assert told, f"the lease of {name} is known as renewed, and it was not"
 
 

@@ -30,11 +30,11 @@ def gave_up(world: World, before: Cluster, cluster: Cluster, old: Job, job: Job,
         )
         assert known or world.decided_at - since > limit, f"{base} is gone back to, and {member} may hold more"
     if not stops:
-        may_roll_back(world, old, job.generation)
+        _may_roll_back(world, old, job.generation)
     goes_back_no_further(world, before, job, base)
 
 
-def may_roll_back(world: World, old: Job, n: int) -> None:
+def _may_roll_back(world: World, old: Job, n: int) -> None:
     assert old.formation is not None, "a roll-back of what never began"
     for member in old.formation.members:
         trainer = world.living(member)

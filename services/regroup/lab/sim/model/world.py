@@ -4,13 +4,15 @@ Owns: the questions. Refuses to know: who answers them (`lives`, `search`), and 
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from regroup.core.cluster import Cluster, Policy
 from regroup.core.decide import Decision
 from regroup.core.jobs import Formation, Job, Member, Version
 from regroup.core.workers import TrainerStatus, Worker
 from regroup.lab.sim.model.trainer import Trainer
+
+T = TypeVar("T")
 
 
 class World(Protocol):
@@ -54,11 +56,16 @@ def answered(cluster: Cluster, job: Job) -> dict[Member, Version | None]:
     return {one: watch.answers[one].version for one in there}
 
 
+def changes(before: Mapping[str, T], after: Mapping[str, T]) -> list[tuple[str, T | None, T]]:
+    """The values that are new or other ones, by name, with those that were there before."""
+    return [(name, old, new) for name, new in after.items() if (old := before.get(name)) is not new]
+
+
 def fresh(before: Cluster, after: Cluster) -> list[tuple[str, TrainerStatus]]:
     """What this decision heard of trainers, by worker."""
-    known = {name: seen.trainer for name, seen in before.sightings.items()}
-    told = ((name, seen.trainer) for name, seen in after.sightings.items())
-    return [(name, status) for name, status in told if status is not None and status is not known.get(name)]
+    heard = changes(before.sightings, after.sightings)
+    told = [(name, seen.trainer, was.trainer if was is not None else None) for name, was, seen in heard]
+    return [(name, status) for name, status, known in told if status is not None and status is not known]
 
 
 def is_evicted(before: Cluster, decision: Decision, job: str, member: Member) -> bool:

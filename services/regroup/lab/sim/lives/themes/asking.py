@@ -85,7 +85,7 @@ ASKING = (
         jobs=(3,),
         least=(1, 2, 3),
         paces=(0.1, 0.2),
-        steps=(8, 18, 36),
+        steps=(6, 12, 24),
     ),
     # the task's own errors
     Theme(
@@ -100,7 +100,7 @@ ASKING = (
             Some((*DEATHS, Kind.HANG), (0, 1, 4), (7.0, 18.0), borders=("stepping",), waits=1.0),
         ),
         weight=12,
-        paces=(0.06, 0.15),
+        paces=(0.08, 0.2),
     ),
     # a pass raises, by chance
     Theme(
@@ -109,8 +109,8 @@ ASKING = (
         workers=(2, 3),
         spares=(0,),
         jobs=(1,),
-        paces=(0.06, 0.15),
-        steps=(8, 18),
+        paces=(0.08, 0.2),
+        steps=(6, 12),
     ),
     # replicas that differ, and the loss of those that do not
     Theme(
@@ -120,8 +120,8 @@ ASKING = (
         ),
         weight=12,
         workers=(2, 3, 3, 4),
-        paces=(0.06, 0.15),
-        steps=(8, 12),
+        paces=(0.08, 0.2),
+        steps=(6, 9),
     ),
     # user code raises while the state is being changed
     Theme(
@@ -182,8 +182,8 @@ ASKING = (
         ),
         weight=10,
         workers=(1, 2, 2, 3),
-        paces=(0.06, 0.15),
-        steps=(8, 18),
+        paces=(0.08, 0.2),
+        steps=(6, 12),
     ),
     # it pauses into a checkpoint, and who is to read it cannot, or dies
     Theme(
@@ -203,8 +203,8 @@ ASKING = (
         workers=(2, 2, 3),
         spares=(0, 1, 1),
         jobs=(1, 2),
-        paces=(0.06, 0.15),
-        steps=(8, 18),
+        paces=(0.08, 0.2),
+        steps=(6, 12),
     ),
     # it is held, and those that hold its state fall out one after the other
     long_life(
@@ -229,7 +229,7 @@ ASKING = (
         spares=(2,),
         jobs=(2, 3),
         least=(2,),
-        paces=(0.06, 0.15),
+        paces=(0.08, 0.2),
     ),
     # the task's own fault, before anybody trains: its process dies, or hangs, on every worker
     Theme(

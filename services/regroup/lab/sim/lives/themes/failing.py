@@ -27,7 +27,7 @@ from regroup.lab.sim.lives.themes.theme import (
 FAILING = (
     *(Theme((Some((kind,), (1, 2, 4, 8)),)) for kind in (*ANYTHING, *FOREVER, Kind.FLIP)),  # one kind alone
     # anything
-    Theme((Some(ANYTHING, (2, 4, 8, 16)),), weight=12),
+    Theme((Some(ANYTHING, (2, 4, 8, 12)),), weight=12),
     # trainers that hang until they are killed, machines that do not come back, among other deaths and cuts
     Theme(
         (
@@ -44,8 +44,8 @@ FAILING = (
         weight=6,
         workers=(2, 2, 3),
         jobs=(1,),
-        paces=(0.06, 0.15),
-        steps=(8, 18),
+        paces=(0.08, 0.2),
+        steps=(6, 12),
     ),
     # who is to take the state stands still while generations pass
     Theme(
@@ -64,8 +64,8 @@ FAILING = (
         workers=(2, 3, 3),
         spares=(0,),
         jobs=(1,),
-        paces=(0.06, 0.15),
-        steps=(18,),
+        paces=(0.08, 0.2),
+        steps=(12,),
     ),
     # the whole cluster is stopped in good order, and started again
     Theme(
@@ -78,8 +78,8 @@ FAILING = (
         workers=(1, 2, 3),
         spares=(0,),
         jobs=(1,),
-        paces=(0.1,),
-        steps=(18,),
+        paces=(0.15,),
+        steps=(12,),
     ),
     # deaths and broken groups while a formation is made, again and again
     Theme((Some((*DEATHS, Kind.BREAK), (2, 4, 8), borders=FORMING, waits=0.9),), weight=6),
@@ -99,7 +99,7 @@ FAILING = (
         weight=8,
         workers=(2,),
         spares=(1,),
-        steps=(36,),
+        steps=(24,),
     ),
     # one is cut off but may still commit, all the others die; and perhaps nobody remembers when it was heard
     long_life(
@@ -214,8 +214,8 @@ FAILING = (
         (
             Some((Kind.ISOLATE,), (1,), (4.0, 5.0, 6.0), crowds=(1,), borders=STEPPING, since=2.5, until=3.5),
             Some((Kind.KILL_AGENT, Kind.BREAK), (1,), crowds=(1,), borders=STEPPING, since=4.0, until=5.0),
-            Some((Kind.ISOLATE,), (1,), (7.0, 10.0), crowds=(1, 2, 3), waits=0.0, since=6.0, until=9.0),
-            Some(LEADERS, (0, 0, 1), since=6.0, until=12.0),
+            Some((Kind.ISOLATE,), (1,), (7.0, 10.0), crowds=(1, 2, 3), waits=0.0, since=4.5, until=6.0),
+            Some(LEADERS, (0, 0, 1), since=4.5, until=10.0),
         ),
         weight=12,
         workers=(3, 3, 4),
@@ -260,8 +260,8 @@ FAILING = (
         weight=18,
         workers=(2, 3, 3),
         jobs=(1,),
-        paces=(0.06, 0.15),
-        steps=(8, 18),
+        paces=(0.08, 0.2),
+        steps=(6, 12),
     ),
     # a coordinator is overtaken while it decides
     long_life(
@@ -323,7 +323,7 @@ FAILING = (
         weight=8,
         workers=(2,),
         spares=(0,),
-        steps=(36,),
+        steps=(24,),
     ),
     # the same one is slow to form, and once more after a while in which all went on
     long_life(
@@ -336,7 +336,7 @@ FAILING = (
         weight=6,
         workers=(2, 2, 3),
         spares=(0,),
-        steps=(36,),
+        steps=(24,),
     ),
     # whoever has answered dies before the others have
     long_life(

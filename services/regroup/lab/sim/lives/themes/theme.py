@@ -52,11 +52,11 @@ class Theme:
 
     faults: tuple[Some, ...]
     weight: int = 1
-    workers: tuple[int, ...] = (1, 2, 2, 3, 3, 3, 4)
+    workers: tuple[int, ...] = (1, 2, 2, 2, 2, 3, 3, 4)
     spares: tuple[int, ...] = (0, 0, 1)  # workers that the job does not want
-    jobs: tuple[int, ...] = (1, 1, 1, 2)
-    paces: tuple[float, ...] = (0.02, 0.06, 0.15)
-    steps: tuple[int, ...] = (1, 2, 8, 18)
+    jobs: tuple[int, ...] = (1, 1, 1, 1, 2)
+    paces: tuple[float, ...] = (0.02, 0.08, 0.2)
+    steps: tuple[int, ...] = (1, 2, 6, 12)
     least: tuple[int, ...] = (1, 1, 1, 2)  # workers that a job needs, of those that it may have
 
 
@@ -69,4 +69,4 @@ def by_halves(border: str, arrivals: range) -> tuple[Some, ...]:
     return (broken, *again, off)
 
 
-long_life = partial(Theme, jobs=(1,), paces=(0.1, 0.2), steps=(10, 15))  # a job that outlasts its faults
+long_life = partial(Theme, jobs=(1,), paces=(0.14, 0.26), steps=(8, 11))  # a job that outlasts its faults
