@@ -107,7 +107,7 @@ def test_a_store_that_is_slow_for_long_keeps_no_limit_from_running_out():
 
 def mistaken(plan):
     faults = tuple(Fault(Kind.MISTAKE, (0,), at=0.2 + number) for number in range(8))
-    return Life(replace(plan, faults=faults), Story())
+    return Life(replace(plan, faults=faults, jobs=(replace(SPEC, steps=40),), pace=0.06), Story())
 
 
 def test_what_cannot_be_is_refused_with_its_reason():
