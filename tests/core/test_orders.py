@@ -111,7 +111,7 @@ def test_kill_is_due_to_the_evicted_incarnation_alone(scene):
     scene.halt("a", (1, 3))
     scene.now += 3.0
     scene.train("b")
-    scene.after(2.0, heard="a")
+    scene.after(2.0, heard="ab")
     assert [order.incarnation for order in orders(scene, "b") if isinstance(order, Kill)] == ["i1"]
     scene.beat("b", TrainerPhase.PREPARING, "i2")
     assert orders(scene, "b") == ()

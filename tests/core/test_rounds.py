@@ -76,6 +76,20 @@ def test_a_member_that_does_not_answer_is_left_out_and_killed(scene):
     assert scene.cluster.workers["b"].errors == 1
 
 
+def test_who_said_nothing_since_it_came_back_was_not_asked_and_is_left_out_alive(scene):
+    scene.running("a", "b", min_workers=1)
+    scene.breaks("a", 1)
+    scene.after(2.0, heard="a")
+    scene.does(Disconnected("b"))
+    scene.register("b")
+    scene.halt("a", (1, 3))
+    scene.after(scene.policy.halt_limit / 2 + 0.2, heard="a")
+    assert scene.members == ["a"]
+    assert scene.noted("evicted") == []
+    scene.train("b", 3)
+    assert scene.told("b", Kill) == []
+
+
 def test_a_worker_that_is_evicted_again_and_again_is_quarantined(scene):
     scene.running("a", "b", min_workers=1)
     for number in range(1, scene.policy.error_limit + 2):

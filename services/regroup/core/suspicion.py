@@ -132,12 +132,14 @@ def _may_hang(turn: Turn) -> frozenset[str]:
 
 
 def had_its_chance(turn: Turn, member: Member) -> bool:
-    """Whether its agent was there for a while and heard of late, so that its trainer was asked.
+    """Whether its agent was there for a while and heard of late, not only as it came, so that its trainer was asked.
 
     Who is cut off is left out, and may come back with the last copy of the state.
     """
     sighting = turn.cluster.present(member.worker)
-    asked = sighting is not None and turn.waited(sighting.since) >= turn.policy.halt_limit / 2
+    if sighting is None or sighting.seen <= sighting.since:
+        return False
+    asked = turn.waited(sighting.since) >= turn.policy.halt_limit / 2
     return asked and heard_lately(turn, member.worker)
 
 
