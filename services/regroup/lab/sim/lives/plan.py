@@ -4,6 +4,7 @@ Owns: the kinds of fault, when each may strike, and how long there are any.
 Refuses to know: which faults a seed draws (`drawing`), how one is done (`faults`), and what it leads to.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -199,3 +200,7 @@ class Plan:
 
     def without(self, *faults: Fault) -> "Plan":
         return replace(self, faults=tuple(one for one in self.faults if one not in faults))
+
+
+def in_time(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    return tuple(sorted(faults, key=lambda fault: fault.at))

@@ -1,13 +1,14 @@
 """What a theme of lives is: the faults that meet in it, and what else of a plan is drawn from a narrower choice.
 
-Owns: what can be said of a theme, what it draws from where it says nothing, and the kinds and borders that go together.
+Owns: what can be said of a theme, how its faults are drawn, and the kinds and borders that go together.
 Refuses to know: which themes there are (`failing`, `asking`), and how a plan is drawn from one (`drawing`).
 """
 
 from dataclasses import dataclass
 from functools import partial
+from random import Random
 
-from regroup.lab.sim.lives.plan import BEGUN, BORDERS, GOING, IN_REPORT, IN_STATE, Kind
+from regroup.lab.sim.lives.plan import BEGUN, BORDERS, GOING, IN_REPORT, IN_STATE, LASTING, OF_ALL, Fault, Kind
 
 SAME, OTHERS = "the same", "the others"
 DEATHS = (Kind.KILL_TRAINER, Kind.KILL_AGENT, Kind.LEAVE, Kind.CRASH_TRAINER)
@@ -21,7 +22,7 @@ UNPREPARED = (Kind.CRASH_TRAINER, Kind.DEADLOCK)
 FOREVER = (Kind.DEADLOCK, Kind.WEDGE, Kind.GONE)  # what no healing mends
 FILES = (Kind.DAMAGE, Kind.MISREAD, Kind.AWAY, Kind.MOVE)
 BY_ITSELF = (Kind.SEVER, Kind.STOP_NOW, Kind.MISTAKE, Kind.LAG, Kind.UNDELETABLE, Kind.UNKILLABLE)
-APART = (*FILES, *GOING, *IN_STATE, *IN_REPORT, *BY_ITSELF)  # drawn by themselves (`drawing`)
+APART = (*FILES, *GOING, *IN_STATE, *IN_REPORT, *BY_ITSELF)  # drawn by themselves (`besides`)
 USUAL = tuple(kind for kind in Kind if kind not in APART)
 ANYTHING = tuple(kind for kind in USUAL if kind not in (Kind.STOP, Kind.STARVE, *TASKS, *FOREVER))
 FORMING = ("halt", "form", "connecting", "connected", "loaded", "started", "regrouped", "rolled_back")
@@ -44,6 +45,28 @@ class Some:
     after: tuple[float, float] | None = None  # so many seconds after the theme's first fault
     arrival: int = 0  # strikes when its first worker is at the border for so many times; 0: whoever comes there
     whom: str | None = None  # SAME or OTHERS: strikes those that the first fault strikes, or all but those
+
+    def drawn(self, random: Random, workers: int, first: Fault | None = None) -> list[Fault]:
+        """`first`: the theme's first fault."""
+        kinds = random.sample(self.kinds, k=random.randint(1, len(self.kinds)))
+        return [self._one(random, random.choice(kinds), workers, first) for _ in range(random.choice(self.counts))]
+
+    def _one(self, random: Random, kind: Kind, workers: int, first: Fault | None) -> Fault:
+        struck = random.sample(range(workers), k=1 if kind in OF_ALL else min(workers, random.choice(self.crowds)))
+        at = random.uniform(self.since, self.until)
+        if first is not None and self.after is not None:
+            at = first.at + random.uniform(*self.after)
+        if first is not None and self.whom is not None:
+            others = [number for number in range(workers) if number not in first.workers]
+            struck = list(first.workers) if self.whom == SAME else others or struck
+        return Fault(
+            kind=kind,
+            workers=tuple(struck),
+            at=at,
+            border=random.choice(self.borders) if random.random() < self.waits else None,
+            seconds=random.choice(self.seconds) if kind in LASTING else 0.0,
+            arrival=self.arrival,
+        )
 
 
 @dataclass(frozen=True, slots=True)
