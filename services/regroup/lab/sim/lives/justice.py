@@ -17,7 +17,7 @@ from regroup.core.hanging import GRACE
 from regroup.core.jobs import IN_REPORT, IN_STATE, Formation, Job, JobPhase, Member, Wanted
 from regroup.core.messages.orders import Halt, TrainerOrder
 from regroup.core.notes import Note
-from regroup.core.workers import LEFT
+from regroup.core.workers import LEFT, Sighting, Worker
 from regroup.lab.sim.lives.excuses import Excuses
 from regroup.lab.sim.model.steps import TOGETHER
 from regroup.lab.sim.model.trainer import Trainer
@@ -238,10 +238,15 @@ class Justice:
                 if life.agents[name].alive and worker.boot != LEFT and name not in older.refused
                 if not (worker.quarantined or worker.departs)
                 if (seen := after.sightings.get(name)) and life.decided_at - seen.seen < life.policy.absent_limit
-                if worker.job not in others
+                if worker.job not in others and not self._clings(worker, seen)
             ]
             could = older.phase is JobPhase.QUEUED and older.spec.min_workers <= len(fit)
             assert not could, f"{job.id} starts before {older.id}, which could start on {fit}"
+
+    def _clings(self, worker: Worker, seen: Sighting) -> bool:
+        """Whether it was freed long ago, and its trainer did not end yet: no job waits for that."""
+        freed = worker.job is None and seen.trainer is not None
+        return freed and self._life.decided_at - seen.moved > self._life.policy.absent_limit
 
 
 _WAITS = (JobPhase.PREPARING, JobPhase.WAITING)
