@@ -93,10 +93,11 @@ def _held_when_cut_off(world: World, cluster: Cluster, member: Member, share: fl
 
 
 def saved(world: World, cluster: Cluster, old: Job, job: Job) -> None:
-    """What was saved because all that hold it go, rests then; after one more round, if who saved it hangs."""
+    """What was saved as all that hold it go, rests then; after one more round if who saved it hangs, or is gone."""
     if old.saver is None or job.saver is not None or job.checkpoint is old.checkpoint or job.formation is None:
         return
-    if job.round is not None and (cluster.hang(old.saver) is not None or job.complete_at(job.saved.step)):
+    gone = cluster.trainer(old.saver) is None or cluster.hang(old.saver) is not None
+    if job.round is not None and (gone or job.complete_at(job.saved.step)):
         return  # of a final state the report is due, too
     have = [member for member, version in _told(cluster, job).items() if version == job.saved]
     members = old.formation.members if old.formation is not None else ()

@@ -46,7 +46,8 @@ def _may_roll_back(world: World, old: Job, n: int) -> None:
 def goes_back_no_further(world: World, before: Cluster, job: Job, base: Version) -> None:
     """A roll-back goes to the most advanced state of which a healthy trainer told that is there, or was a moment ago,
     and may answer; and not before all that are back, or about to be, told what they hold."""
-    watch, policy = before.watches.get(job.id), world.policy
+    watch, policy, last = before.watches.get(job.id), world.policy, before.jobs[job.id].formation
+    limit = last.detached_limit if last is not None else policy.detached_limit
     for trainer in holders(world, job.id):
         name, held = trainer.member.worker, trainer.session.version
         seen = before.sightings.get(name)
@@ -63,6 +64,6 @@ def goes_back_no_further(world: World, before: Cluster, job: Job, base: Version)
         if seen is None or status is None or status.incarnation != trainer.member.incarnation or trainer.stuck:
             continue
         given_up = watch is not None and trainer.member in watch.evicted
-        silent = world.decided_at - seen.moved > world.policy.detached_limit
+        silent = world.decided_at - seen.moved > limit
         lower = status.version is not None and status.version > base
         assert given_up or silent or not lower, f"rolled back to {base}, and {trainer.member} holds {status.version}"
