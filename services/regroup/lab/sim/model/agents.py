@@ -118,6 +118,7 @@ class Agents(StepLoops, Generic[AnAgent]):
             case Go(boot=boot) if agent.leaving and boot == agent.boot:
                 self.go(agent)
             case Prepare(job=job) if trainer is None and not agent.leaving:
+                assert job in self.jobs, f"{agent.name} is to prepare for {job}, which is not durable"
                 member = Member(agent.name, f"i{self.number(agent)}")
                 agent.trainer = Trainer(job, s.Session(job=job, member=member, address=f"{agent.name}:1"))
                 agent.status = agent.trainer.session.status

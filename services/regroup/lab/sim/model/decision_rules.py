@@ -155,12 +155,12 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
         saving_rules.saved(ghosts, world, before, decision, old, job)
     if job.formation is not None and job.formation is not old.formation:
         ghosts.savers.pop(job.id, None)  # only now: what one of them wrote may count in this very decision
+    if job.phase is JobPhase.PAUSED and job.formation is not None:
+        assert job.wanted is Wanted.HOLD, f"{job.id} is to {job.wanted}, and rests with its state in memory"
     rests = job.phase is JobPhase.PAUSED and old.phase is not JobPhase.PAUSED and job.formation is not None
     if rests and told_back(decision, job.id):
         held = [version for version in answered(decision.cluster, job).values() if version is not None]
         gave_up(world, before, decision.cluster, old, job, max([job.saved, *held]))
-    if job.phase is JobPhase.PAUSED and job.formation is not None:
-        assert job.wanted is Wanted.HOLD, f"{job.id} is to {job.wanted}, and rests with its state in memory"
     if job.phase is JobPhase.PAUSED and job.formation is None:
         ending_rules.closed(ghosts, world, before, decision, old, job)
     if job.ended:
