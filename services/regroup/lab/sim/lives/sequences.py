@@ -2,7 +2,7 @@
 
 Owns: these sequences, and the jobs that some of them need. Single dice would hardly ever fall so, and a theme draws
 no order.
-Refuses to know: what else goes wrong in the same life (`drawing`), and how one strikes (`faults`).
+Refuses to know: what else goes wrong in the same life (`themes`, `besides`), and how one strikes (`faults`).
 """
 
 from collections.abc import Callable

@@ -73,19 +73,13 @@ def watched(before: Cluster, decision: Decision, old: Job, job: Job) -> None:
 def sighted(world: World, before: Cluster, decision: Decision) -> None:
     """What was heard of workers: each trainer that is said to be gone is, what each told counts, and so its lease."""
     _counted(before, decision)
-    _renewed(before, decision)
-    for name, was, seen in changes(before.sightings, decision.cluster.sightings):
-        if was is not None and was.trainer is not None and seen.trainer is None:
-            member = Member(name, was.trainer.incarnation)
-            assert world.living(member) is None, f"{member} lives, and is known gone"
-
-
-def _renewed(before: Cluster, decision: Decision) -> None:
-    """Whose lease was renewed is known: whoever's heartbeat was answered so, and nobody that was given up."""
     answered = {name for name, order in decision.orders if isinstance(order, Heard) and order.generation}
     for name, was, seen in changes(before.sightings, decision.cluster.sightings):
         told = name in answered or seen.renewed <= (was.renewed if was is not None else -inf)
         assert told, f"the lease of {name} is known as renewed, and it was not"
+        if was is not None and was.trainer is not None and seen.trainer is None:
+            member = Member(name, was.trainer.incarnation)
+            assert world.living(member) is None, f"{member} lives, and is known gone"
 
 
 def _counted(before: Cluster, decision: Decision) -> None:
