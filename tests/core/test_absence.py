@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 
 from regroup.core.cluster import Rest
-from regroup.core.jobs import Fingerprint, JobPhase, StepFailure
+from regroup.core.jobs import Checkpoint, Fingerprint, JobPhase, Link, StepFailure, Version
 from regroup.core.messages.agent_reports import AgentLeft, Heartbeat
 from regroup.core.messages.commands import StopJob
 from regroup.core.messages.events import Disconnected, Tick
-from regroup.core.messages.trainer_reports import StepFailed
+from regroup.core.messages.orders import Form, Halt
+from regroup.core.messages.trainer_reports import CheckpointUnreadable, StepFailed
+from regroup.core.orders import due
 from regroup.core.workers import Hang, LoopPhase, TrainerPhase
 
 DAY = 86400.0
@@ -194,3 +196,40 @@ def test_a_trainer_of_no_job_that_does_not_end_holds_up_no_queue(scene):
     assert scene.cluster.jobs["small"].phase is JobPhase.PREPARING
     scene.beat("w")  # it ended after all
     assert scene.cluster.jobs["big"].reason == "waiting for its turn behind small"
+
+
+def reads_in_vain(scene, name, job, standing):
+    """Its trainer hears what is due, answers, and cannot read the checkpoint. `standing`: where it stands, and then."""
+    facts = {"incarnation": f"i{name}", "job": job}
+    scene.beat(name, **facts, **standing)
+    for order in due(scene.cluster, name):
+        if isinstance(order, Halt):
+            standing = {"phase": TrainerPhase.HALTED, "promised": order.generation}
+            scene.beat(name, **facts, **standing)
+    for order in due(scene.cluster, name):
+        if isinstance(order, Form):
+            n = order.formation.generation
+            scene.says(name, CheckpointUnreadable(**facts, generation=n, error="no answer"))
+            standing = {"phase": TrainerPhase.BROKEN, "promised": n, "generation": n}
+    return standing
+
+
+@pytest.mark.parametrize("absent_limit", [10.0, 300.0], ids=["soon", "late"])
+def test_of_two_jobs_that_read_in_vain_one_makes_room_however_long_a_worker_may_be_away(make_scene, absent_limit):
+    """a could read k's file, and b j's; each try begins the wait anew."""
+    scene = make_scene(absent_limit=absent_limit, read_retry=3.0)
+    scene.submit("j", max_workers=1)
+    scene.submit("k", max_workers=1)
+    scene.register("a", "b")
+    places = {"a": "j", "b": "k"}
+    rest = {"generation": 1, "step": 3, "history": (Link(1, 0, 0),), "fingerprint": Fingerprint("code", "data", 100)}
+    files = {job: Checkpoint(Version(1, 3), f"/c/{job}", "s", 1, worker) for job, worker in (("j", "b"), ("k", "a"))}
+    jobs = {job: replace(scene.cluster.jobs[job], checkpoint=file, **rest) for job, file in files.items()}
+    scene.cluster = replace(scene.cluster, jobs=jobs)
+    standing = {name: {"phase": TrainerPhase.PREPARED} for name in places}
+    while all(scene.cluster.workers[name].job == job for name, job in places.items()):
+        assert scene.now < 4000, "both wait for ever"
+        scene.now += 1.0
+        standing = {name: reads_in_vain(scene, name, job, standing[name]) for name, job in places.items()}
+        scene.does(Tick())
+    assert scene.cluster.jobs["j"].generation > 4

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 from torch.utils.data import TensorDataset
 
-from regroup.core.jobs import Version
+from regroup.core.jobs import IN_LOAD, Version
 from regroup.core.messages.orders import RenewLease
 from regroup.core.messages.trainer_reports import CheckpointUnreadable, Prepared, StateSaved, StepFailed
 from regroup.core.workers import LoopPhase, TrainerPhase
@@ -133,6 +133,21 @@ class LosesABuffer(Sound):
         return given
 
 
+class TakesNoOther(Sound):
+    """Its module takes no state of another process."""
+
+    class Line(nn.Linear):
+        def get_extra_state(self) -> int:
+            return os.getpid()
+
+        def set_extra_state(self, state: int) -> None:
+            if state != os.getpid():
+                raise RuntimeError("no room for another state")
+
+    def model(self) -> nn.Module:
+        return self.Line(2, 1)
+
+
 class FillsTheDisk(Sound):
     """In the second pass of its second step, when what it read is written down already."""
 
@@ -199,6 +214,21 @@ def test_a_leader_that_cannot_read_its_checkpoint_says_so_and_holds_no_state(
     assert ("could not be read in 1.8 s" in told.error) == (harm == "silent")
     assert str(file) in told.error
     assert str(file) in heir.log
+    assert heir.halt(4).version is None
+
+
+def test_a_task_that_cannot_take_a_state_is_told_with_the_states_step_and_lives(driven: Any, start_driven: Any) -> None:
+    """Its own replica has made none yet."""
+    driven.finish("TakesNoOther", steps=4)
+    driven.save(2)
+    checkpoint = driven.hears(StateSaved).checkpoint
+    heir = start_driven("w1")
+    heir.prepare("TakesNoOther", steps=6)
+    heir.hears(Prepared)
+    heir.train(3, checkpoint)
+    failed = heir.hears(StepFailed)
+    assert (failed.step, failed.shard) == (4, IN_LOAD)
+    assert "no room for another state" in failed.error
     assert heir.halt(4).version is None
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from regroup.core.jobs import OUTSIDE, Checkpoint, Version
+from regroup.core.jobs import IN_LOAD, OUTSIDE, Checkpoint, Version
 from regroup.core.messages.trainer_reports import CheckpointUnreadable, StepFailed
 from regroup.tasks import Task
 from regroup.wire.codec import encode
@@ -101,6 +101,14 @@ def test_who_dies_outside_every_pass_is_found_there_until_it_is_over(trouble: Tr
         assert last_position(place) == (7, OUTSIDE)
         raise ValueError("no")
     assert last_position(place) is None
+
+
+def test_who_takes_a_state_is_found_at_the_step_of_that_one(trouble: Trouble, place: Path) -> None:
+    with trouble.outside(IN_LOAD, step=9):
+        assert last_position(place) == (9, IN_LOAD)
+    with pytest.raises(Raised) as caught, trouble.told(3, IN_LOAD, step=9):
+        raise MemoryError("no room")
+    assert (caught.value.report.step, caught.value.report.shard) == (9, IN_LOAD)
 
 
 @pytest.mark.parametrize(

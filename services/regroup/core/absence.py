@@ -5,7 +5,10 @@ formation lists stays: until it is known dead, it may be committing (`settling.p
 Refuses to know: why it is gone. If it comes back, it registers as anybody does.
 """
 
+from math import inf
+
 from regroup.core.jobs import JobPhase, Member
+from regroup.core.schedule import reads_in_vain
 from regroup.core.suspicion import is_mute
 from regroup.core.turn import Turn
 from regroup.core.workers import LEFT
@@ -23,16 +26,17 @@ def unlend_absent(turn: Turn) -> None:
 
 def expected(turn: Turn) -> frozenset[str]:
     """The workers that are there, or may only be away for a moment."""
-    known = ((name, worker) for name, worker in turn.workers.items() if worker.boot != LEFT and not _clings(turn, name))
-    return frozenset(name for name, _ in known if _absent(turn, name) <= turn.policy.absent_limit)
+    known = [name for name, worker in turn.workers.items() if worker.boot != LEFT]
+    there = (name for name in known if _absent(turn, name) <= turn.policy.absent_limit)
+    return frozenset(name for name in there if turn.workers[name].job is not None or not _idles(turn, name))
 
 
-def _clings(turn: Turn, name: str) -> bool:
-    """Whether its trainer is of no job any more, and does not end."""
+def _idles(turn: Turn, name: str) -> bool:
+    """Whether nobody could have it, though it is connected and free: its agent is not heard, or its trainer, which is
+    of no job any more, does not end."""
     seen = turn.cluster.present(name)
-    if seen is None or seen.trainer is None or turn.workers[name].job is not None:
-        return False
-    return turn.waited(seen.moved) > turn.policy.absent_limit
+    clings = seen is not None and seen.trainer is not None and turn.waited(seen.moved) > turn.policy.absent_limit
+    return clings or is_mute(turn, name)
 
 
 def idle(turn: Turn) -> frozenset[str]:
@@ -60,9 +64,11 @@ def lingers(turn: Turn, name: str) -> bool:
 
 
 def lacks_for(turn: Turn, job: str) -> float:
-    """Seconds that a job has waited with the workers that it has: one that is lent to it may only be away a moment."""
+    """Seconds that a job has waited with the workers that it has: one that is lent to it may only be away a moment. To
+    read in vain so often takes long by itself, though each try begins anew."""
+    waited = inf if reads_in_vain(turn.cluster, turn.jobs[job]) else turn.waited(turn.watch(job).since)
     lent = [name for name, worker in turn.workers.items() if worker.job == job and not turn.cluster.present(name)]
-    return min([turn.waited(turn.watch(job).since), *(_absent(turn, name) for name in lent)])
+    return min([waited, *(_absent(turn, name) for name in lent)])
 
 
 def forget_gone(turn: Turn) -> None:

@@ -8,7 +8,7 @@ Refuses to know: what trainers tell of themselves (`trainer_reports`), what foll
 from dataclasses import replace
 
 from regroup.core import leaving
-from regroup.core.blame import blame_task
+from regroup.core.blame import blame_task, died_preparing
 from regroup.core.cluster import ASKED
 from regroup.core.hanging import hang_told, stacks_taken
 from regroup.core.jobs import Job, Member, StepFailure
@@ -139,8 +139,8 @@ def _register(turn: Turn, name: str, report: AgentRegistered) -> None:
         _exited(turn, name, ASKED if meant else DIED)
         if busy and not meant and not known.barren:
             turn.count_error(name, DIED)
-            if preparing is not None and not preparing.history:
-                blame_task(turn, preparing, StepFailure(-1, -1, name, DIED, died=True, chance=True))
+            if preparing is not None:
+                died_preparing(turn, preparing, StepFailure(-1, -1, name, DIED, died=True, chance=True))
         known = replace(turn.workers[name], leaving=False, meant=meant or known.meant, barren=False)
     if known is None or known.boot != report.boot:
         turn.readmit(name)
@@ -202,6 +202,6 @@ def _trainer_exited(turn: Turn, name: str, report: TrainerExited) -> None:
         generation = job.formation.generation if job.formation is not None else 0
         failure = StepFailure(report.step, report.shard, name, cause, died=True, generation=generation, chance=chance)
         blame_task(turn, job, failure)
-    elif preparing and not job.history:  # later it is the worker's, which was counted
+    elif preparing:
         error = "it hung while preparing" if hung else f"its process ended while preparing: {report.cause}"
-        blame_task(turn, job, StepFailure(-1, -1, name, error, died=True, chance=chance))
+        died_preparing(turn, job, StepFailure(-1, -1, name, error, died=True, chance=chance))

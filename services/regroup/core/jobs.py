@@ -161,6 +161,7 @@ class Beginning:
 OUTSIDE = -1  # as the shard of a failure: in no pass
 IN_STATE, IN_REPORT = -2, -3  # likewise: in the task's `state()`, in its `report()`
 IN_DATA = -4  # likewise: it waited for its data
+IN_LOAD = -5  # likewise: it took the state that its generation starts from
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +216,7 @@ class Job:
     result: Mapping[str, Any] | None = None  # what the task said of the final state
     step: int = 0  # the minimum committed step over the members when last persisted
     restarts: int = 0
-    failures: tuple[StepFailure, ...] = ()  # the newest; of state() those since it last came off
+    failures: tuple[StepFailure, ...] = ()  # the newest; of what came off since, none (`blame.formed`, `blame.saved`)
     refused: Mapping[str, str] = field(default_factory=dict)  # worker -> why it may not take part
     error: str | None = None  # the traceback of a failed job
 

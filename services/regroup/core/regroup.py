@@ -6,12 +6,25 @@ shows as its reason comes from the same function.
 It refuses to know: how long a round lasts and who takes part (`rounds`), and anything of processes or sockets.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from regroup.core.cluster import Answer
-from regroup.core.jobs import ORIGIN, Formation, Job, Member, Seat, Version, Wanted
+from regroup.core.jobs import (
+    IN_LOAD,
+    IN_STATE,
+    ORIGIN,
+    OUTSIDE,
+    Formation,
+    Job,
+    Member,
+    Seat,
+    StepFailure,
+    Version,
+    Wanted,
+)
 from regroup.core.shards import assign
 
 
@@ -123,13 +136,18 @@ def conclude(
         return Wait(f"waits for workers: {len(staying)} of {job.spec.min_workers} are ready{kept}{_refused(job)}")
     tried_to_read = {member.worker for member in unable}
     readers = [member for member in sorted(staying) if member not in unable]
-    leaders = [one for one in holders if one in staying] or sorted(
-        readers, key=lambda member: member.worker in tried_to_read
-    )
+    leaders = [one for one in holders if one in staying]
+    leaders = leaders or sorted(readers, key=lambda member: member.worker in tried_to_read)
     if not leaders:
         why = "; ".join(f"{member.worker}: {error}" for member, error in sorted(unable.items()))
         return Wait(f"no worker can read the checkpoint of step {base.version.step}: {why}")
-    return _train(job, generation, staying, base, leaders[0])
+    failed = Counter(one.worker for one in job.failures if _as_leader(one, base.version.step))
+    return _train(job, generation, staying, base, min(leaders, key=lambda member: failed[member.worker]))
+
+
+def _as_leader(failure: StepFailure, step: int) -> bool:
+    """Whether it may have failed to give the state of this step to others, or to build it, or to read it."""
+    return failure.shard == IN_STATE or (failure.shard in (OUTSIDE, IN_LOAD) and failure.step == step)
 
 
 def _refused(job: Job) -> str:

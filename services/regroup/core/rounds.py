@@ -12,7 +12,7 @@ Refuses to know: what the answers mean (`regroup.conclude`), what is done about 
 from collections.abc import Set
 from enum import Enum, auto
 
-from regroup.core.blame import came_off
+from regroup.core import blame
 from regroup.core.hanging import GRACE, awaits_data, set_aside, starve, waits_in_vain, worth_a_round
 from regroup.core.jobs import Formation, Job, JobPhase, Member, Round, Wanted
 from regroup.core.leaving import departs, is_held_by_goers, owes_word
@@ -233,10 +233,8 @@ def _run(turn: Turn, job: Job) -> None:
     first = formation.base == job.origin and len(job.history) == 1
     names = ", ".join(member.worker for member in formation.members)
     reason = f"{'started' if first else 'regrouped'} in generation {formation.generation}: {names}"
-    gave = formation.receivers and formation.checkpoint is None  # what its state() told
-    failures = came_off(job) if gave else job.failures
     step = max(job.step, formation.base.step)
-    turn.change_job(job, phase=JobPhase.RUNNING, reason=reason, step=step, failures=failures)
+    turn.change_job(job, phase=JobPhase.RUNNING, reason=reason, step=step, failures=blame.formed(job, formation))
     seconds = turn.now - watch.disturbed if watch.disturbed is not None else 0.0
     turn.change_watch(
         job.id, since=turn.now, progressed=turn.now, disturbed=None, stumbled={}, unable={}, rereads=0, words={}

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from regroup.core import leaving
-from regroup.core.blame import blame_task, came_off
+from regroup.core import blame, leaving
 from regroup.core.cluster import reached
 from regroup.core.history import survives
 from regroup.core.jobs import IN_STATE, Checkpoint, Job, JobPhase, Member, StepFailure, Version, Wanted
@@ -65,7 +64,7 @@ def save_failed(turn: Turn, job: Job, member: Member, report: SaveFailed) -> Non
         trainer = turn.cluster.trainer(member)
         step = trainer.version.step if trainer is not None and trainer.version is not None else job.step
         failure = StepFailure(step, IN_STATE, member.worker, report.traceback, generation=report.generation)
-        blame_task(turn, turn.jobs[job.id], failure)
+        blame.blame_task(turn, turn.jobs[job.id], failure)
 
 
 def take_written(turn: Turn, job: Job, name: str, status: TrainerStatus) -> None:
@@ -118,7 +117,7 @@ def _take_in(turn: Turn, job: Job, written: Checkpoint) -> None:
 
 def _came_off(job: Job, written: Checkpoint) -> Mapping[str, Any]:
     """What changes of a job with a new checkpoint: its state() came off, and is blamed for no earlier failure."""
-    return {**taken_in(job, written), "failures": came_off(job)}
+    return {**taken_in(job, written), "failures": blame.saved(job)}
 
 
 def settled(turn: Turn, trainer: TrainerStatus) -> tuple[str, ...]:

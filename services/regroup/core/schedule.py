@@ -166,7 +166,7 @@ def makes_room(
     """
     if any(job.wanted is Wanted.YIELD and not job.ended for job in cluster.jobs.values()):
         return None
-    blind = {id: _blind(cluster, cluster.jobs[id], IN_VAIN) for id in stuck}
+    blind = {id: reads_in_vain(cluster, cluster.jobs[id]) for id in stuck}
     # A blind one has lost its steps already: whoever holds a state leads from that, and reads nothing.
     stuck = {id: Cost.NOTHING if blind[id] and cost is Cost.STEPS else cost for id, cost in stuck.items()}
     own = {id: {*at_hand(cluster, cluster.jobs[id])} - lingering for id in stuck}
@@ -206,6 +206,11 @@ def _blind(cluster: Cluster, job: Job, rereads: int = 0) -> set[str]:
     return tried if there and often and tried.issuperset(there) else set()
 
 
+def reads_in_vain(cluster: Cluster, job: Job) -> set[str]:
+    """Who could not read the job's checkpoint, where none of its workers could for long."""
+    return _blind(cluster, job, IN_VAIN)
+
+
 def _eligible(cluster: Cluster, job: Job, free: list[str]) -> list[str]:
     """Those of them that may take part, first those that did not fail to read its checkpoint, or to reach others."""
     watch = cluster.watches.get(job.id)
@@ -227,7 +232,7 @@ def lend(
     are not heard of at the moment.
     """
     loans = {name: id for name in cluster.workers if (id := comes_back_to(cluster, name, quiet)) is not None}
-    free = [name for name in sorted(cluster.workers) if is_free(cluster, name)]
+    free = [name for name in sorted(cluster.workers) if name in expected and is_free(cluster, name)]
     if not free:
         return loans
     begun = [

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from regroup.core.jobs import IN_STATE, Formation, Member, StepPoint, Version
+from regroup.core.jobs import IN_LOAD, IN_STATE, Formation, Member, StepPoint, Version
 from regroup.core.messages.trainer_reports import PeersUnreached, ReplicasDiffered
 from regroup.core.replicas import sound
 from regroup.core.shards import owned
@@ -185,10 +185,10 @@ class Trainer:
                 raise self.trouble.unreadable(generation, formation.checkpoint, error) from error
             if receivers:
                 give(group, tree, receivers)
-            self._swap_in(generation, tree)
+            self._swap_in(formation, tree)
         elif group.rank == formation.leader:
             if formation.base.generation == 0:
-                with self.trouble.told(generation):
+                with self.trouble.told(generation), self.trouble.outside():
                     self.state.reset()
             if receivers:
                 with self.trouble.told(generation, IN_STATE):
@@ -196,16 +196,17 @@ class Trainer:
                 with self.trouble.told(generation):
                     give(group, tree, receivers)
         elif group.rank in receivers:
-            self._swap_in(generation, take(group, formation.leader))
+            self._swap_in(formation, take(group, formation.leader))
         self.control.happened(StateHeld(formation.generation))
         leads, own = group.rank == formation.leader, group.rank not in receivers and formation.checkpoint is None
         self.control.begin_telling(leads, self.replica.step, own)
 
-    def _swap_in(self, generation: int, tree: Mapping[str, Any]) -> None:
+    def _swap_in(self, formation: Formation, tree: Mapping[str, Any]) -> None:
         """No collective may follow before StateHeld: until then no Halt is answered."""
+        generation, step = formation.generation, formation.base.step  # the replica's own is an older one, or none
         if not self.control.begin_load(generation):
             raise Interrupted(f"generation {generation} is over")
-        with self.trouble.told(generation, torn=True), self.trouble.outside():
+        with self.trouble.told(generation, IN_LOAD, torn=True, step=step), self.trouble.outside(IN_LOAD, step):
             self.state.load(tree)
 
     # ----- one step

@@ -35,31 +35,35 @@ class Trouble:
         self._replica, self._position = replica, position
 
     @contextmanager
-    def told(self, generation: int, shard: int = -1, torn: bool = False) -> Iterator[None]:
-        """What the task raises inside, or the disk, is told as an error, and where it was."""
+    def told(
+        self, generation: int, shard: int = OUTSIDE, torn: bool = False, step: int | None = None
+    ) -> Iterator[None]:
+        """What the task raises inside, or the disk, is told as an error, and where. `step`: if not the replica's."""
         try:
             yield
         except (GroupBroken, Interrupted):
             raise
         except USERS as error:
-            raise self.raised(generation, shard, error, torn) from error
+            raise self.raised(generation, shard, error, torn, step) from error
 
     @contextmanager
-    def outside(self, where: int = OUTSIDE) -> Iterator[None]:
+    def outside(self, where: int = OUTSIDE, step: int | None = None) -> Iterator[None]:
         """It dies inside by its own doing, though in no pass. `where`: as the shard of a failure says it."""
-        self._position.enter(self._replica.step, where)
+        self._position.enter(self._replica.step if step is None else step, where)
         try:
             yield
         finally:
             self._position.leave()
 
-    def raised(self, generation: int, shard: int, error: BaseException, torn: bool = False) -> Raised:
+    def raised(
+        self, generation: int, shard: int, error: BaseException, torn: bool = False, step: int | None = None
+    ) -> Raised:
         traceback = trace()
         log(traceback)
         report = StepFailed(
             **self._who,
             generation=generation,
-            step=self._replica.step,
+            step=self._replica.step if step is None else step,
             shard=shard,
             error=said(error),
             traceback=traceback,

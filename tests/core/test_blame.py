@@ -1,0 +1,264 @@
+"""One worker's own failures: they fail no job that others can train, and do not hold it up for ever."""
+
+import pytest
+
+from regroup.core.jobs import IN_LOAD, IN_STATE, OUTSIDE, JobPhase
+from regroup.core.messages.agent_reports import AgentRegistered
+from regroup.core.messages.commands import PauseJob, ResumeJob
+from regroup.core.workers import TrainerPhase
+
+MONTH = 30 * 86400.0
+
+
+@pytest.fixture
+def joined(scene):
+    """c is taken in beside a and b, which hold the state of step 3."""
+    scene.running("a", "b", min_workers=1, max_workers=3, steps=10**6, shards=12, global_batch=12)
+    for name in "ab":
+        scene.train(name, 3)
+    scene.register("c")
+    scene.prepare("c")
+    form_with_c(scene)
+    assert scene.members == ["a", "b", "c"]
+    return scene
+
+
+def form_with_c(scene, held=(1, 3), its=None):
+    """All answer the Halt; if c may not take part any more, its trainer ends."""
+    for name in "ab":
+        scene.halt(name, held)
+    if "c" in scene.job.refused:
+        scene.exits("c", asked=True)
+    else:
+        scene.halt("c", its)
+
+
+def paused(scene):
+    scene.does(PauseJob("j"))
+    for name in "ab":
+        scene.halt(name, (1, 3))
+    scene.saved(scene.job.saver.worker, (1, 3))
+    for name in "ab":
+        scene.exits(name, asked=True)
+        scene.beat(name)
+    scene.does(ResumeJob("j"))
+
+
+def lost(scene):
+    for name in "ab":
+        scene.register(name, boot="b2")
+
+
+def dies_preparing(scene, name, incarnation):
+    scene.beat(name, TrainerPhase.PREPARING, incarnation)
+    scene.exits(name, incarnation, cause="killed by SIGSEGV")
+    scene.beat(name)
+
+
+@pytest.mark.parametrize("rest", [paused, lost])
+def test_a_task_that_kills_whoever_prepares_fails_its_job_also_after_it_trained(scene, rest):
+    scene.running("a", "b", min_workers=1)
+    scene.register("c", "d")
+    for name in "ab":
+        scene.train(name, 3)
+    rest(scene)
+    for number in range(4):
+        if not scene.job.ended:
+            lent = next(name for name, worker in scene.cluster.workers.items() if worker.job == "j")
+            dies_preparing(scene, lent, f"x{number}")
+    assert scene.job.phase is JobPhase.FAILED
+    assert "while preparing" in scene.job.reason
+    assert not any(worker.quarantined for worker in scene.cluster.workers.values())
+
+
+def test_who_died_while_it_prepared_long_ago_does_not_count_any_more(scene):
+    scene.submit(min_workers=1, max_workers=2)
+    scene.register("a", "b")
+    dies_preparing(scene, "a", "x1")
+    scene.prepare("a", "b")
+    for name in "ab":
+        scene.halt(name, None)
+    for name in "ab":
+        scene.train(name)
+        scene.train(name, 3)
+    paused(scene)
+    dies_preparing(scene, "b", "x2")
+    assert not scene.job.ended
+
+
+@pytest.mark.parametrize(
+    ("who", "cause"), [("ccccc", "killed by SIGSEGV"), ("cd", "killed by SIGSEGV"), ("cdc", "killed by SIGKILL")]
+)
+def test_newcomers_that_die_as_they_take_the_state_do_not_fail_a_job_that_trains(scene, who, cause):
+    """One a month, a hundred thousand steps apart; a and b are in good health all the while."""
+    scene.running("a", "b", min_workers=1, max_workers=4, steps=10**6)
+    scene.register("c", "d")
+    step = 3
+    for name in "ab":
+        scene.train(name, step)
+    for number, name in enumerate(who):
+        incarnation, held = f"i{number}", (scene.job.formation.generation, step)
+        scene.prepare(name, incarnation=incarnation)
+        for member in "ab":
+            scene.halt(member, held)
+        scene.halt(name, None, incarnation)
+        assert scene.members == ["a", "b", name]
+        n = scene.job.formation.generation
+        scene.beat(name, TrainerPhase.FORMING, incarnation, promised=n, generation=n)
+        scene.exits(name, incarnation, cause=cause, step=step, shard=IN_LOAD)
+        assert not scene.job.ended, scene.job.reason
+        scene.beat(name)
+        for member in "ab":
+            scene.halt(member, held)
+        for member in "ab":
+            scene.train(member)
+        step, scene.now = step + 100_000, scene.now + MONTH
+        for member in "ab":
+            scene.train(member, step)
+        assert scene.job.phase is JobPhase.RUNNING
+
+
+def test_who_cannot_take_the_state_that_others_hold_is_left_out_the_second_time(joined):
+    for _ in range(2):
+        n = joined.job.formation.generation
+        assert "c" in joined.members
+        joined.beat("c", TrainerPhase.FORMING, promised=n, generation=n)
+        joined.raises("c", n, 3, IN_LOAD)
+        for name in "ab":
+            joined.breaks(name, n)
+        form_with_c(joined)
+    assert joined.job.refused == {"c": "ValueError: bad sample, for the second time"}
+    assert joined.members == ["a", "b"]
+
+
+def test_who_could_take_the_state_since_is_not_blamed_for_the_time_before(joined):
+    n = joined.job.formation.generation
+    joined.raises("c", n, 3, IN_LOAD)
+    for name in "ab":
+        joined.breaks(name, n)
+    form_with_c(joined)
+    for name in "abc":
+        joined.train(name)
+    assert joined.job.failures == ()
+
+
+def test_where_nobody_holds_the_state_yet_two_that_cannot_take_it_fail_the_job(scene):
+    scene.submit(min_workers=3, max_workers=3)
+    scene.register("a", "b", "c")
+    scene.prepare("a", "b", "c")
+    for name, others in (("b", "ac"), ("c", "")):
+        for each in "abc":
+            scene.halt(each, None)
+        n = scene.job.formation.generation
+        scene.raises(name, n, 0, IN_LOAD)
+        for other in others:
+            scene.breaks(other, n)
+    assert scene.job.phase is JobPhase.FAILED
+    assert "in step 0, as it took the state on b, c" in scene.job.reason
+
+
+def test_a_device_on_which_each_pass_raises_is_left_out_of_a_job_that_others_train(joined):
+    for times in range(1, 6):
+        formation = joined.job.formation
+        assert "c" in joined.members, times
+        for name in "abc":
+            joined.train(name)
+        its = next(v for v, r in enumerate(formation.owners) if formation.members[r].worker == "c")
+        joined.raises("c", formation.generation, 3, its)
+        for name in "ab":
+            joined.breaks(name, formation.generation)
+        form_with_c(joined, (formation.generation, 3), (formation.generation, 3))
+    assert joined.members == ["a", "b"]
+    assert joined.job.refused == {"c": "ValueError: bad sample, 5 times in a row, and nobody else"}
+
+
+def test_a_device_whose_update_raises_in_each_step_is_left_out(joined):
+    """c is torn, and takes the state again: each step would cost a regroup and a transfer."""
+    for step in range(3, 8):
+        n = joined.job.formation.generation
+        assert "c" in joined.members, step
+        for name in "abc":
+            joined.train(name)
+        joined.raises("c", n, step, OUTSIDE)
+        form_with_c(joined, held=(n, step + 1))
+    assert joined.members == ["a", "b"]
+
+
+@pytest.mark.parametrize("between", ["another fails", "steps are made"])
+def test_failures_of_one_worker_that_are_not_in_a_row_leave_it_in(joined, between):
+    step = 3
+    for number in range(6):
+        n = joined.job.formation.generation
+        for name in "abc":
+            joined.train(name)
+        joined.train("c", step + (2 if between == "steps are made" else 0))
+        whose = "a" if number == 3 and between == "another fails" else "c"
+        step += 2 if between == "steps are made" else 1
+        joined.raises(whose, n, step, OUTSIDE)
+        for name in "abc":
+            joined.halt(name, (n, step))
+    assert joined.job.refused == {}
+    assert not joined.job.ended
+
+
+def test_the_only_one_that_holds_a_state_is_not_left_out_for_its_failures(scene):
+    """b has not taken it yet; what is c's elsewhere fails the job here, so that nothing is thrown away."""
+    scene.running("a", min_workers=1, max_workers=2, steps=10**6)
+    scene.train("a", 3)
+    scene.register("b")
+    scene.prepare("b")
+    scene.halt("a", (1, 3))
+    scene.halt("b", None)
+    for _ in range(5):
+        n = scene.job.formation.generation
+        scene.raises("a", n, 3, OUTSIDE)
+        assert "a" not in scene.job.refused
+        if not scene.job.ended:
+            scene.breaks("b", n)
+            scene.halt("a", (1, 3))
+            scene.halt("b", None)
+    assert scene.job.phase is JobPhase.FAILED
+
+
+def test_who_could_not_give_its_state_does_not_lead_again_before_the_other_holder(joined):
+    formation = joined.job.formation
+    assert formation.members[formation.leader].worker == "a"
+    for name in "abc":
+        facts = {"promised": formation.generation, "generation": formation.generation}
+        joined.beat(name, TrainerPhase.FORMING, version=None if name == "c" else formation.base, **facts)
+    joined.raises("a", formation.generation, 3, IN_STATE)
+    for name in "bc":
+        joined.breaks(name, formation.generation)
+    form_with_c(joined)
+    formation = joined.job.formation
+    assert formation.members[formation.leader].worker == "b"
+
+
+def test_who_could_not_build_the_first_state_does_not_lead_again_before_the_other(scene):
+    scene.submit(min_workers=2, max_workers=2)
+    scene.register("a", "b")
+    scene.prepare("a", "b")
+    for leader in "ab":
+        for name in "ab":
+            scene.halt(name, None)
+        formation = scene.job.formation
+        assert formation.members[formation.leader].worker == leader
+        if leader == "a":
+            scene.raises("a", formation.generation, 0, OUTSIDE)
+            scene.breaks("b", formation.generation)
+
+
+@pytest.mark.parametrize("beaten", [True, False])
+def test_an_agent_that_is_connected_and_not_heard_holds_up_no_queue(scene, beaten):
+    scene.register("y")
+    if beaten:
+        scene.register("x")
+    else:
+        scene.says("x", AgentRegistered(boot="b1", device="cpu", host="h", pid=1, version="1"))
+    for _ in range(60):
+        scene.after(1.0, heard="y")
+    scene.submit("one", min_workers=2, max_workers=2)
+    scene.submit("two", min_workers=1, max_workers=1)
+    scene.after(1.0, heard="y")
+    assert scene.cluster.jobs["one"].phase is JobPhase.QUEUED
+    assert scene.cluster.jobs["two"].phase is JobPhase.PREPARING
