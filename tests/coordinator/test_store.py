@@ -445,6 +445,32 @@ async def test_whoever_is_cancelled_in_a_call_is_cancelled_whenever_that_comes(r
     assert kept_on == 0
 
 
+async def test_whoever_is_cancelled_as_a_call_fails_is_cancelled(redis_url: str, key_prefix: str) -> None:
+    """Else it would take the store for away, and try again for ever."""
+    for rounds in range(8):
+        store = RedisStore(redis_url, f"{key_prefix}{rounds}")
+        fence = await first_fence(store)
+        pool = store._redis.connection_pool
+        connection = await pool.get_connection()
+        await pool.release(connection)
+        connection._writer.drain = connection_lost
+        call = asyncio.create_task(store.renew("a", fence, LEASE))
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        if call.cancel():
+            await asyncio.wait([call])
+            assert call.cancelled(), f"after {rounds} rounds"
+        else:
+            assert isinstance(call.exception(), StoreUnavailable)
+        await store.close()
+
+
+async def connection_lost() -> None:
+    """As asyncio drains what it cannot send any more."""
+    await asyncio.sleep(0)
+    raise ConnectionResetError("Connection lost")
+
+
 async def test_any_number_of_readers_leave_the_store_to_whoever_leads(redis_url: str, key_prefix: str) -> None:
     store = RedisStore(redis_url, key_prefix)
     fence = await first_fence(store)

@@ -232,8 +232,8 @@ class RedisStore:
     def _trouble(self) -> Iterator[None]:
         """Whatever goes wrong between here and Redis, in one line, without the password.
 
-        Whoever is cancelled meanwhile is cancelled: what the client sends by may return as if nothing had been asked
-        (`asyncio.wait_for` before Python 3.12, where what it waited for was done), and a loop would go on for ever.
+        Whoever is cancelled meanwhile is cancelled: what the client sends by may return or fail as if nothing had been
+        asked (`asyncio.wait_for` before Python 3.12, once what it waits for is done), and a loop would go on for ever.
         """
         asked = _times_cancelled()
         try:
@@ -241,6 +241,8 @@ class RedisStore:
             if _times_cancelled() > asked:
                 raise asyncio.CancelledError
         except (RedisError, OSError) as error:
+            if _times_cancelled() > asked:
+                raise asyncio.CancelledError from error
             options = self._redis.connection_pool.connection_kwargs
             reason = " ".join(str(error).split()) or type(error).__name__
             for secret in filter(None, (options.get("password"), options.get("username"))):
