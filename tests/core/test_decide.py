@@ -6,11 +6,11 @@ import pytest
 
 from regroup.core.cluster import JobEnded, NoSuchJob, NoSuchWorker
 from regroup.core.decide import decide
-from regroup.core.jobs import ORIGIN, JobPhase, Link, StepPoint, Version
+from regroup.core.jobs import ORIGIN, Checkpoint, JobPhase, Link, StepPoint, Version
 from regroup.core.messages.agent_reports import AgentLeft, AgentRegistered, Heartbeat
 from regroup.core.messages.commands import ClearWorker, StopJob, SubmitJob
 from regroup.core.messages.events import Disconnected
-from regroup.core.messages.orders import Form, Halt, Heard, Prepare, Release, TurnAway, Welcome
+from regroup.core.messages.orders import Discard, Form, Halt, Heard, Prepare, Release, TurnAway, Welcome
 from regroup.core.messages.protocol import PROTOCOL
 from regroup.core.messages.trainer_reports import Formed, Halted, StepsCommitted
 from regroup.core.spec import JobSpec
@@ -339,3 +339,37 @@ def test_jobs_that_are_submitted_at_the_same_moment_keep_their_order(scene):
     assert [*scene.cluster.jobs] == ["z", "y", "x"]
     assert moments[0] == 5.0
     assert moments == sorted(set(moments))
+
+
+class LeftAlone:
+    """In the place of a job that is over: whatever else is asked of it is too much."""
+
+    over = True
+
+    def __getattr__(self, name):
+        raise AssertionError(f"a decision about others asks for its {name}")
+
+
+def test_no_decision_about_others_looks_at_a_job_that_is_over(scene):
+    """All that ever were are kept, and a large cluster would stand still one day."""
+    scene.submit("past")
+    scene.does(StopJob("past"))
+    scene.running("a", "b", min_workers=1)
+    scene.cluster.jobs["past"] = LeftAlone()
+    scene.register("c")
+    scene.train("a", 3)
+    scene.exits("b")
+    scene.halt("a", (1, 3))
+    scene.after(60.0, heard="ac")
+    assert scene.members == ["a"]
+
+
+def test_a_file_that_is_told_of_once_its_job_is_over_is_deleted_all_the_same(scene):
+    scene.running("a", "b", min_workers=1)
+    scene.train("a", 3)
+    scene.does(StopJob("j", now=True))
+    scene.register("c")  # a decision later it is over
+    late = Checkpoint(Version(1, 2), "/c/late", "sum", 1)
+    scene.beat("a", TrainerPhase.HALTED, promised=2, generation=1, version=Version(1, 3), written=(late,))
+    scene.beat("a", left=())
+    assert [order.paths for order in scene.told("a", Discard)] == [("/c/late",)]

@@ -225,7 +225,7 @@ class Shell:
         now = self._wall()
         for job, points in decision.points:
             self._points[job].extend(points)
-        changed = [job for id, job in after.jobs.items() if job is not before.jobs.get(id)]
+        changed = [job for id, job in after.live.items() if job is not before.jobs.get(id)]
         for job in (each.id for each in changed if each.ended):
             await self._write_points_of(job)  # whoever sees that it ended finds all that was measured
         back = {note.job: note.data["base_step"] for note in decision.notes if note.kind == "rolled_back"}

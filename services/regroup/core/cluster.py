@@ -7,6 +7,7 @@ and `watches` are lost with the coordinator, and told anew by the workers' next 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import inf
 
 from regroup.core.jobs import Job, Member, Version
@@ -120,7 +121,7 @@ class Watch:
     diverged: bool = False  # a loss was no number, and that was said
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Cluster:
     """Everything that `decide` reads and gives back."""
 
@@ -131,6 +132,11 @@ class Cluster:
     workers: Mapping[str, Worker] = field(default_factory=dict)
     sightings: Mapping[str, Sighting] = field(default_factory=dict)
     watches: Mapping[str, Watch] = field(default_factory=dict)
+
+    @cached_property
+    def live(self) -> Mapping[str, Job]:
+        """The jobs that are not over, in their order. All that ever were are kept: no decision may look at each."""
+        return {id: job for id, job in self.jobs.items() if not job.over}
 
     def present(self, worker: str) -> Sighting | None:
         """What is known of a worker that is connected; None of any other."""

@@ -6,7 +6,6 @@ Refuses to know: how a boundary is reached and a state saved. To ask twice is to
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from math import inf, nextafter
 
 from regroup.core.beginning import beginning, completed
@@ -27,11 +26,11 @@ def submit(turn: Turn, id: str, spec: JobSpec, at: float) -> None:
     """Raises CannotBegin."""
     spec = completed(turn.jobs, spec)
     begins = beginning(turn.jobs, spec)
-    job = turn.jobs[id] = Job(id=id, spec=spec, submitted=next_moment(turn.jobs, at), beginning=begins)
+    job = turn.put(Job(id=id, spec=spec, submitted=next_moment(turn.jobs, at), beginning=begins))
     if begins is None:
         turn.note("submitted", f"submitted: {spec.task}", job=id)
         return
-    turn.jobs[id] = replace(job, step=job.origin.step)
+    turn.change_job(job, step=job.origin.step)
     reason = f"submitted: {spec.task}, which begins at step {job.origin.step}, from {begins.checkpoint.path}"
     turn.note("submitted", reason, job=id, source=begins.job, step=job.origin.step)
 

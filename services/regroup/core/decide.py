@@ -87,7 +87,7 @@ def decide(cluster: Cluster, event: Event, now: float, policy: Policy) -> Decisi
             _keep_steps(turn)
             return _decided(cluster, turn, event, answers)  # and nothing else, since this may be lost
     _lend(turn)
-    for id in [id for id, job in turn.jobs.items() if not job.ended]:
+    for id in [id for id, job in turn.live.items() if not job.ended]:
         reprieve(turn, turn.jobs[id])
         advance(turn, id)
     let_go(turn)
@@ -99,7 +99,7 @@ def _decided(before: Cluster, turn: Turn, event: Event, answers: tuple[Order, ..
     reporter = event.worker if isinstance(event, Reported) else None
     # A heartbeat shows where its sender stands, so all that is due to it is said again; others hear what is new.
     told = isinstance(event, Reported) and isinstance(event.report, Heartbeat)
-    changed = {id for id, job in after.jobs.items() if job is not before.jobs.get(id) or _evicted(before, after, id)}
+    changed = {id for id, job in after.live.items() if job is not before.jobs.get(id) or _evicted(before, after, id)}
     orders: list[tuple[str, Order]] = [(reporter, answer) for answer in answers] if reporter else []
     for name, worker in after.workers.items():
         if name == reporter or worker.job in changed or worker is not before.workers.get(name):
@@ -121,7 +121,7 @@ def _disconnected(turn: Turn, name: str) -> None:
 
 
 def _lend(turn: Turn) -> None:
-    queued = any(job.phase is JobPhase.QUEUED for job in turn.jobs.values())
+    queued = any(job.phase is JobPhase.QUEUED for job in turn.live.values())
     if not queued and all(worker.job is not None for worker in turn.workers.values()):
         return  # nobody waits, and nobody is free
     there = expected(turn)
@@ -138,7 +138,7 @@ def _lend(turn: Turn) -> None:
         turn.workers[name] = replace(turn.workers[name], job=job_id, reason=f"lent to job {job_id}")
         turn.sightings[name] = replace(turn.sightings[name], moved=turn.now)  # from now on it is to start a trainer
         turn.note("lent", f"{name} is lent to the job", job=job_id, worker=name)
-    for job in turn.jobs.values():
+    for job in turn.live.values():
         if job.phase is JobPhase.QUEUED and job.reason != (reason := why_queued(turn.cluster, job, there)):
             turn.change_job(job, reason=reason)
 
@@ -146,7 +146,7 @@ def _lend(turn: Turn) -> None:
 def _make_room(turn: Turn) -> None:
     limit = turn.policy.absent_limit
     stuck = {id for id in turn.watches if stage(turn.jobs[id]) is Stage.GATHERING and lacks_for(turn, id) > limit}
-    for job in [job for job in turn.jobs.values() if job.wanted is Wanted.YIELD]:
+    for job in [job for job in turn.live.values() if job.wanted is Wanted.YIELD]:
         if job.phase is JobPhase.PAUSED:
             turn.change_job(job, phase=JobPhase.QUEUED, wanted=Wanted.RUN)
             continue

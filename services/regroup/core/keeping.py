@@ -35,9 +35,9 @@ def _best(files: Sequence[Checkpoint], count: int) -> list[Checkpoint]:
 def discards(cluster: Cluster, name: str) -> tuple[Discard, ...]:
     """What worker `name` is to delete: files that it wrote itself, and URLs of those that are forgotten."""
     found: list[Discard] = []
-    for job in cluster.jobs.values():
+    for job in cluster.live.values():
         mine = [one.path for one in job.doomed if is_due_to(cluster, name, one)] if job.doomed else []
-        mine = [path for path in mine if not is_needed(cluster.jobs, path)]
+        mine = [path for path in mine if not is_needed(cluster.live, path)]
         if mine:
             found.append(Discard(job.id, tuple(mine), below=job.saved, keep=_to_keep(cluster, job)))
     return tuple(found)
@@ -46,8 +46,8 @@ def discards(cluster: Cluster, name: str) -> tuple[Discard, ...]:
 def _to_keep(cluster: Cluster, job: Job) -> tuple[str, ...]:
     """Its files below its newest that must stay. What is written and was not told yet is above that one."""
     struck = [one.checkpoint.path for one in job.struck]
-    needed = [one.beginning.checkpoint.path for one in cluster.jobs.values() if one.beginning is not None]
-    return (*(one.path for one in job.kept), *struck, *(path for path in needed if is_needed(cluster.jobs, path)))
+    needed = [one.beginning.checkpoint.path for one in cluster.live.values() if one.beginning is not None]
+    return (*(one.path for one in job.kept), *struck, *(path for path in needed if is_needed(cluster.live, path)))
 
 
 def is_due_to(cluster: Cluster, name: str, file: Checkpoint) -> bool:

@@ -56,7 +56,7 @@ def why_queued(cluster: Cluster, job: Job, expected: Set[str]) -> str:
         admit = f"admit {', '.join(drained)}, " if drained else ""
         return f"it needs {needed}, and {usable} can be had: {admit}add workers, or submit it with fewer"
     having = {cluster.workers[name].job for name in _usable(cluster, job, expected)}
-    before = [id for id in cluster.jobs if id in having]
+    before = [id for id in cluster.live if id in having]
     more = f" and {len(before) - SHOWN} more" if len(before) > SHOWN else ""
     behind = f" behind {', '.join(before[:SHOWN])}{more}" if before else ""
     return f"waiting for its turn{behind}"
@@ -164,7 +164,7 @@ def makes_room(
     at all with the workers that there are, or the youngest; where only that helps, also an older one, or one that loses
     steps.
     """
-    if any(job.wanted is Wanted.YIELD and not job.ended for job in cluster.jobs.values()):
+    if any(job.wanted is Wanted.YIELD and not job.ended for job in cluster.live.values()):
         return None
     blind = {id: reads_in_vain(cluster, cluster.jobs[id]) for id in stuck}
     # A blind one has lost its steps already: whoever holds a state leads from that, and reads nothing.
@@ -172,7 +172,7 @@ def makes_room(
     own = {id: {*at_hand(cluster, cluster.jobs[id])} - lingering for id in stuck}
     lacking = [
         job
-        for job in cluster.jobs.values()
+        for job in cluster.live.values()
         if job.id in stuck and job.wanted is Wanted.RUN and (blind[job.id] or len(own[job.id]) < job.spec.min_workers)
     ]
     lacking.sort(key=lambda job: _hopeless(cluster, job, expected))  # stable: else the oldest first
@@ -237,7 +237,7 @@ def lend(
         return loans
     begun = [
         job
-        for job in cluster.jobs.values()
+        for job in cluster.live.values()
         if job.wanted is Wanted.RUN and _has_begun(job) and not _hopeless(cluster, job, expected)
     ]
 
@@ -258,7 +258,7 @@ def lend(
         grow(
             job, job.spec.min_workers, len(cluster.workers)
         )  # else it and a queued job that waits for its workers would wait for ever
-    for job in cluster.jobs.values():
+    for job in cluster.live.values():
         if job.phase is not JobPhase.QUEUED:
             continue
         takes = _eligible(cluster, job, free)[: job.spec.max_workers]

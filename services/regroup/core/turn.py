@@ -31,6 +31,8 @@ class Turn:
             sightings=self.sightings,
             watches=self.watches,
         )
+        self.live = {id: job for id, job in cluster.live.items() if not job.over}
+        vars(self.cluster)["live"] = self.live  # in step with the jobs (`put`), so that it need not be found again
         self.notes: list[Note] = []
         self.points: list[tuple[str, tuple[StepPoint, ...]]] = []
 
@@ -53,7 +55,7 @@ class Turn:
 
     def listed(self) -> Iterator[tuple[Job, Member]]:
         """The members of the last formation of each job that has not ended, and whoever is asked to be in the next."""
-        for job in self.jobs.values():
+        for job in self.live.values():
             members = job.formation.members if job.formation is not None else ()
             asked = job.round.participants if job.round is not None else ()
             if not job.ended:
@@ -84,8 +86,12 @@ class Turn:
         assert self.jobs[job.id] is job, f"{job.id} was changed by another part of this decision"
         if "phase" in changes:
             check_arrow(job.phase, changes["phase"])
-        self.jobs[job.id] = replace(job, **changes)
-        return self.jobs[job.id]
+        return self.put(replace(job, **changes))
+
+    def put(self, job: Job) -> Job:
+        """A job as it is from now on, or a new one. Until the decision is made it stays among those that live."""
+        self.jobs[job.id] = self.live[job.id] = job
+        return job
 
     def end(self, job: Job, phase: JobPhase, reason: str, **changes: Any) -> None:
         """The job ends: its workers are free, and nothing of it is watched any more. The step shown stays."""
@@ -123,7 +129,7 @@ class Turn:
                 doubted = {other: times for other, times in watch.doubted.items() if other != name}
                 resting = {other: rest for other, rest in watch.resting.items() if other != name}
                 self.change_watch(id, doubted=doubted, resting=resting)
-        for id in [id for id, job in self.jobs.items() if not job.ended]:
+        for id in [id for id, job in self.live.items() if not job.ended]:
             self.take_back(id, name)
 
     def take_back(self, id: str, name: str) -> None:
