@@ -136,13 +136,13 @@ def conclude(
         return Wait(f"waits for workers: {len(staying)} of {job.spec.min_workers} are ready{kept}{_refused(job)}")
     tried_to_read = {member.worker for member in unable}
     readers = [member for member in sorted(staying) if member not in unable]
-    leaders = [one for one in holders if one in staying]
-    leaders = leaders or sorted(readers, key=lambda member: member.worker in tried_to_read)
+    leaders = [one for one in holders if one in staying] or readers
     if not leaders:
         why = "; ".join(f"{member.worker}: {error}" for member, error in sorted(unable.items()))
         return Wait(f"no worker can read the checkpoint of step {base.version.step}: {why}")
     failed = Counter(one.worker for one in job.failures if _as_leader(one, base.version.step))
-    return _train(job, generation, staying, base, min(leaders, key=lambda member: failed[member.worker]))
+    leader = min(leaders, key=lambda one: (not holders and one.worker in tried_to_read, failed[one.worker]))
+    return _train(job, generation, staying, base, leader)
 
 
 def _as_leader(failure: StepFailure, step: int) -> bool:

@@ -13,7 +13,7 @@ from math import nan
 from random import Random
 from typing import Any
 
-from regroup.core.jobs import IN_REPORT, IN_STATE, OUTSIDE, Fingerprint, Job, Member, StepPoint, Version
+from regroup.core.jobs import IN_REPORT, IN_STATE, Fingerprint, Job, Member, StepPoint, Version
 from regroup.core.messages.orders import TrainerOrder
 from regroup.core.messages.trainer_reports import WORKER, PeersUnreached, PrepareFailed, StepsCommitted
 from regroup.lab.sim.lives.faults import Faults
@@ -26,6 +26,7 @@ from regroup.lab.sim.lives.waiting import Waiting
 from regroup.lab.sim.model import trainer_rules
 from regroup.lab.sim.model.agents import LinkedAgent, LinkedAgents
 from regroup.lab.sim.model.limits import NAMES
+from regroup.lab.sim.model.steps import where
 from regroup.lab.sim.model.trainer import AT_SAVE, PRINT, Happening, Trainer
 from regroup.worker.tail import HALF
 
@@ -44,6 +45,7 @@ WRITING = 1.0  # seconds at most to write a state beside the training
 CHUNKS = 6  # of an evaluation
 EVALUATING = ("measuring", "evaluating")
 POISONED = 0  # the shard that segfaults
+UNFIT_AT = ("loaded", "stepping", "applying")  # where a task may raise that one device is too small for
 
 
 class Paced(LinkedAgents[LinkedAgent]):
@@ -69,6 +71,7 @@ class Paced(LinkedAgents[LinkedAgent]):
         self._writes = Random(f"{plan.seed} writes")  # of its own, so that the other dice fall as they would without
         odd = Random(f"{plan.seed} odd")  # likewise
         self._odd = (odd.choice(ODD_PRINTS), odd.choice(OTHER_DATA))  # fingerprints of mismatched code and data
+        self._unfit_at = Random(f"{plan.seed} unfit at").choice(UNFIT_AT)
         self.looks = Looks(self)
         self._flipped: dict[Member, int] = {}  # digests of replicas that are not as they should be
 
@@ -199,6 +202,8 @@ class Paced(LinkedAgents[LinkedAgent]):
             return [partial(self._give_up, trainer, field)]
         if at == "stepping" and self.faults.lasts(Kind.POISON) and POISONED in trainer.shards:
             return [partial(self.end_trainer, agent, cause="killed by SIGSEGV")]
+        if at == self._unfit_at and self.faults.lasts(Kind.UNFIT, agent.name):
+            return [partial(self.raise_in_loop, trainer, self.dice.choice(trainer.shards) if trainer.shards else 0)]
         if at in AT_SAVE and (wrong := self._wrong_at_save(agent, trainer)):
             return [wrong]
         if at == "writing" and self.faults.lasts(Kind.UNWRITABLE, agent.name):
@@ -294,8 +299,8 @@ class Paced(LinkedAgents[LinkedAgent]):
             trainer.outbox.append(StepsCommitted(**trainer.who, generation=generation, step=step, points=(point,)))
 
     def position(self, trainer: Trainer) -> tuple[int | None, int | None]:
-        if trainer.loop.at in EVALUATING:
-            return len(trainer.state), OUTSIDE
+        if trainer.loop.at in EVALUATING or trainer.loop.at == "loaded":
+            return where(trainer)
         if trainer.loop.at in AT_SAVE:
             return len(trainer.state), IN_STATE if trainer.loop.at == "telling" else IN_REPORT
         if trainer.loop.at != "stepping" or not trainer.shards:

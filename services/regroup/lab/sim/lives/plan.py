@@ -76,6 +76,7 @@ class Kind(StrEnum):
     LAG = "worker's passes take long"
     UNDELETABLE = "files cannot be deleted"
     UNKILLABLE = "trainer is stuck in the kernel"
+    UNFIT = "task raises on one device"
 
     def __repr__(self) -> str:
         """As code, so that a plan can be printed and pasted."""
@@ -118,6 +119,7 @@ LASTING = frozenset(
         Kind.LAG,
         Kind.UNDELETABLE,
         Kind.UNKILLABLE,
+        Kind.UNFIT,
     }
 )
 GOING = (Kind.HAND_OVER, Kind.DRAIN)  # drawn apart from all others, as are the next two

@@ -39,7 +39,7 @@ def a_rest(plan: Plan) -> bool:
 # Kinds that strike nothing where there is no trainer, no leader, no save.
 OF_TRAINERS = (
     *(Kind.KILL_TRAINER, Kind.CRASH_TRAINER, Kind.HANG, Kind.DEADLOCK, Kind.WEDGE, Kind.STALL),
-    *(Kind.RAISE, Kind.BREAK, Kind.FLIP, Kind.DIVERGE),
+    *(Kind.RAISE, Kind.BREAK, Kind.FLIP, Kind.DIVERGE, Kind.UNFIT),
 )
 OF_LEADERS = (Kind.CRASH, Kind.FREEZE, Kind.STORE_CUT)
 AT_SAVES = (Kind.CRASH_UNSAVED, Kind.CRASH_UNSENT, Kind.STORE_CRASH)

@@ -4,19 +4,23 @@ Owns: these rules. Refuses to know: whose error it was (`saving_rules` says of a
 """
 
 from dataclasses import replace
+from itertools import pairwise
 
 from regroup.core.cluster import ASKED, Cluster, reached
 from regroup.core.decide import Decision
-from regroup.core.jobs import Job, JobPhase
+from regroup.core.jobs import IN_LOAD, IN_REPORT, IN_STATE, ORIGIN, Formation, Job, JobPhase, Member
 from regroup.core.workers import Worker
 from regroup.lab.sim.model.ghosts import Ghosts
-from regroup.lab.sim.model.world import World
+from regroup.lab.sim.model.world import World, is_heard
 
+ROW = 6  # failures of one worker alone, one after the other, that are too many
 LATE = 5.0  # seconds: a store that is away, or a queue that is never empty, may keep the coordinator from looking
 
 
-def failed(ghosts: Ghosts, old: Job, job: Job) -> None:
+def failed(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) -> None:
     """What failed in a generation failed once, however often it is told; a restart is one only where steps are lost."""
+    if job.failures is not old.failures:
+        _alone(world, before, old, job)
     trained = [one for one in job.failures if one.generation] if job.failures is not old.failures else []
     for one in trained:
         same = [other for other in trained if replace(other, error=one.error) == one]
@@ -27,6 +31,47 @@ def failed(ghosts: Ghosts, old: Job, job: Job) -> None:
         lost = any(step >= base for steps in made.values() for step in steps)
         assert job.restarts == old.restarts + 1, "one roll-back is one restart"
         assert lost, f"a restart counts, and no step was made since step {base}"
+
+
+def _alone(world: World, before: Cluster, old: Job, job: Job) -> None:
+    """What one worker cannot do, and others that hold the state can, fails no job, and is not tried for ever."""
+    row = [one for one in job.failures if one.step >= 0 and not one.chance][-ROW:]
+    if not row or {one.shard for one in row} & {IN_STATE, IN_REPORT}:
+        return
+    last, held = row[-1], _holders(world, before, old, row[-1].worker)
+    ended = job.phase is JobPhase.FAILED and last.shard == IN_LOAD and last is job.failures[-1]
+    assert not (ended and held), f"failed as {last.worker} took the state that {held} hold"
+    together = all(two.step - one.step in (0, 1) for one, two in pairwise(row))
+    often = len({one.generation for one in row}) == ROW and together and {one.worker for one in row} == {last.worker}
+    kept = often and last.worker not in job.refused and not job.ended
+    assert not kept or len(held) < job.spec.min_workers, f"{last.worker} alone fails again and again, beside {held}"
+
+
+def _holders(world: World, before: Cluster, job: Job, but: str) -> list[Member]:
+    """The members of the last formation, but one's, that are heard to hold the state from which it starts, and stay."""
+    formation, watch = job.formation, before.watches.get(job.id)
+    if formation is None or formation.base == ORIGIN:
+        return []
+    lost = {*watch.dead, *watch.evicted} if watch is not None else set()
+    others = [one for one in formation.members if one.worker != but and one not in lost]
+    there = [one for one in others if is_heard(world, before, one.worker) and _stays(before.workers[one.worker], job)]
+    told = {one: status.version for one in there if (status := before.trainer(one)) is not None}
+    return [one for one, version in told.items() if version is not None and version >= formation.base]
+
+
+def _stays(worker: Worker, job: Job) -> bool:
+    return worker.job == job.id and not (worker.departs or worker.quarantined)
+
+
+def leads(cluster: Cluster, job: Job, formation: Formation) -> None:
+    """Who could not tell its state gives it to others only where all others failed as well."""
+    if not formation.receivers or formation.checkpoint is not None:
+        return
+    failed_so = {one.worker for one in job.failures if one.shard == IN_STATE}
+    have = [seat.member for seat in formation.seats if seat.version == formation.base]
+    others = [one for one in have if one.worker not in failed_so and not cluster.workers[one.worker].departs]
+    leader = formation.members[formation.leader]
+    assert leader.worker not in failed_so or not others, f"{leader} could not tell its state, and {others} can"
 
 
 def restarted(before: Cluster, after: Cluster, old: Job, job: Job) -> None:

@@ -135,6 +135,7 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     if job.formation is not None and job.formation is not old.formation:
         _issued(ghosts, world, before, decision.cluster, old, job, told_back(decision, job.id))
         leaving_rules.issued(decision.cluster, job.formation)
+        blame_rules.leads(decision.cluster, job, job.formation)
         watch = decision.cluster.watches[job.id]
         for member in job.formation.members:
             assert member not in watch.dead, f"{member} is known dead, and is listed"
@@ -144,7 +145,7 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     if job.saver is not None and job.saver != old.saver:
         saving_rules.to_save(world, before, decision, old, job, job.saver)
         ghosts.savers.setdefault(job.id, set()).add(job.saver)
-    blame_rules.failed(ghosts, old, job)
+    blame_rules.failed(ghosts, world, before, old, job)
     blame_rules.restarted(before, decision.cluster, old, job)
     leaving_rules.asked(old, job)
     leaving_rules.rests(world, before, decision, old, job)

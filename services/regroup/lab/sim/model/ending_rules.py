@@ -5,11 +5,21 @@ Owns: these rules. Refuses to know: how its state was saved (`saving_rules`), an
 """
 
 from collections import Counter
+from collections.abc import Iterable
 
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.hanging import STARVED
-from regroup.core.jobs import IN_REPORT, IN_STATE, ORIGIN, Formation, Job, JobPhase, Version
+from regroup.core.jobs import (
+    IN_REPORT,
+    IN_STATE,
+    ORIGIN,
+    Formation,
+    Job,
+    JobPhase,
+    StepFailure,
+    Version,
+)
 from regroup.lab.sim.model import beginning_rules
 from regroup.lab.sim.model.ghosts import Ghosts
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further
@@ -90,7 +100,7 @@ def ended(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old
             assert absent or passed, f"stopped without the state of {trainer.member}"
     if job.phase is JobPhase.FAILED:
         newest = job.failures[-1:] if job.failures is not old.failures else ()
-        trained = not job.history or all(failure.step >= 0 for failure in newest)
+        trained = not job.history or all(failure.step >= 0 for failure in newest) or not _prepared(before, job, newest)
         assert trained, "a job that trains does not fail because a newcomer cannot be prepared"
         said = not job.history and job.id in ghosts.unpreparable
         often = len(job.failures) > 1 or job.restarts >= job.spec.max_restarts
@@ -101,6 +111,13 @@ def ended(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old
             times = {one.generation for one in job.failures if (one.step, one.shard) == (last.step, last.shard)}
             enough = len(times) > 2 or last.shard in (IN_STATE, IN_REPORT)
             assert enough, f"failed because somebody killed its trainers, in generations {times}"
+
+
+def _prepared(before: Cluster, job: Job, failures: Iterable[StepFailure]) -> bool:
+    """Whether another worker of the job is prepared than those on which it failed."""
+    others = before.workers.keys() - {one.worker for one in failures}
+    lent = (seen for name in others if before.workers[name].job == job.id and (seen := before.present(name)))
+    return any(one.trainer is not None and one.trainer.fingerprint is not None for one in lent)
 
 
 def _each_sample_once(job: Job) -> None:

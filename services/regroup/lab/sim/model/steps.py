@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 
-from regroup.core.jobs import Fingerprint, Formation, Member, StepPoint, Version
+from regroup.core.jobs import IN_LOAD, OUTSIDE, Fingerprint, Formation, Member, StepPoint, Version
 from regroup.core.messages.trainer_reports import (
     CheckpointUnreadable,
     GroupBroke,
@@ -30,6 +30,13 @@ COMPUTING: tuple[Place, ...] = ("measuring", "stepping")  # alone, and looks whe
 TOGETHER: tuple[Place, ...] = ("connecting", "connected", *COMPUTING, "contributed")  # with others, and able to leave
 REPEATED = 8  # measurements that whoever tells next says again
 NEIGHBOUR_GONE = "a neighbour is gone"
+
+
+def where(trainer: Trainer) -> tuple[int, int]:
+    """The step of a failure that comes now, and its place, if that is in no pass."""
+    if trainer.loop.at == "loaded":
+        return trainer.group.base.step, IN_LOAD
+    return len(trainer.history or ()), OUTSIDE
 
 
 class StepLoops(Writers, ABC):
@@ -338,11 +345,12 @@ class StepLoops(Writers, ABC):
         The state is changed by the optimizer's step, and when the leader's is swapped in.
         """
         torn = trainer.loop.at in CHANGING
+        step, outside = where(trainer)
         report = StepFailed(
             **trainer.who,
             generation=trainer.group.generation,
-            step=len(trainer.history or ()),
-            shard=shard if trainer.loop.at == "stepping" else -1,
+            step=step,
+            shard=shard if trainer.loop.at == "stepping" else outside,
             error="E: no",
             traceback="T\nE: no",
         )

@@ -101,8 +101,8 @@ BUGS = (
     Bug(
         "who could not read is asked to read again as soon as it began anew",
         REGROUP,
-        "readers, key=lambda member: member.worker in tried_to_read\n",
-        "readers\n",
+        "(not holders and one.worker in tried_to_read, failed[one.worker])",
+        "failed[one.worker]",
         among="reads again",
     ),
     # of what is shown

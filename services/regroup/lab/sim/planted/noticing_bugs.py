@@ -50,6 +50,22 @@ BUGS = (
     ),
     # what overtook it makes a report history
     Bug("an overtaken heartbeat is believed", AGENT_REPORTS, " and report.sequence > sighting.sequence:", ":"),
+    # one worker's own failures
+    Bug(
+        "who cannot take the state that others hold fails the job",
+        BLAME,
+        "        own = _others_hold(turn, job, name)\n",
+        "        own = False\n",
+        among="UNFIT",
+    ),
+    Bug("who fails in step after step is kept for ever", BLAME, "own = times > most and", "own = False and", "UNFIT"),
+    Bug(
+        "who could not give its state gives it again at once",
+        "regroup.core.regroup",
+        "tried_to_read, failed[one.worker])",
+        "tried_to_read)",
+        among="STATE_RAISES",
+    ),
     # agents of another release
     Bug(
         "whoever speaks another protocol is let in",

@@ -53,7 +53,7 @@ BUGS = (
     Bug("a file that was overtaken before it was told is named by nobody", SAVES, "    if late:\n", "    if False:\n"),
     Bug("a file that may yet count is told of no more", SAVES, "one.path in kept or _is_over(job, one)", "True"),
     # another job's checkpoint
-    Bug("a file that a job begins from is deleted", KEEPING, "if not is_needed(cluster.jobs, path)", "if True"),
+    Bug("a file that a job begins from is deleted", KEEPING, "if not is_needed(cluster.live, path)", "if True"),
     Bug(
         "a file that a job may have to begin from again is deleted",
         BEGINNING,
