@@ -262,3 +262,17 @@ def test_an_agent_that_is_connected_and_not_heard_holds_up_no_queue(scene, beate
     scene.after(1.0, heard="y")
     assert scene.cluster.jobs["one"].phase is JobPhase.QUEUED
     assert scene.cluster.jobs["two"].phase is JobPhase.PREPARING
+
+
+def test_power_that_is_lost_again_and_again_while_a_job_prepares_that_trained_is_no_error_of_its_task(scene):
+    scene.running("a", "b", min_workers=1)
+    for name in "ab":
+        scene.train(name, 3)
+    paused(scene)
+    for number in range(4):
+        for name in "ab":
+            if scene.cluster.workers[name].job == "j":
+                scene.beat(name, TrainerPhase.PREPARING, f"x{number}")
+        for name in "ab":
+            scene.register(name, boot=f"b{number + 2}")
+    assert not scene.job.ended

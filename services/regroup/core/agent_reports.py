@@ -139,8 +139,8 @@ def _register(turn: Turn, name: str, report: AgentRegistered) -> None:
         _exited(turn, name, ASKED if meant else DIED)
         if busy and not meant and not known.barren:
             turn.count_error(name, DIED)
-            if preparing is not None:
-                died_preparing(turn, preparing, StepFailure(-1, -1, name, DIED, died=True, chance=True))
+            if preparing is not None and not preparing.history:  # later the loss of power is likelier
+                blame_task(turn, preparing, StepFailure(-1, -1, name, DIED, died=True, chance=True))
         known = replace(turn.workers[name], leaving=False, meant=meant or known.meant, barren=False)
     if known is None or known.boot != report.boot:
         turn.readmit(name)
