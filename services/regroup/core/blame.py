@@ -19,6 +19,7 @@ from regroup.core.workers import TrainerStatus
 
 REMEMBERED = 20  # failures of a job in full, the newest ones
 TRIES_OF_ONE = 4  # failures of one worker, though another one was to try each time
+AT_A_SAVE = (IN_STATE, IN_REPORT)  # of which something may be durable
 _PLACES = {
     OUTSIDE: "outside of a pass",
     IN_STATE: "in its state()",
@@ -95,7 +96,7 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
     """
     if failure.generation and failure in job.failures:
         return  # told twice
-    kept = failure.shard in (IN_STATE, IN_REPORT)  # at a save, of which something may be durable
+    kept = failure.shard in AT_A_SAVE
     alike = [f for f in job.failures if f.shard == failure.shard and (kept or f.step == failure.step)]
     same = [f for f in alike if failure.chance or not f.chance]
     preparing = failure.step < 0
@@ -138,7 +139,8 @@ def _is_its_own(turn: Turn, job: Job, failure: StepFailure, others: bool) -> boo
         times = sum(one.shard == IN_LOAD and not one.died for one in its)  # a death was counted
     else:
         times, most = _in_a_row(job.failures), TRIES_OF_ONE
-        own = times > most and enough and not (others or failure.chance) and _others_hold(turn, job, name)
+        tasks = failure.shard in AT_A_SAVE  # where the others were to try, and did not come off
+        own = times > most and enough and not (others or tasks or failure.chance) and _others_hold(turn, job, name)
     if own and enough and times > most:
         again = "for the second time" if most == 1 else f"{times} times in a row, and nobody else"
         turn.refuse(job, name, f"{_last_line(failure.error)}, {again}")
