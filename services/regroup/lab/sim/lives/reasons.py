@@ -39,6 +39,7 @@ EXPLAINED: Mapping[str, str] = {
     "the task failed {} on {}: without a word{}": (
         "every report of a failure has a traceback or a cause; this is for one that has neither"
     ),
+    "without a word, {}": "likewise",
     "{} knows generation {}, above the coordinator's": (
         "a number is asked for only once it is durable; this is for a store that loses what it confirmed"
     ),
