@@ -21,10 +21,11 @@ def failed(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) ->
     """What failed in a generation failed once, however often it is told; a restart is one only where steps are lost."""
     if job.failures is not old.failures:
         _alone(world, before, old, job)
-    trained = [one for one in job.failures if one.generation] if job.failures is not old.failures else []
-    for one in trained:
-        same = [other for other in trained if replace(other, error=one.error) == one]
-        assert len(same) == 1, f"{one.worker} failed once in generation {one.generation}, and {len(same)} times count"
+        trained = [one for one in job.failures if one.generation]
+        for one in trained:
+            same = [other for other in trained if replace(other, error=one.error) == one]
+            times = f"{one.worker} failed once in generation {one.generation}, and {len(same)} times count"
+            assert len(same) == 1, times
     if job.restarts > old.restarts:
         base = job.formation.base.step if job.formation is not None else job.saved.step
         made = ghosts.commits.get(job.id, {})

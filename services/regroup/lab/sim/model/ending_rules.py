@@ -10,16 +10,7 @@ from collections.abc import Iterable
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.hanging import STARVED
-from regroup.core.jobs import (
-    IN_REPORT,
-    IN_STATE,
-    ORIGIN,
-    Formation,
-    Job,
-    JobPhase,
-    StepFailure,
-    Version,
-)
+from regroup.core.jobs import IN_REPORT, IN_STATE, ORIGIN, Formation, Job, JobPhase, StepFailure, Version
 from regroup.lab.sim.model import beginning_rules
 from regroup.lab.sim.model.ghosts import Ghosts
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further
