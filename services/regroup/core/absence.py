@@ -11,7 +11,7 @@ from regroup.core.jobs import JobPhase, Member
 from regroup.core.schedule import reads_in_vain
 from regroup.core.suspicion import is_mute
 from regroup.core.turn import Turn
-from regroup.core.workers import LEFT
+from regroup.core.workers import LEFT, TrainerStatus
 
 
 def unlend_absent(turn: Turn) -> None:
@@ -34,9 +34,7 @@ def expected(turn: Turn) -> frozenset[str]:
 def _idles(turn: Turn, name: str) -> bool:
     """Whether nobody could have it, though it is connected and free: its agent is not heard, or its trainer, which is
     of no job any more, does not end."""
-    seen = turn.cluster.present(name)
-    clings = seen is not None and seen.trainer is not None and turn.waited(seen.moved) > turn.policy.absent_limit
-    return clings or is_mute(turn, name)
+    return _clinging(turn, name) is not None or is_mute(turn, name)
 
 
 def idle(turn: Turn) -> frozenset[str]:
@@ -56,11 +54,15 @@ def idle(turn: Turn) -> frozenset[str]:
 
 def lingers(turn: Turn, name: str) -> bool:
     """Whether its trainer was evicted, and does not end."""
-    seen, watch = turn.cluster.present(name), turn.watches.get(turn.workers[name].job or "")
-    if seen is None or seen.trainer is None or watch is None:
-        return False
-    evicted = Member(name, seen.trainer.incarnation) in watch.evicted
-    return evicted and turn.waited(seen.moved) > turn.policy.absent_limit
+    trainer, watch = _clinging(turn, name), turn.watches.get(turn.workers[name].job or "")
+    return trainer is not None and watch is not None and Member(name, trainer.incarnation) in watch.evicted
+
+
+def _clinging(turn: Turn, name: str) -> TrainerStatus | None:
+    """The trainer of a connected worker for which nothing has moved for long."""
+    seen = turn.cluster.present(name)
+    long = seen is not None and turn.waited(seen.moved) > turn.policy.absent_limit
+    return seen.trainer if seen is not None and long else None
 
 
 def lacks_for(turn: Turn, job: str) -> float:

@@ -1,7 +1,8 @@
 """Whose error it is: the task's, which fails the job, or a worker's, which counts against it or refuses it.
 
 Owns: what makes a failure the task's (decision 0007), who may not take part in a job, whose replica is the odd one.
-Refuses to know: how failures are noticed (`agent_reports`), and when members are suspected of hanging (`rounds`).
+Refuses to know: how failures are noticed (`agent_reports`, `trainer_reports`, `hanging`), and who is given up
+(`suspicion`).
 """
 
 from collections.abc import Sequence

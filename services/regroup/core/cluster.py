@@ -2,7 +2,8 @@
 
 Owns: the shape of the cluster's state and the limits it lives by.
 Refuses to know: how it changes. `jobs` and `workers` are persisted before anything is done about them; `sightings`
-and `watches` are lost with the coordinator, and told anew by the workers' next heartbeats.
+and `watches` are lost with the coordinator. The workers' next heartbeats tell anew what is so now; what was so before,
+such as who was suspected, or failed to save, begins anew.
 """
 
 from collections.abc import Mapping, Sequence

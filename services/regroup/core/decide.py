@@ -1,8 +1,9 @@
-"""decide(cluster, event, now, policy) -> (cluster, orders, notes): every decision of the coordinator, as a value.
+"""decide(cluster, event, now, policy) -> (cluster, orders, notes, points): every decision, as a value.
 
-Owns: the order of things, always the same: do what is asked (`commands`), take in the facts (`agent_reports`), lend
-free workers (`schedule`), advance the jobs (`rounds`), let go who is to (`leaving`), derive the orders that became due
-(`orders`). The caller persists what is durable before it sends any of them.
+Owns: the order of things, always the same: do what is asked (`commands`), take in the facts (`agent_reports`) or,
+at a tick, what took too long (`absence`, `forgiving`, `suspicion`), lend free workers (`schedule`), advance the jobs
+(`rounds`), let go who is to (`leaving`), derive the orders that became due (`orders`). The caller persists what is
+durable before it sends any of them.
 Refuses to know: clocks (`now` is passed in), sockets, stores, randomness.
 Does not guarantee: that anybody hears the orders; they are due again at the next heartbeat.
 """

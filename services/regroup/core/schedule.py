@@ -1,10 +1,11 @@
 """Which free worker is lent to which job: first in, first out.
 
-Owns: the order in which jobs get workers. Jobs that began and are below `min_workers` come first; the oldest queued job
-starts as soon as `min_workers` are free; running jobs grow to `max_workers` from what no queued job can use. Whoever
-needs more workers than there are gets none, and keeps those that it has. A job of which no worker can read the
-checkpoint gets one more, whether there is room or not. Jobs that began and keep each other from going on make room, the
-youngest first: each may have what the other lacks, workers, or one that can read its checkpoint.
+Owns: the order in which jobs get workers. A worker that brings the last copy of a state back goes to its job; then one
+more to each job of which no worker can read the checkpoint, whether there is room or not; then come the jobs that began
+and are below `min_workers`. The oldest queued job starts as soon as `min_workers` are free; running jobs grow to
+`max_workers` from what no queued job can use. Whoever needs more workers than there are gets none, and keeps those that
+it has. Jobs that began and keep each other from going on make room, the youngest first: each may have what the other
+lacks, workers, or one that can read its checkpoint.
 Refuses to know: what a worker does once it is lent. Does not guarantee: that a lent worker ever gets prepared.
 """
 
@@ -255,9 +256,8 @@ def lend(
             loans |= dict.fromkeys([name for name in _eligible(cluster, job, free) if name not in blind][:1], job.id)
             free = [name for name in free if name not in loans]
     for job in begun:
-        grow(
-            job, job.spec.min_workers, len(cluster.workers)
-        )  # else it and a queued job that waits for its workers would wait for ever
+        # else it and a queued job that waits for its workers would wait for ever
+        grow(job, job.spec.min_workers, len(cluster.workers))
     for job in cluster.live.values():
         if job.phase is not JobPhase.QUEUED:
             continue

@@ -1,4 +1,4 @@
-"""Who is given up: members that do not answer, and members that keep the others from forming.
+"""Who is given up: who does not answer, does not prepare in time, or keeps the others from forming or from a step.
 
 Owns: the order of suspicion (decision 0007), whom a suspicion must spare because it may hold the only state, and who is
 heard well enough to be counted on.

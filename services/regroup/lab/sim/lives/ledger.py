@@ -18,8 +18,8 @@ ROOT = Path(regroup.__file__).parent
 CORE = "core/**/*.py"
 UNDER_TEST = (
     CORE,
-    *("coordinator/shell.py", "coordinator/leadership.py", "coordinator/persistence.py"),
-    *("worker/session.py", "worker/happenings.py", "worker/tail.py", "worker/watching.py", "worker/lease_ledger.py"),
+    *(f"coordinator/{part}.py" for part in ("shell", "leadership", "persistence", "points")),
+    *(f"worker/{part}.py" for part in ("session", "happenings", "tail", "watching", "lease_ledger", "untold")),
 )
 
 
