@@ -2,8 +2,8 @@
 
 Owns: who is started and when, also again, and how long a life may last.
 Refuses to know: what users ask for (`users`), which faults there will be (`plan`), how they strike (`faults`), what
-must hold (`decision_rules`).
-It does not model: what travels between trainers, bit by bit; user code; files.
+must hold (`decision_rules`, `justice`, `waiting`), but that the store keeps what was decided and every job ends.
+It does not model: what travels between trainers, bit by bit; user code; what is in files.
 """
 
 import asyncio

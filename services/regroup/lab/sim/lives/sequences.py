@@ -1,7 +1,7 @@
 """Faults that lead to a hole only in their order, each sequence drawn by dice of its own, in a part of the lives.
 
-Owns: these sequences, and the jobs that some of them need. Single dice would hardly ever fall so, and a theme draws
-no order.
+Owns: these sequences, and the jobs that some of them need. Single dice would hardly ever fall so, and a theme
+knows only times after its first fault.
 Refuses to know: what else goes wrong in the same life (`themes`, `besides`), and how one strikes (`faults`).
 """
 

@@ -1,6 +1,7 @@
-"""What must hold of the errors that are counted against workers.
+"""What must hold of blame: which errors count, and are forgiven; what one worker alone fails at; who gives its state.
 
-Owns: these rules. Refuses to know: whose error it was (`saving_rules` says of a job when it may fail).
+Owns: these rules. Refuses to know: when a job may fail (`ending_rules`), and what gave cause for an error
+(`lives.justice`).
 """
 
 from dataclasses import replace

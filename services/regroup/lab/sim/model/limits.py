@@ -1,6 +1,6 @@
 """What simulated clusters live by: their workers' names, their limits, and the job that they are given.
 
-Owns: values that are small, so that a life is short, and in the same order as a real cluster's.
+Owns: values that are small, so that a life is short, and mostly in the order of a real cluster's.
 Refuses to know: which of them a simulation changes.
 """
 

@@ -1,6 +1,7 @@
 """Bugs in how a generation comes to be: its number, whose answers count, who leads, who is replaced, who owns what.
 
-Owns: mutations of the core's text along rules 2, 3, 4 and 6, and of the shards. Refuses to know: how one is planted.
+Owns: mutations of the core's text along rules 1, 2, 3, 4 and 6, of the shards, and of members that cannot reach each
+other. Refuses to know: how one is planted.
 """
 
 from regroup.lab.sim.planted.planting import Bug

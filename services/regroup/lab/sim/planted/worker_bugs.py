@@ -1,6 +1,7 @@
 """Bugs in how a worker keeps its side of the rules: its promise, its state, its lease, its word at a boundary.
 
-Owns: mutations of the texts of the session, the tail and the watch. Refuses to know: how one is planted.
+Owns: mutations of the texts of the session, the tail, the watch, the ledger of leases and what ended trainers left.
+Refuses to know: how one is planted.
 """
 
 from regroup.lab.sim.planted.planting import Bug
