@@ -1,6 +1,6 @@
 """The plan of a life, drawn from its seed: a theme, and from that the cluster, its jobs and what goes wrong.
 
-Owns: the order of the dice, which is what makes a seed a life; after the theme, perhaps `sequences`, and more `besides`.
+Owns: the order of the dice, which is what makes a seed a life: after the theme maybe `sequences`, and more `besides`.
 Refuses to know: why these themes (`themes`).
 """
 
