@@ -124,20 +124,28 @@ class Scene:
         return self.says(name, StateSaved(job="j", incarnation="i1", generation=n, checkpoint=checkpoint))
 
     def exits(
-        self, name: str, incarnation: str = "i1", cause: str = "killed by SIGKILL", asked: bool = False, **where: int
+        self,
+        name: str,
+        incarnation: str = "i1",
+        cause: str = "killed by SIGKILL",
+        asked: bool = False,
+        job: str = "j",
+        **where: int,
     ) -> Decision:
         """Its trainer is gone; `where`: the step and the shard whose passes ran."""
-        return self.says(name, TrainerExited(job="j", incarnation=incarnation, cause=cause, asked=asked, **where))
+        return self.says(name, TrainerExited(job=job, incarnation=incarnation, cause=cause, asked=asked, **where))
 
     def breaks(self, name: str, generation: int, incarnation: str = "i1") -> Decision:
         reason = "a neighbour is gone"
         return self.says(name, GroupBroke(job="j", incarnation=incarnation, generation=generation, reason=reason))
 
-    def raises(self, name: str, generation: int = 1, step: int = 3, shard: int = 2) -> Decision:
+    def raises(
+        self, name: str, generation: int = 1, step: int = 3, shard: int = 2, incarnation: str = "i1"
+    ) -> Decision:
         """The task's own code raised in its trainer."""
         where = {"generation": generation, "step": step, "shard": shard}
         error, traceback = "ValueError: bad sample", "Traceback ...\nValueError: bad sample"
-        return self.says(name, StepFailed(job="j", incarnation="i1", **where, error=error, traceback=traceback))
+        return self.says(name, StepFailed(job="j", incarnation=incarnation, **where, error=error, traceback=traceback))
 
     def finished(self, *names: str) -> None:
         """A job j of ten steps, all committed, whose state is about to be saved."""

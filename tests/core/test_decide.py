@@ -344,19 +344,20 @@ def test_jobs_that_are_submitted_at_the_same_moment_keep_their_order(scene):
 class LeftAlone:
     """In the place of a job that is over: whatever else is asked of it is too much."""
 
-    over = True
+    ended, doomed = True, ()
 
     def __getattr__(self, name):
         raise AssertionError(f"a decision about others asks for its {name}")
 
 
 def test_no_decision_about_others_looks_at_a_job_that_is_over(scene):
-    """All that ever were are kept, and a large cluster would stand still one day."""
+    """All that ever were are kept, and a large cluster would stand still one day. (A worker that nobody knows may have
+    files of them.)"""
     scene.submit("past")
     scene.does(StopJob("past"))
     scene.running("a", "b", min_workers=1)
-    scene.cluster.jobs["past"] = LeftAlone()
     scene.register("c")
+    scene.cluster.jobs["past"] = LeftAlone()
     scene.train("a", 3)
     scene.exits("b")
     scene.halt("a", (1, 3))
@@ -373,3 +374,14 @@ def test_a_file_that_is_told_of_once_its_job_is_over_is_deleted_all_the_same(sce
     scene.beat("a", TrainerPhase.HALTED, promised=2, generation=1, version=Version(1, 3), written=(late,))
     scene.beat("a", left=())
     assert [order.paths for order in scene.told("a", Discard)] == [("/c/late",)]
+
+
+def test_what_became_of_jobs_since_they_were_decided_is_known_without_a_look_at_all_of_them(scene):
+    scene.submit("past")
+    scene.does(StopJob("past"))
+    scene.running("a")
+    stamped = replace(scene.job, reason="stamped")
+    after = scene.cluster.having([stamped])
+    assert dict(after.live) == {"j": stamped}
+    assert after.live == replace(after).live
+    assert after.jobs["j"] is stamped

@@ -582,7 +582,33 @@ def test_a_task_that_kills_its_process_while_preparing_fails_where_all_others_ar
         assert not scene.job.ended
         dies_while_preparing(scene, "a", f"i{number}")
     assert scene.job.phase is JobPhase.FAILED
-    assert scene.cluster.workers["a"].errors == 0
+    assert scene.cluster.workers["a"].errors == 2  # nobody else showed it: it may be this device
+
+
+def test_a_broken_device_fails_three_jobs_at_most_where_all_others_are_busy(scene):
+    scene.running("a", min_workers=1, max_workers=1, steps=10**6)
+    scene.train("a", 3)
+    scene.register("b")
+    for number in range(4):
+        scene.submit(id := f"q{number}", min_workers=1, max_workers=1)
+        for death in range(2):
+            if scene.cluster.workers["b"].job == id:
+                scene.beat("b", TrainerPhase.PREPARING, f"{id}.{death}", job=id)
+                scene.exits("b", f"{id}.{death}", cause="killed by SIGSEGV", job=id)
+                scene.beat("b")
+    assert [scene.cluster.jobs[f"q{number}"].phase for number in range(4)] == [*[JobPhase.FAILED] * 3, JobPhase.QUEUED]
+    assert scene.cluster.workers["b"].quarantined
+
+
+def test_who_is_not_heard_is_no_other_worker_on_which_a_task_could_be_tried(scene):
+    scene.register("x", "y")
+    for _ in range(60):
+        scene.after(1.0, heard="y")
+    scene.submit(min_workers=1, max_workers=1)
+    for number in (1, 2):
+        assert scene.cluster.workers["y"].job == "j"
+        dies_while_preparing(scene, "y", f"i{number}")
+    assert scene.job.phase is JobPhase.FAILED
 
 
 def test_an_agent_that_dies_each_time_its_trainer_prepares_loses_its_place_to_another(make_scene):
@@ -779,3 +805,14 @@ def test_a_state_that_was_given_to_others_since_is_not_blamed_for_what_it_did_be
     takes_in(scene, Member("b", "i2"), "a", (scene.job.generation, 900_001), "i2")
     cannot_tell_its_state(scene, Member("b", "i2"))
     assert not scene.job.ended, scene.job.reason
+
+
+def test_of_the_ends_of_a_workers_trainers_only_the_newest_are_remembered(scene):
+    scene.running("a", min_workers=1, max_workers=2, steps=10**6)
+    scene.register("b")
+    for number in range(200):
+        scene.beat("b", TrainerPhase.PREPARING, f"x{number}")
+        scene.exits("b", f"x{number}", asked=True)
+    remembered = scene.cluster.sightings["b"].ended
+    assert remembered[-1] == "x199"
+    assert len(remembered) == 64

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from regroup.core.jobs import Checkpoint, Job, JobPhase, Version
 from regroup.core.keeping import taken_in
 from regroup.core.messages.agent_reports import Discarded
-from regroup.core.messages.commands import DrainWorker
+from regroup.core.messages.commands import DrainWorker, StopJob
 from regroup.core.messages.events import Disconnected
 from regroup.core.messages.orders import Discard
 from regroup.core.spec import JobSpec
@@ -95,6 +95,20 @@ def test_of_a_worker_that_is_forgotten_anybody_can_delete_what_has_a_url(kept, p
     scene.cluster = replace(scene.cluster, workers=workers, sightings=sightings)
     scene.train("b", 12)
     assert [name for name, order in scene.orders if isinstance(order, Discard)] == told
+
+
+def test_an_ended_job_whose_files_nobody_can_delete_is_over_until_their_writer_is_back(scene):
+    """Else each job that lost a machine for good would be looked at in every decision, for ever."""
+    scene.submit()
+    scene.does(StopJob("j"))
+    ended = replace(scene.job, doomed=(file(4),))
+    scene.cluster = replace(scene.cluster, jobs={"j": ended})
+    scene.register("b")
+    scene.beat("b")
+    assert "j" not in scene.cluster.live
+    scene.register("a")
+    scene.beat("a")
+    assert [order.paths for order in scene.told("a", Discard)] == [("/c/j/s4",)]
 
 
 def test_when_a_job_has_ended_its_last_checkpoints_are_kept_and_the_others_deleted(scene):

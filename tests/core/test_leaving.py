@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from regroup.core.cluster import NoSuchWorker
-from regroup.core.jobs import Checkpoint, JobPhase, Member, Version, Wanted
+from regroup.core.jobs import IN_STATE, Checkpoint, JobPhase, Member, Version, Wanted
 from regroup.core.leaving import let_go
 from regroup.core.messages.agent_reports import AgentLeft, Heartbeat
 from regroup.core.messages.commands import AdmitWorker, DrainWorker, PauseJob
@@ -504,3 +504,21 @@ def test_one_that_stays_and_is_cut_off_as_the_others_save_and_leave_is_waited_fo
         scene.after(scene.policy.absent_limit, heard="a")
         scene.halt("a", (1, 3))
         assert (scene.job.phase, scene.job.wanted) == (JobPhase.PAUSED, Wanted.YIELD)
+
+
+def test_of_two_that_leave_the_one_that_could_not_give_the_state_gives_it_again_after_the_other(scene):
+    scene.running("a", "b", "c", min_workers=1, steps=10**6)
+    for name, step in (("a", 4), ("b", 4), ("c", 3)):
+        scene.train(name, step)
+    for name in "ab":
+        scene.does(DrainWorker(name))
+    scene.breaks("c", 1)
+    led = []
+    for _ in range(2):
+        for name, step in (("a", 4), ("b", 4), ("c", 3)):
+            scene.halt(name, (1, step))
+        formation = scene.job.formation
+        led.append(formation.members[formation.leader].worker)
+        scene.raises(led[-1], formation.generation, 4, IN_STATE)
+        scene.breaks("c", formation.generation)
+    assert led == ["a", "b"]

@@ -250,7 +250,7 @@ class Shell:
                     if done is not None and not done.done():
                         done.set_exception(Unconfirmed(f"it may have been taken: {trouble}"))
                     await asyncio.sleep(STORE_RETRY)
-        self.cluster = replace(after, jobs={**after.jobs, **{job.id: job for job in jobs}}) if jobs else after
+        self.cluster = after.having(jobs) if jobs else after
         for note in decision.notes:
             log.info("%s: %s", note.job or note.worker or "cluster", note.reason)
         if decision.notes and self._written is not None:

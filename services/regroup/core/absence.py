@@ -7,8 +7,8 @@ Refuses to know: why it is gone. If it comes back, it registers as anybody does.
 
 from math import inf
 
-from regroup.core.jobs import JobPhase, Member
-from regroup.core.schedule import reads_in_vain
+from regroup.core.jobs import Job, JobPhase, Member
+from regroup.core.schedule import may_be_lent, reads_in_vain
 from regroup.core.suspicion import is_mute
 from regroup.core.turn import Turn
 from regroup.core.workers import LEFT, TrainerStatus
@@ -29,6 +29,13 @@ def expected(turn: Turn) -> frozenset[str]:
     known = [name for name, worker in turn.workers.items() if worker.boot != LEFT]
     there = (name for name in known if _absent(turn, name) <= turn.policy.absent_limit)
     return frozenset(name for name in there if turn.workers[name].job is not None or not _idles(turn, name))
+
+
+def others_to_try(turn: Turn, job: Job, name: str) -> list[str]:
+    """The workers that are there, heard, and may take part in the job, now or later, but this one."""
+    others = turn.workers.keys() - job.refused.keys() - {name}
+    there = (one for one in others if turn.cluster.present(one) and not is_mute(turn, one))
+    return [one for one in there if may_be_lent(turn.cluster, one)]
 
 
 def _idles(turn: Turn, name: str) -> bool:

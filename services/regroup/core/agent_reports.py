@@ -35,6 +35,7 @@ from regroup.core.turn import Turn
 from regroup.core.workers import LEFT, Sighting, TrainerPhase, Worker
 
 DIED = "its agent died"
+ENDED = 64  # trainers of a worker whose ends are remembered: what is told again is what its agent told last
 
 
 def take_in(turn: Turn, name: str, report: Report) -> tuple[Order, ...]:
@@ -142,6 +143,8 @@ def _register(turn: Turn, name: str, report: AgentRegistered) -> None:
             if preparing is not None and not preparing.history:  # later the loss of power is likelier
                 blame_task(turn, preparing, StepFailure(-1, -1, name, DIED, died=True, chance=True))
         known = replace(turn.workers[name], leaving=False, meant=meant or known.meant, barren=False)
+    if known is None:
+        turn.recall(name)
     if known is None or known.boot != report.boot:
         turn.readmit(name)
     told = {key: getattr(report, key) for key in ("boot", "device", "host", "pid", "version")}
@@ -179,7 +182,9 @@ def _trainer_exited(turn: Turn, name: str, report: TrainerExited) -> None:
     hung = evicted and job is not None and member not in turn.watch(job.id).suspected
     cause = "it was evicted" if evicted else ASKED if report.asked else report.cause
     if report.incarnation:
-        turn.sightings[name] = replace(turn.sightings[name], ended=turn.sightings[name].ended | {report.incarnation})
+        turn.sightings[name] = replace(
+            turn.sightings[name], ended=(*turn.sightings[name].ended, report.incarnation)[-ENDED:]
+        )
     else:  # it was never born: each is another one, and its agent's last
         turn.workers[name] = replace(turn.workers[name], barren=True)
     turn.bury(report.job, member, cause)

@@ -1,22 +1,31 @@
 """Whose error it is: the task's, which fails the job, or a worker's, which counts against it or refuses it.
 
-Owns: what makes a failure the task's (decision 0007), who may not take part in a job, whose replica is the odd one.
-Refuses to know: how failures are noticed (`agent_reports`, `trainer_reports`, `hanging`), and who is given up
-(`suspicion`).
+Owns: what makes a failure the task's (decision 0007), and who takes no part in a job for what failed on it.
+Refuses to know: how failures are noticed (`agent_reports`, `trainer_reports`, `hanging`), who is given up
+(`suspicion`), and whose code or data differ (`likeness`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from regroup.core.beginning import other_data
-from regroup.core.jobs import IN_DATA, IN_LOAD, IN_REPORT, IN_STATE, OUTSIDE, Formation, Job, JobPhase, StepFailure
-from regroup.core.messages.trainer_reports import WORKER, PrepareFailed, ReplicasDiffered
-from regroup.core.replicas import sound
-from regroup.core.schedule import may_be_lent, other_holders
+from regroup.core.absence import others_to_try
+from regroup.core.cluster import reached
+from regroup.core.jobs import (
+    IN_DATA,
+    IN_LOAD,
+    IN_REPORT,
+    IN_STATE,
+    OUTSIDE,
+    Formation,
+    Job,
+    JobPhase,
+    Member,
+    StepFailure,
+)
+from regroup.core.schedule import other_holders
 from regroup.core.settling import candidates
 from regroup.core.suspicion import quiet
 from regroup.core.turn import Turn
-from regroup.core.workers import TrainerStatus
 
 REMEMBERED = 20  # failures of a job in full, the newest ones
 TRIES_OF_ONE = 4  # failures of one worker, though another one was to try each time
@@ -30,64 +39,23 @@ _PLACES = {
 }
 
 
-def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
-    """Compare a prepared trainer's code and data with the job's; the first one sets them.
-
-    Until anything was trained they are set anew where nobody is left that has them: that one's code may be mended now.
-    """
-    theirs = status.fingerprint
-    others = [each for each in candidates(turn.cluster, job) if each.worker != name]
-    if (why := other_data(job, theirs)) is not None:
-        _refuse_data(turn, job, name, why)
-        return False
-    if job.fingerprint is None or not (job.history or others):
-        turn.change_job(job, fingerprint=theirs)
-        return True
-    if theirs == job.fingerprint:
-        return True
-    ours = job.fingerprint
-    parts = [part for part in ("code", "dataset", "samples") if getattr(theirs, part) != getattr(ours, part)]
-    differ = "differ" if len(parts) > 1 else "differs"
-    drawn = "" if "code" in parts else ": whatever draws it must be seeded, and read the same files"
-    turn.refuse(job, name, f"its {' and '.join(parts)} {differ} from the other workers'{drawn}")
-    return False
-
-
-def _refuse_data(turn: Turn, job: Job, name: str, why: str) -> None:
-    """Not the data of the checkpoint that the job begins from. Where two find the same, or nobody else is there to
-    look, it is the job's; else this worker's."""
-    if not job.history and (why in job.refused.values() or not _others(turn, job, name)):
-        turn.end(job, JobPhase.FAILED, f"it cannot begin from another job's checkpoint: {why}")
-    else:
-        turn.refuse(job, name, why)
-
-
-def _others(turn: Turn, job: Job, name: str) -> list[str]:
-    """The workers that are there and may take part in the job, now or later, but this one."""
-    others = turn.workers.keys() - job.refused.keys() - {name}
-    return [one for one in others if turn.cluster.present(one) and may_be_lent(turn.cluster, one)]
-
-
-def prepare_failed(turn: Turn, job: Job, name: str, report: PrepareFailed) -> None:
-    """Before the first formation it is the job's spec that is wrong; later, or if it says so itself, the worker."""
-    reason = f"{report.field}: {report.message}"
-    if not job.history and report.field != WORKER:
-        turn.end(job, JobPhase.FAILED, reason, error=report.traceback or reason)
-    else:
-        turn.refuse(job, name, reason)
-
-
 def died_preparing(turn: Turn, job: Job, failure: StepFailure) -> None:
-    """A process ended before its worker took part. Once the task has prepared on any, and while another worker is
-    prepared, it is this worker's error, which was counted."""
-    if not (job.history and any(one.worker != failure.worker for one in candidates(turn.cluster, job))):
+    """A process ended before its worker took part. While another worker of a job that trained is prepared, this is the
+    worker's error: it was counted, and the second time it takes no part any more, if there are enough others."""
+    name = failure.worker
+    if not (job.history and any(one.worker != name for one in candidates(turn.cluster, job))):
         blame_task(turn, job, failure)
+        return
+    job = _remember(turn, job, replace(failure, generation=job.generation))
+    times, again = _times(one for one in job.failures if one.worker == name and one.step < 0)
+    if times > 1 and len(_untried(turn, job, name)) >= job.spec.min_workers:
+        turn.refuse(job, name, f"{_last_line(failure.error)}, {again}")
 
 
 def blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
     """The same step and shard failing on two workers, or again where there is no other worker, is the task's error.
     So is its state(), unless it came off in between, or its report(), at whatever steps: that is the same code. What
-    may be one worker's is not, where there are others to go on (`_is_its_own`).
+    may be one worker's is not (`_is_its_own`), unless nothing is lost with a job that needs that one.
 
     By chance it is where a process was killed by SIGKILL, by whoever it was, as also the kernel does when memory is
     short, or is gone with its agent. That says nothing beside a failure of another kind; only the third time in the
@@ -97,11 +65,11 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
     """
     if failure.generation and failure in job.failures:
         return  # told twice
+    preparing = failure.step < 0
     kept = failure.shard in AT_A_SAVE
     alike = [f for f in job.failures if f.shard == failure.shard and (kept or f.step == failure.step)]
-    same = [f for f in alike if failure.chance or not f.chance]
-    preparing = failure.step < 0
-    job = turn.change_job(job, failures=_remembered((*job.failures, failure), len(turn.workers)))
+    same = [f for f in alike if (failure.chance or not f.chance) and not _beside_others(f)]
+    job = _remember(turn, job, failure)
     others = {f.worker for f in same} - {failure.worker}
     if _is_its_own(turn, job, failure, bool(others)):
         return
@@ -110,51 +78,84 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
     once = len(set(killed)) == len(killed)
     often = times >= 3 and not (preparing and once)
     alone = job.formation is None or len(job.formation.seats) == 1
-    if (others and often) if failure.chance else (others or (same and alone) or len(same) >= TRIES_OF_ONE):
+    nothing_lost = not (kept or _trained(turn, job))
+    vain = len(same) >= TRIES_OF_ONE or (nothing_lost and _in_a_row(job.failures) > TRIES_OF_ONE)
+    if (others and often) if failure.chance else (others or (same and alone) or vain):
         place = _PLACES.get(failure.shard, f"shard {failure.shard}")
         where = "while preparing" if preparing else f"in step {failure.step}, {place}"
         workers = ", ".join(sorted({f.worker for f in (*same, failure)}))
         last = _last_line(failure.error)
         left = _left(job) if kept else ""
+        # Where others were there to try, and were not free to, it may be this worker that fails each job.
+        its = preparing and not others and others_to_try(turn, job, failure.worker)
         turn.end(job, JobPhase.FAILED, f"the task failed {where} on {workers}: {last}{left}", error=failure.error)
         for each in (*same, failure):
-            if each.died and each.worker in turn.workers:
+            if each.died and not its and each.worker in turn.workers:
                 turn.forgive_error(each.worker)
 
 
 def _is_its_own(turn: Turn, job: Job, failure: StepFailure, others: bool) -> bool:
-    """Whether a failure is taken for this worker's alone. Where it comes again it takes no part in the job any more, if
-    there are enough others. `others`: failed at the same.
+    """Whether a failure is taken for this worker's alone. Where it comes again, it takes no part in the job any more:
+    if there are enough others, or steps would be lost with the job, which waits then. `others`: failed at the same.
 
-    While it prepares, others are to try, too. Once others hold the state, it can be taken, and who cannot has that
+    While it prepares, others are to try, too. Once another one took the state, it can be taken, and who cannot has that
     error; who fails in step after step, while nobody else does, is the cause."""
     name = failure.worker
-    its = [one for one in job.failures if one.worker == name and not one.chance]
-    untried = [one for one in _others(turn, job, name) if turn.workers[one].job in (None, job.id)]
-    enough, most = len(untried) >= job.spec.min_workers, 1
-    if failure.step < 0:
+    its = [one for one in job.failures if one.worker == name]
+    untried, preparing = _untried(turn, job, name), failure.step < 0
+    if preparing:
         own = bool(untried) and not (others or failure.chance)
-        times = sum(one.step < 0 for one in its)
+        times, again = _times(one for one in its if one.step < 0)
     elif failure.shard == IN_LOAD:
-        own = _others_hold(turn, job, name)
-        times = sum(one.shard == IN_LOAD and not one.died for one in its)  # a death was counted
+        own = _could_be_taken(turn, job, name)
+        times, again = _times(one for one in its if one.shard == IN_LOAD)
     else:
-        times, most = _in_a_row(job.failures), TRIES_OF_ONE
         tasks = failure.shard in AT_A_SAVE  # where the others were to try, and did not come off
-        own = times > most and enough and not (others or tasks or failure.chance) and _others_hold(turn, job, name)
-    if own and enough and times > most:
-        again = "for the second time" if most == 1 else f"{times} times in a row, and nobody else"
+        times = _in_a_row(job.failures)
+        own = times > TRIES_OF_ONE and not (others or tasks or failure.chance) and bool(_others_hold(turn, job, name))
+        again = f"{times} times in a row, and nobody else"
+    waits = not preparing and _trained(turn, job)
+    if own and times > 1 and (waits or len(untried) >= job.spec.min_workers):
         turn.refuse(job, name, f"{_last_line(failure.error)}, {again}")
-    return own
+        return True
+    return own and (preparing or (failure.shard == IN_LOAD and times <= TRIES_OF_ONE))
 
 
-def _others_hold(turn: Turn, job: Job, name: str) -> bool:
-    """Whether another member of the last formation is heard of, and holds its state."""
+def _beside_others(failure: StepFailure) -> bool:
+    """Whether it came while its worker prepared, and others trained: of the task that says nothing."""
+    return failure.step < 0 and failure.generation > 0
+
+
+def _times(failures: Iterable[StepFailure]) -> tuple[int, str]:
+    """How often a worker failed, where one time may have been by chance; and how often it was, in words."""
+    chances = [failure.chance for failure in failures]
+    told = "for the second time" if len(chances) == 2 else f"{len(chances)} times"
+    return max(chances.count(False), len(chances) - 1), told
+
+
+def _untried(turn: Turn, job: Job, name: str) -> list[str]:
+    """The workers, but this one, with which the job could go on: those that it has, and the free ones."""
+    return [one for one in others_to_try(turn, job, name) if turn.workers[one].job in (None, job.id)]
+
+
+def _trained(turn: Turn, job: Job) -> bool:
+    return reached(job, turn.watches.get(job.id)) > job.origin.step
+
+
+def _others_hold(turn: Turn, job: Job, name: str) -> list[Member]:
+    """The other members of the last formation that are heard of, and hold its state."""
     formation = job.formation
+    if formation is None:
+        return []
     holders = other_holders(turn.cluster, job, name, quiet(turn), owing=True)
-    return formation is not None and any(
-        member in formation.members and version >= formation.base for member, version in holders
-    )
+    return [member for member, version in holders if member in formation.members and version >= formation.base]
+
+
+def _could_be_taken(turn: Turn, job: Job, name: str) -> bool:
+    """Whether others hold the state, and not only the one that built it and never gave it to anybody."""
+    holders, formation = _others_hold(turn, job, name), job.formation
+    built = formation.members[formation.leader] if formation is not None and not _trained(turn, job) else None
+    return any(member != built for member in holders)
 
 
 def _in_a_row(failures: Sequence[StepFailure]) -> int:
@@ -172,12 +173,12 @@ def _in_a_row(failures: Sequence[StepFailure]) -> int:
     return len(generations)
 
 
-def _remembered(failures: tuple[StepFailure, ...], workers: int) -> tuple[StepFailure, ...]:
-    """The newest, three of each worker, or no third time is seen. A job's record is written whole at each change, so
+def _remember(turn: Turn, job: Job, failure: StepFailure) -> Job:
+    """Of the newest three for each worker, or no third time is seen. A job's record is written whole at each change, so
     that of older ones only the last line is kept."""
-    kept = failures[-max(REMEMBERED, 3 * workers) :]
+    kept = (*job.failures, failure)[-max(REMEMBERED, 3 * len(turn.workers)) :]
     old = (replace(one, error=_last_line(one.error)) if "\n" in one.error else one for one in kept[:-REMEMBERED])
-    return (*old, *kept[-REMEMBERED:])
+    return turn.change_job(job, failures=(*old, *kept[-REMEMBERED:]))
 
 
 def _last_line(error: str) -> str:
@@ -193,22 +194,11 @@ def formed(job: Job, formation: Formation) -> tuple[StepFailure, ...]:
     """What they are once this formation is: it prepared, its members have taken the state, and one has given it."""
     members = {member.worker for member in formation.members}
     gave = formation.receivers and formation.checkpoint is None  # what its state() told
-    past = (one for one in (saved(job) if gave else job.failures) if one.step >= 0)
-    return tuple(one for one in past if one.shard != IN_LOAD or one.worker not in members)
+    past = (one for one in (saved(job) if gave else job.failures) if one.step >= 0 or _beside_others(one))
+    return tuple(one for one in past if not (one.step < 0 or one.shard == IN_LOAD) or one.worker not in members)
 
 
 def _left(job: Job) -> str:
     if job.latest is None:
         return "; nothing of its training is durable"
     return f"; what is durable is the state of step {job.saved.step}, in {job.latest.path}"
-
-
-def count_odd_replicas(turn: Turn, job: Job, report: ReplicasDiffered) -> None:
-    """An error for each worker whose replica is not the sound one."""
-    formation = job.formation
-    if formation is None or formation.generation != report.generation or len(report.digests) != len(formation.seats):
-        return
-    kept = sound(report.digests, formation.leader)
-    for member, found in zip(formation.members, report.digests, strict=True):
-        if found != kept:
-            turn.count_error(member.worker, f"its replica differed at step {report.step}")

@@ -6,8 +6,8 @@ and `watches` are lost with the coordinator. The workers' next heartbeats tell a
 such as who was suspected, or failed to save, begins anew.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 
@@ -137,7 +137,19 @@ class Cluster:
     @cached_property
     def live(self) -> Mapping[str, Job]:
         """The jobs that are not over, in their order. All that ever were are kept: no decision may look at each."""
-        return {id: job for id, job in self.jobs.items() if not job.over}
+        return {id: job for id, job in self.jobs.items() if not self.over(job)}
+
+    def over(self, job: Job) -> bool:
+        """Whether it ended, with no file left that anybody could delete: nothing is decided of it any more, unless one
+        is told of late, or a writer comes back that was forgotten."""
+        return job.ended and not any(one.worker in self.workers or "://" in one.path for one in job.doomed)
+
+    def having(self, jobs: Iterable[Job]) -> "Cluster":
+        """The same, with these of its live jobs as they are now. Which are live is known, and not looked for again."""
+        now = {job.id: job for job in jobs}
+        after = replace(self, jobs={**self.jobs, **now})
+        vars(after)["live"] = {**self.live, **now}
+        return after
 
     def present(self, worker: str) -> Sighting | None:
         """What is known of a worker that is connected; None of any other."""

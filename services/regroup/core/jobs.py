@@ -225,11 +225,6 @@ class Job:
         return self.phase in ENDED
 
     @property
-    def over(self) -> bool:
-        """Ended, with no file left to delete: nothing is decided of it any more, unless one is told of late."""
-        return self.ended and not self.doomed
-
-    @property
     def origin(self) -> Version:
         """The state that the job begins with: of generation 0, as no generation of its own made it."""
         return ORIGIN if self.beginning is None else Version(0, self.beginning.checkpoint.version.step)

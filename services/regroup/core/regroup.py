@@ -125,9 +125,11 @@ def conclude(
         lost = ": no newer state is left" if base.rolled_back else ""
         return Hold(base.version, base.rolled_back, f"held {kept}{lost}")
     staying = {member: answer for member, answer in answers.items() if member.worker not in departing}
+    failed = Counter(one.worker for one in job.failures if _as_leader(one, base.version.step))
     if holders and staying.keys().isdisjoint(holders):
         if _take_over(job, staying):
-            return _train(job, generation, {**staying, holders[0]: answers[holders[0]]}, base, holders[0])
+            giver = min(holders, key=lambda one: failed[one.worker])
+            return _train(job, generation, {**staying, giver: answers[giver]}, base, giver)
         if base.version == job.saved:
             return NothingToSave(base.rolled_back, f"rests {durable(job)}: all that hold it leave")
         return _save(job, base, holders, finished, tried)
@@ -140,7 +142,6 @@ def conclude(
     if not leaders:
         why = "; ".join(f"{member.worker}: {error}" for member, error in sorted(unable.items()))
         return Wait(f"no worker can read the checkpoint of step {base.version.step}: {why}")
-    failed = Counter(one.worker for one in job.failures if _as_leader(one, base.version.step))
     leader = min(leaders, key=lambda one: (not holders and one.worker in tried_to_read, failed[one.worker]))
     return _train(job, generation, staying, base, leader)
 

@@ -9,8 +9,9 @@ Refuses to know: what its status changes (`observing`), what is told of files (`
 from dataclasses import replace
 from math import isfinite
 
-from regroup.core.blame import blame_task, count_odd_replicas, prepare_failed
+from regroup.core.blame import blame_task
 from regroup.core.jobs import Job, Member, StepFailure, StepPoint, Version
+from regroup.core.likeness import count_odd_replicas, prepare_failed
 from regroup.core.messages.trainer_reports import (
     CheckpointFailed,
     CheckpointUnreadable,

@@ -31,7 +31,7 @@ class Turn:
             sightings=self.sightings,
             watches=self.watches,
         )
-        self.live = {id: job for id, job in cluster.live.items() if not job.over}
+        self.live = {id: job for id, job in cluster.live.items() if not cluster.over(job)}
         vars(self.cluster)["live"] = self.live  # in step with the jobs (`put`), so that it need not be found again
         self.notes: list[Note] = []
         self.points: list[tuple[str, tuple[StepPoint, ...]]] = []
@@ -120,7 +120,8 @@ class Turn:
         """The worker takes no part in the job, until its agent starts anew or its operator clears it."""
         self.change_job(job, refused={**job.refused, name: reason})
         self.note("refused", f"{name} may not take part: {reason}", job=job.id, worker=name)
-        self.unlend(name, reason)
+        if self.workers[name].job == job.id:  # it may be told late, and another job has it by now
+            self.unlend(name, reason)
 
     def readmit(self, name: str) -> None:
         """What it was refused for may be mended, and what it was suspected of."""
@@ -131,6 +132,10 @@ class Turn:
                 self.change_watch(id, doubted=doubted, resting=resting)
         for id in [id for id, job in self.live.items() if not job.ended]:
             self.take_back(id, name)
+
+    def recall(self, name: str) -> None:
+        """A worker that was forgotten is back: jobs that are over may have files there that are to be deleted."""
+        self.live.update({id: job for id, job in self.jobs.items() if any(one.worker == name for one in job.doomed)})
 
     def take_back(self, id: str, name: str) -> None:
         """The job refuses this worker no more."""

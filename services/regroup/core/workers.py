@@ -127,7 +127,7 @@ class Sighting:
     blamed: float = 0.0  # when its last error was counted or forgiven, or it registered, on the same clock
     sequence: int = 0  # of the newest heartbeat under this boot; one that it overtook says nothing any more
     trainer: TrainerStatus | None = None
-    ended: frozenset[str] = frozenset()  # incarnations of its trainers whose end it told under this boot
+    ended: tuple[str, ...] = ()  # the newest incarnations of its trainers whose end it told under this boot
     telemetry: Telemetry = field(default_factory=Telemetry)
     hang: Hang | None = None  # of this trainer, as its agent says
     pace: float | None = None  # seconds that its own passes take per sample, the median of its last steps

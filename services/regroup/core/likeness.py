@@ -1,0 +1,67 @@
+"""Whether workers are alike: their code and data before they take part, their replicas after that.
+
+Owns: what is compared, and who takes no part in a job because of it, or has an error.
+Refuses to know: how fingerprints and digests are made, and failures (`blame`).
+Does not guarantee: that what is alike at the places that are looked at is alike elsewhere.
+"""
+
+from regroup.core.absence import others_to_try
+from regroup.core.beginning import other_data
+from regroup.core.jobs import Job, JobPhase
+from regroup.core.messages.trainer_reports import WORKER, PrepareFailed, ReplicasDiffered
+from regroup.core.replicas import sound
+from regroup.core.settling import candidates
+from regroup.core.turn import Turn
+from regroup.core.workers import TrainerStatus
+
+
+def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
+    """Compare a prepared trainer's code and data with the job's; the first one sets them.
+
+    Until anything was trained they are set anew where nobody is left that has them: that one's code may be mended now.
+    """
+    theirs = status.fingerprint
+    others = [each for each in candidates(turn.cluster, job) if each.worker != name]
+    if (why := other_data(job, theirs)) is not None:
+        _refuse_data(turn, job, name, why)
+        return False
+    if job.fingerprint is None or not (job.history or others):
+        turn.change_job(job, fingerprint=theirs)
+        return True
+    if theirs == job.fingerprint:
+        return True
+    ours = job.fingerprint
+    parts = [part for part in ("code", "dataset", "samples") if getattr(theirs, part) != getattr(ours, part)]
+    differ = "differ" if len(parts) > 1 else "differs"
+    drawn = "" if "code" in parts else ": whatever draws it must be seeded, and read the same files"
+    turn.refuse(job, name, f"its {' and '.join(parts)} {differ} from the other workers'{drawn}")
+    return False
+
+
+def _refuse_data(turn: Turn, job: Job, name: str, why: str) -> None:
+    """Not the data of the checkpoint that the job begins from. Where two find the same, or nobody else is there to
+    look, it is the job's; else this worker's."""
+    if not job.history and (why in job.refused.values() or not others_to_try(turn, job, name)):
+        turn.end(job, JobPhase.FAILED, f"it cannot begin from another job's checkpoint: {why}")
+    else:
+        turn.refuse(job, name, why)
+
+
+def prepare_failed(turn: Turn, job: Job, name: str, report: PrepareFailed) -> None:
+    """Before the first formation it is the job's spec that is wrong; later, or if it says so itself, the worker."""
+    reason = f"{report.field}: {report.message}"
+    if not job.history and report.field != WORKER:
+        turn.end(job, JobPhase.FAILED, reason, error=report.traceback or reason)
+    else:
+        turn.refuse(job, name, reason)
+
+
+def count_odd_replicas(turn: Turn, job: Job, report: ReplicasDiffered) -> None:
+    """An error for each worker whose replica is not the sound one."""
+    formation = job.formation
+    if formation is None or formation.generation != report.generation or len(report.digests) != len(formation.seats):
+        return
+    kept = sound(report.digests, formation.leader)
+    for member, found in zip(formation.members, report.digests, strict=True):
+        if found != kept:
+            turn.count_error(member.worker, f"its replica differed at step {report.step}")
