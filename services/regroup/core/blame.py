@@ -139,7 +139,9 @@ def _untried(turn: Turn, job: Job, name: str) -> list[str]:
 
 
 def _trained(turn: Turn, job: Job) -> bool:
-    return reached(job, turn.watches.get(job.id)) > job.origin.step
+    """Whether there are steps to lose."""
+    base = job.formation.base.step if job.formation is not None else 0
+    return max(base, reached(job, turn.watches.get(job.id))) > job.origin.step
 
 
 def _others_hold(turn: Turn, job: Job, name: str) -> list[Member]:

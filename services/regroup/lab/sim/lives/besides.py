@@ -26,7 +26,7 @@ BY_CHANCE = {
     "slow": (0.1, Some((Kind.LAG,), (1, 1, 2), (2.0, 4.0, 18.0), (1,), waits=0.0, until=4.0)),
     "slow store": (0.06, Some((Kind.STORE_SLOW,), (1,), (4.0, 8.0, 18.0), waits=0.0, until=4.0)),
     "unkillable": (0.06, Some((Kind.UNKILLABLE,), (1, 1, 2), (3.0, 7.0, 18.0), (1,), AT_WORK, waits=0.8, until=4.0)),
-    "unfit": (0.08, Some((Kind.UNFIT,), (1,), (4.0, 8.0, 18.0), (1,), waits=0.0, until=4.0)),
+    "unfit": (0.08, Some((Kind.UNFIT,), (1,), (4.0, 8.0, 18.0), (1, 1, 1, 2, 6), waits=0.0, until=4.0)),
     "undeletable": (0.05, Some((Kind.UNDELETABLE,), (1, 2), (3.0, 18.0), waits=0.0, until=3.0)),
 }
 

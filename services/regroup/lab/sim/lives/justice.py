@@ -194,7 +194,8 @@ class Justice:
             kept = job.checkpoint is not None and job.checkpoint.version.step >= last.step
             lost = last.shard == IN_REPORT and not (kept or self._excuses.unheard)
             assert not lost, f"report() failed {job.id} at step {last.step}, and its state there is not durable"
-            for failure in job.failures:
+            alone = last.step < 0 and {one.worker for one in job.failures if one.step < 0} == {last.worker}
+            for failure in () if alone else job.failures:  # where all others are busy, nobody else shows it
                 same = last.step == failure.step or last.shard in (IN_STATE, IN_REPORT)
                 place = same and last.shard == failure.shard
                 if failure.died and place and failure.worker in before.workers:

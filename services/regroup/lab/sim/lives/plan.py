@@ -76,7 +76,7 @@ class Kind(StrEnum):
     LAG = "worker's passes take long"
     UNDELETABLE = "files cannot be deleted"
     UNKILLABLE = "trainer is stuck in the kernel"
-    UNFIT = "task raises on one device"
+    UNFIT = "task raises on some devices"
 
     def __repr__(self) -> str:
         """As code, so that a plan can be printed and pasted."""

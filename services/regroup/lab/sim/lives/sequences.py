@@ -183,6 +183,11 @@ def _saved_twice(random: Random, workers: int) -> list[Fault]:
     return [Fault(Kind.PAUSE, (0,), at=at), twice, slow, Fault(Kind.PAUSE, (0,), at=at + 0.3, border=border)]
 
 
+def _unfit_and_needed(random: Random, workers: int) -> list[Fault]:
+    """The task raises on one device, from some step on, of a job that needs them all."""
+    return [Fault(Kind.UNFIT, (random.randrange(workers),), at=random.uniform(0.5, 4.0), seconds=18.0)]
+
+
 @dataclass(frozen=True, slots=True)
 class Sequence:
     chance: float  # the part of the lives that have it
@@ -226,4 +231,5 @@ SEQUENCES = {  # by the names of their dice
     "reads again": Sequence(0.02, 2, _reads_again),
     "saved twice": Sequence(0.02, 1, _saved_twice),
     "told late": Sequence(0.03, 2, _told_late),
+    "unfit and needed": Sequence(0.01, 2, _unfit_and_needed, _needs_all),
 }

@@ -4,12 +4,13 @@ Owns: these rules. Refuses to know: when a job may fail (`ending_rules`), and wh
 (`lives.justice`).
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 from regroup.core.cluster import ASKED, Cluster, reached
 from regroup.core.decide import Decision
-from regroup.core.jobs import IN_LOAD, IN_REPORT, IN_STATE, ORIGIN, Formation, Job, JobPhase, Member
+from regroup.core.jobs import IN_LOAD, IN_REPORT, IN_STATE, ORIGIN, Formation, Job, JobPhase, Member, StepFailure
 from regroup.core.workers import Worker
 from regroup.lab.sim.model.ghosts import Ghosts
 from regroup.lab.sim.model.world import World, is_heard
@@ -22,7 +23,7 @@ def failed(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) ->
     """What failed in a generation failed once, however often it is told; a restart is one only where steps are lost."""
     if job.failures is not old.failures:
         _alone(world, before, old, job)
-        trained = [one for one in job.failures if one.generation]
+        trained = [one for one in job.failures if one.generation and one.step >= 0]
         for one in trained:
             same = [other for other in trained if replace(other, error=one.error) == one]
             times = f"{one.worker} failed once in generation {one.generation}, and {len(same)} times count"
@@ -36,17 +37,27 @@ def failed(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) ->
 
 
 def _alone(world: World, before: Cluster, old: Job, job: Job) -> None:
-    """What one worker cannot do, and others that hold the state can, fails no job, and is not tried for ever."""
+    """What one worker cannot do, and others that hold the state can, fails no job that trained, and is not tried for
+    ever."""
     row = [one for one in job.failures if one.step >= 0 and not one.chance][-ROW:]
     if not row or {one.shard for one in row} & {IN_STATE, IN_REPORT}:
         return
     last, held = row[-1], _holders(world, before, old, row[-1].worker)
-    ended = job.phase is JobPhase.FAILED and last.shard == IN_LOAD and last is job.failures[-1]
-    assert not (ended and held), f"failed as {last.worker} took the state that {held} hold"
+    made = old.formation is not None and old.formation.base.step > old.origin.step
+    ended = held and made and job.phase is JobPhase.FAILED and last is job.failures[-1]
+    assert not (ended and last.shard == IN_LOAD), f"failed as {last.worker} took the state that {held} hold"
+    failed_there = {one.worker for one in job.failures if (one.step, one.shard) == (last.step, last.shard)}
+    five = row[1 - ROW :]
+    by_one = failed_there == {last.worker} and len(five) == ROW - 1 and _in_a_row(five)
+    assert not (ended and by_one), f"failed for what {last.worker} alone cannot do, and {held} hold the state"
+    kept = len(row) == ROW and _in_a_row(row) and last.worker not in job.refused and not job.ended
+    assert not (kept and held), f"{last.worker} alone fails again and again, beside {held}"
+
+
+def _in_a_row(row: Sequence[StepFailure]) -> bool:
+    """Whether one worker alone failed in as many generations, each time in the same step as before or in the next."""
     together = all(two.step - one.step in (0, 1) for one, two in pairwise(row))
-    often = len({one.generation for one in row}) == ROW and together and {one.worker for one in row} == {last.worker}
-    kept = often and last.worker not in job.refused and not job.ended
-    assert not kept or len(held) < job.spec.min_workers, f"{last.worker} alone fails again and again, beside {held}"
+    return together and len({one.generation for one in row}) == len(row) and len({one.worker for one in row}) == 1
 
 
 def _holders(world: World, before: Cluster, job: Job, but: str) -> list[Member]:

@@ -86,7 +86,7 @@ BUGS = (
     ),
     Bug(
         "of two replicas that differ the leader's is the odd one",
-        BLAME,
+        "regroup.core.likeness",
         "digests, formation.leader)",
         "digests, 0)",
         among="FLIP",

@@ -54,11 +54,18 @@ BUGS = (
     Bug(
         "who cannot take the state that others hold fails the job",
         BLAME,
-        "        own = _others_hold(turn, job, name)\n",
+        "        own = _could_be_taken(turn, job, name)\n",
         "        own = False\n",
         among="UNFIT",
     ),
-    Bug("who fails in step after step is kept for ever", BLAME, "own = times > most and", "own = False and", "UNFIT"),
+    Bug("who fails in step after step is kept for ever", BLAME, "own = times > TRIES_OF_ONE", "own = False", "UNFIT"),
+    Bug(
+        "what one worker alone cannot do fails a job that needs it",
+        BLAME,
+        "    waits = not preparing and _trained(turn, job)\n",
+        "    waits = False\n",
+        among="unfit and needed",
+    ),
     Bug(
         "who could not give its state gives it again at once",
         "regroup.core.regroup",
@@ -82,7 +89,7 @@ BUGS = (
         among="STRANGER",
     ),
     # who may take part, and whose state is nobody's
-    Bug("whoever has other code takes part", BLAME, "if theirs == job.fingerprint:", "if True:"),
+    Bug("whoever has other code takes part", "regroup.core.likeness", "if theirs == job.fingerprint:", "if True:"),
     # the last copy
     Bug(
         "who is cut off is killed when it comes back",
@@ -199,7 +206,7 @@ BUGS = (
     Bug(
         "who was blamed for a task is not forgiven",
         BLAME,
-        "if each.died and each.worker in turn.workers:",
+        "if each.died and not its and each.worker in turn.workers:",
         "if False:",
         among="POISON",
     ),
