@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from regroup.core.jobs import IN_LOAD, IN_STATE, OUTSIDE, JobPhase
+from regroup.core.jobs import IN_LOAD, IN_STATE, OUTSIDE, Beginning, Checkpoint, JobPhase, Version
 from regroup.core.messages.agent_reports import AgentRegistered
-from regroup.core.messages.commands import PauseJob, ResumeJob
+from regroup.core.messages.commands import ClearWorker, PauseJob, ResumeJob
+from regroup.core.messages.events import Disconnected
 from regroup.core.workers import TrainerPhase
 
 MONTH = 30 * 86400.0
@@ -198,7 +199,7 @@ def test_who_cannot_take_the_state_of_a_job_that_needs_it_is_left_out_and_the_jo
     scene.exits("b", cause="killed by SIGKILL")
     scene.beat("b")
     scene.prepare("b", incarnation="i2")
-    for _ in range(2):
+    for _ in range(5):
         scene.halt("a", (1, 3))
         scene.halt("b", None, "i2")
         n = scene.job.formation.generation
@@ -428,3 +429,144 @@ def test_power_that_is_lost_again_and_again_while_a_job_prepares_that_trained_is
         for name in "ab":
             scene.register(name, boot=f"b{number + 2}")
     assert not scene.job.ended
+
+
+@pytest.mark.parametrize(("trains", "die"), [("a", "cc"), ("ab", "cd")])
+def test_newcomers_that_die_while_those_that_train_are_cut_off_fail_no_job(scene, trains, die):
+    """They train on, under their leases."""
+    scene.running(*trains, min_workers=1, max_workers=4, steps=10**6)
+    for name in trains:
+        scene.train(name, 1000)
+    scene.register(*dict.fromkeys(die))
+    for name in trains:
+        scene.does(Disconnected(name))
+    for number, name in enumerate(die):
+        scene.after(3.0, heard=die)
+        assert scene.cluster.workers[name].job == "j"
+        dies_preparing(scene, name, f"x{number}")
+    assert not scene.job.ended
+
+
+def test_those_that_trained_and_are_gone_for_good_do_not_keep_a_task_from_failing(scene):
+    scene.running("a", min_workers=1, max_workers=2, steps=10**6)
+    scene.train("a", 1000)
+    scene.register("c")
+    scene.does(Disconnected("a"))
+    scene.after(scene.policy.detached_limit + scene.policy.detached_margin + 1.0, heard="c")
+    for number in (1, 2):
+        assert not scene.job.ended
+        dies_preparing(scene, "c", f"x{number}")
+    assert scene.job.phase is JobPhase.FAILED
+
+
+@pytest.mark.parametrize("how", ["coordinator", "silence", "connection"])
+def test_the_second_that_cannot_take_the_state_while_its_holders_are_not_heard_fails_no_job(scene, how):
+    scene.running("a", "b", min_workers=1, max_workers=4, steps=10**6)
+    for name in "ab":
+        scene.train(name, 3)
+    scene.register("c", "d")
+    scene.prepare("c")
+    form_with_c(scene)
+    n = scene.job.formation.generation
+    scene.beat("c", TrainerPhase.FORMING, promised=n, generation=n)
+    scene.prepare("d")
+    scene.exits("c", cause="killed by SIGSEGV", step=3, shard=IN_LOAD)
+    scene.beat("c")
+    for name in "ab":
+        scene.halt(name, (1, 3))
+    scene.halt("d", None)
+    assert scene.members == ["a", "b", "d"]
+    n = scene.job.formation.generation
+    scene.beat("d", TrainerPhase.FORMING, promised=n, generation=n)
+    if how == "coordinator":
+        scene.restart()
+        scene.says("d", AgentRegistered(boot="b1", device="cpu", host="h", pid=1, version="1"))
+    elif how == "silence":
+        scene.now += scene.policy.quiet_limit + 1.0
+    else:
+        for name in "ab":
+            scene.does(Disconnected(name))
+    scene.exits("d", cause="killed by SIGSEGV", step=3, shard=IN_LOAD)
+    assert not scene.job.ended
+
+
+@pytest.mark.parametrize("how", ["coordinator", "connection"])
+def test_a_fifth_failure_while_the_other_holder_is_not_heard_fails_no_job(scene, how):
+    scene.running("a", "b", min_workers=1, steps=10**6)
+    for number in range(1, 6):
+        n = scene.job.formation.generation
+        for name in "ab":
+            scene.train(name, 3)
+        if number == 5 and how == "coordinator":
+            scene.restart()
+            scene.says("b", AgentRegistered(boot="b1", device="cpu", host="h", pid=1, version="1"))
+            scene.beat("b", TrainerPhase.BROKEN, promised=n, generation=n, version=Version(n, 3))
+        elif number == 5:
+            scene.does(Disconnected("a"))
+        scene.raises("b", n, 3, OUTSIDE)
+        if number < 5:
+            scene.breaks("a", n)
+            for name in "ab":
+                scene.halt(name, (n, 3))
+    assert not scene.job.ended
+
+
+def test_of_a_job_that_begins_from_anothers_checkpoint_the_leader_took_the_state_as_well(scene):
+    """It read the file, and the task's load() took it: so b alone cannot."""
+    scene.submit(min_workers=2, max_workers=2, steps=10**6)
+    begins = Beginning("old", Checkpoint(Version(7, 100), "/c/old", "sum", 1), None)
+    scene.cluster = replace(scene.cluster, jobs={"j": replace(scene.job, beginning=begins, step=100)})
+    scene.register("a", "b")
+    scene.prepare("a", "b")
+    one_will_do = replace(scene.job, spec=replace(scene.job.spec, min_workers=1))
+    scene.cluster = replace(scene.cluster, jobs={"j": one_will_do})
+    held = None
+    for _ in range(2):
+        scene.halt("a", held)
+        scene.halt("b", None)
+        n = scene.job.formation.generation
+        scene.train("a")
+        held = (n, 100)
+        scene.beat("b", TrainerPhase.FORMING, promised=n, generation=n)
+        scene.raises("b", n, 100, IN_LOAD)
+        scene.breaks("a", n)
+    assert set(scene.job.refused) == {"b"}
+    assert not scene.job.ended
+
+
+@pytest.mark.parametrize("how", ["cleared", "anew"])
+def test_who_is_cleared_or_begins_anew_is_not_refused_for_what_was(scene, how):
+    scene.running("a", min_workers=1, max_workers=2, steps=10**6)
+    scene.train("a", 3)
+    scene.register("c")
+    for number in range(2):
+        dies_preparing(scene, "c", f"x{number}")
+    assert set(scene.job.refused) == {"c"}
+    if how == "cleared":
+        scene.does(ClearWorker("c"))
+    else:
+        scene.register("c", boot="b2")
+    assert scene.cluster.workers["c"].job == "j"
+    scene.beat("c", TrainerPhase.PREPARING, "y")
+    scene.exits("c", "y", cause="killed by SIGKILL")
+    assert scene.job.refused == {}
+
+
+def test_who_prepared_well_in_between_is_not_left_out_for_two_deaths(scene):
+    """It was not taken in before the job rested."""
+    scene.running("a", min_workers=1, max_workers=2, steps=10**6)
+    scene.train("a", 3)
+    scene.register("c")
+    dies_preparing(scene, "c", "x1")
+    scene.prepare("c", incarnation="x2")
+    scene.does(PauseJob("j"))
+    scene.halt("a", (1, 3))
+    scene.halt("c", None, "x2")
+    scene.saved("a", (1, 3))
+    for name, incarnation in (("a", "i1"), ("c", "x2")):
+        scene.exits(name, incarnation, asked=True)
+        scene.beat(name)
+    scene.does(ResumeJob("j"))
+    scene.prepare("a", incarnation="i3")
+    dies_preparing(scene, "c", "x3")
+    assert scene.job.refused == {}

@@ -137,6 +137,19 @@ class Driven:
         if leased:
             self.tell(RenewLease(generation, lease_clock()))
 
+    def lead(self, other: "Driven", generation: int) -> None:
+        """A Halt of both, and then together from whatever this one holds."""
+        assert self.spec is not None
+        answers = [each.halt(generation) for each in (self, other)]
+        members = [Member(each.birth.worker, each.birth.incarnation) for each in (self, other)]
+        seats = tuple(Seat(member, answer.version) for member, answer in zip(members, answers, strict=True))
+        owners = tuple(shard % 2 for shard in range(self.spec.shard_count))
+        base = answers[0].version or ORIGIN
+        formation = Formation(generation, seats, 0, base, owners, answers[0].store, detached_limit=60.0)
+        for each in (self, other):
+            each.tell(Form("j", formation, self.spec.steps))
+            each.tell(RenewLease(generation, lease_clock()))
+
     def finish(self, task: str, **fields: Any) -> None:
         """All steps of a job, in generation 1."""
         self.prepare(task, **fields)

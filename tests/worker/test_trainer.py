@@ -26,6 +26,7 @@ from regroup.worker.pulse import ENOUGH, last_mark
 from regroup.worker.trainer import _Breaker
 
 FULL = 64  # bytes that a file may have: less than any records have, more than a position
+LARGE = 512 << 20  # bytes of a state
 DISK = resource.getrlimit(resource.RLIMIT_FSIZE)
 
 
@@ -148,6 +149,38 @@ class TakesNoOther(Sound):
         return self.Line(2, 1)
 
 
+class Waits(Sound):
+    """Its state is not told while there is a file of this name."""
+
+    def __init__(self, gate: str) -> None:
+        super().__init__()
+        self.gate = gate
+
+    def model(self) -> nn.Module:
+        line = self.Line(2, 1)
+        line.gate = Path(self.gate)
+        return line
+
+    class Line(nn.Linear):
+        gate: Path
+
+        def get_extra_state(self) -> None:
+            while self.gate.exists():
+                time.sleep(0.01)
+
+        def set_extra_state(self, state: Any) -> None:
+            pass
+
+
+class Large(Sound):
+    """Its state takes LARGE bytes."""
+
+    def model(self) -> nn.Module:
+        line = nn.Linear(2, 1)
+        line.register_buffer("large", torch.empty(LARGE, dtype=torch.uint8))
+        return line
+
+
 class FillsTheDisk(Sound):
     """In the second pass of its second step, when what it read is written down already."""
 
@@ -230,6 +263,37 @@ def test_a_task_that_cannot_take_a_state_is_told_with_the_states_step_and_lives(
     assert (failed.step, failed.shard) == (4, IN_LOAD)
     assert "no room for another state" in failed.error
     assert heir.halt(4).version is None
+
+
+def test_who_dies_while_the_state_arrives_was_about_to_take_it(driven: Any, start_driven: Any, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    driven.finish("Waits", steps=4, max_workers=2, options={"gate": str(gate)})
+    heir = start_driven("w1")
+    heir.prepare("Waits", steps=6, max_workers=2, options={"gate": str(gate)})
+    heir.hears(Prepared)
+    gate.touch()
+    driven.spec = heir.spec
+    driven.lead(heir, 2)
+    deadline = time.monotonic() + 30
+    while heir.position != (4, IN_LOAD):
+        assert time.monotonic() < deadline, f"it is at {heir.position}"
+        time.sleep(0.01)
+    gate.unlink()
+    heir.until(TrainerPhase.FINISHED)
+
+
+def test_a_state_for_which_there_is_no_memory_is_told_and_kills_no_trainer(driven: Any, start_driven: Any) -> None:
+    heir = start_driven("w1")
+    for each in (driven, heir):
+        each.prepare("Large", max_workers=2)
+        each.hears(Prepared)
+    used = int(Path(f"/proc/{heir.status.pid}/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.prlimit(heir.status.pid, resource.RLIMIT_AS, (used + LARGE // 2, resource.RLIM_INFINITY))
+    driven.lead(heir, 1)
+    failed = heir.hears(StepFailed)
+    assert (failed.step, failed.shard) == (0, IN_LOAD)
+    assert "memory" in failed.error
+    assert heir.halt(2).version is None
 
 
 def test_who_reads_a_checkpoint_after_regroups_that_moved_nothing_has_the_step_timeout_for_it(driven: Any) -> None:

@@ -23,8 +23,8 @@ from regroup.core.jobs import (
     StepFailure,
 )
 from regroup.core.schedule import other_holders
-from regroup.core.settling import candidates
-from regroup.core.suspicion import quiet
+from regroup.core.settling import candidates, passed
+from regroup.core.suspicion import heard_lately, quiet
 from regroup.core.turn import Turn
 
 REMEMBERED = 20  # failures of a job in full, the newest ones
@@ -43,13 +43,11 @@ def died_preparing(turn: Turn, job: Job, failure: StepFailure) -> None:
     """A process ended before its worker took part. While another worker of a job that trained is prepared, this is the
     worker's error: it was counted, and the second time it takes no part any more, if there are enough others."""
     name = failure.worker
-    if not (job.history and any(one.worker != name for one in candidates(turn.cluster, job))):
+    others = any(one.worker != name for one in candidates(turn.cluster, job)) or _others_are_away(turn, job, name)
+    if not (job.history and others):
         blame_task(turn, job, failure)
         return
-    job = _remember(turn, job, replace(failure, generation=job.generation))
-    times, again = _times(one for one in job.failures if one.worker == name and one.step < 0)
-    if times > 1 and len(_untried(turn, job, name)) >= job.spec.min_workers:
-        turn.refuse(job, name, f"{_last_line(failure.error)}, {again}")
+    _prepares_elsewhere(turn, _remember(turn, job, replace(failure, generation=job.generation)), failure)
 
 
 def blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
@@ -95,30 +93,50 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
 
 
 def _is_its_own(turn: Turn, job: Job, failure: StepFailure, others: bool) -> bool:
-    """Whether a failure is taken for this worker's alone. Where it comes again, it takes no part in the job any more:
-    if there are enough others, or steps would be lost with the job, which waits then. `others`: failed at the same.
+    """Whether a failure is taken for this worker's alone, which takes no part in the job any more where it comes again.
+    `others`: failed at the same."""
+    if failure.step < 0:
+        return not (others or failure.chance) and _prepares_elsewhere(turn, job, failure)
+    if failure.shard == IN_LOAD:
+        return _can_be_taken(turn, job, failure)
+    tasks = failure.shard in AT_A_SAVE  # where the others were to try, and did not come off
+    return not (others or tasks or failure.chance) and _fails_alone(turn, job, failure)
 
-    While it prepares, others are to try, too. Once another one took the state, it can be taken, and who cannot has that
-    error; who fails in step after step, while nobody else does, is the cause."""
-    name = failure.worker
-    its = [one for one in job.failures if one.worker == name]
-    untried, preparing = _untried(turn, job, name), failure.step < 0
-    if preparing:
-        own = bool(untried) and not (others or failure.chance)
-        times, again = _times(one for one in its if one.step < 0)
-    elif failure.shard == IN_LOAD:
-        own = _could_be_taken(turn, job, name)
-        times, again = _times(one for one in its if one.shard == IN_LOAD)
-    else:
-        tasks = failure.shard in AT_A_SAVE  # where the others were to try, and did not come off
-        times = _in_a_row(job.failures)
-        own = times > TRIES_OF_ONE and not (others or tasks or failure.chance) and bool(_others_hold(turn, job, name))
-        again = f"{times} times in a row, and nobody else"
-    waits = not preparing and _trained(turn, job)
-    if own and times > 1 and (waits or len(untried) >= job.spec.min_workers):
-        turn.refuse(job, name, f"{_last_line(failure.error)}, {again}")
+
+def _prepares_elsewhere(turn: Turn, job: Job, failure: StepFailure) -> bool:
+    """Others are to try as well. Each death was counted: where they are too few, it is tried until its quarantine."""
+    untried = _untried(turn, job, failure.worker)
+    times, again = _times(one for one in job.failures if one.worker == failure.worker and one.step < 0)
+    if times > 1 and len(untried) >= job.spec.min_workers:
+        _leave_out(turn, job, failure, again)
+    return bool(untried)
+
+
+def _can_be_taken(turn: Turn, job: Job, failure: StepFailure) -> bool:
+    """Once another one took the state, who cannot has that error. If the job waits without it, it tries more often."""
+    times, again = _times(one for one in job.failures if one.worker == failure.worker and one.shard == IN_LOAD)
+    taken, trained = _was_taken(turn, job, failure.worker), _trained(turn, job)
+    enough = len(_untried(turn, job, failure.worker)) >= job.spec.min_workers
+    if taken and times > 1 and (enough or (trained and times > TRIES_OF_ONE)):
+        _leave_out(turn, job, failure, again)
         return True
-    return own and (preparing or (failure.shard == IN_LOAD and times <= TRIES_OF_ONE))
+    return (taken and times <= TRIES_OF_ONE) or (trained and _others_are_away(turn, job, failure.worker))
+
+
+def _fails_alone(turn: Turn, job: Job, failure: StepFailure) -> bool:
+    """Who fails in step after step, while nobody else does and others hold the state, is the cause."""
+    times, trained = _in_a_row(job.failures), _trained(turn, job)
+    if times <= TRIES_OF_ONE:
+        return False
+    enough = len(_untried(turn, job, failure.worker)) >= job.spec.min_workers
+    if _others_hold(turn, job, failure.worker) and (enough or trained):
+        _leave_out(turn, job, failure, f"{times} times in a row, and nobody else")
+        return True
+    return trained and _others_are_away(turn, job, failure.worker)
+
+
+def _leave_out(turn: Turn, job: Job, failure: StepFailure, again: str) -> None:
+    turn.refuse(job, failure.worker, f"{_last_line(failure.error)}, {again}")
 
 
 def _beside_others(failure: StepFailure) -> bool:
@@ -153,10 +171,19 @@ def _others_hold(turn: Turn, job: Job, name: str) -> list[Member]:
     return [member for member, version in holders if member in formation.members and version >= formation.base]
 
 
-def _could_be_taken(turn: Turn, job: Job, name: str) -> bool:
+def _others_are_away(turn: Turn, job: Job, name: str) -> bool:
+    """Whether another member of the last formation is not heard of, and may train on with its state all the same."""
+    members = job.formation.members if job.formation is not None else ()
+    gone = passed(turn, job) | turn.watch(job.id).evicted
+    others = [one for one in members if one.worker != name and one not in gone]
+    return any(turn.cluster.trainer(one) is None or not heard_lately(turn, one.worker) for one in others)
+
+
+def _was_taken(turn: Turn, job: Job, name: str) -> bool:
     """Whether others hold the state, and not only the one that built it and never gave it to anybody."""
     holders, formation = _others_hold(turn, job, name), job.formation
-    built = formation.members[formation.leader] if formation is not None and not _trained(turn, job) else None
+    from_seed = formation is not None and job.beginning is None and not _trained(turn, job)
+    built = formation.members[formation.leader] if formation is not None and from_seed else None
     return any(member != built for member in holders)
 
 
@@ -190,6 +217,11 @@ def _last_line(error: str) -> str:
 def saved(job: Job) -> tuple[StepFailure, ...]:
     """What a job's failures are once its state() came off: none of those that were of it."""
     return tuple(one for one in job.failures if one.shard != IN_STATE)
+
+
+def prepared(job: Job, name: str) -> tuple[StepFailure, ...]:
+    """What they are once this worker prepared: what it failed at before, beside others, is not in a row any more."""
+    return tuple(one for one in job.failures if one.worker != name or not _beside_others(one))
 
 
 def formed(job: Job, formation: Formation) -> tuple[StepFailure, ...]:

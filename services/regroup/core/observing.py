@@ -7,6 +7,7 @@ Does not guarantee: that a status is of now; one that a later promise overtook i
 
 from dataclasses import replace
 
+from regroup.core.blame import prepared
 from regroup.core.cluster import Answer, reached
 from regroup.core.jobs import Job, JobPhase, Member
 from regroup.core.likeness import agrees
@@ -48,6 +49,8 @@ def _take_status(turn: Turn, name: str, status: TrainerStatus | None, broken: st
     if status.fingerprint is not None and not agrees(turn, job, name, status):
         return
     job = turn.jobs[job.id]
+    if status.fingerprint is not None and len(left := prepared(job, name)) < len(job.failures):
+        job = turn.change_job(job, failures=left)
     _take_step(turn, job, member, status)
     _take_evaluation(turn, turn.jobs[job.id], member, status)
     if max(status.promised, status.generation) > job.generation:

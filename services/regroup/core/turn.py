@@ -131,7 +131,10 @@ class Turn:
                 resting = {other: rest for other, rest in watch.resting.items() if other != name}
                 self.change_watch(id, doubted=doubted, resting=resting)
         for id in [id for id, job in self.live.items() if not job.ended]:
-            self.take_back(id, name)
+            if name in self.jobs[id].refused:
+                self.take_back(id, name)
+                left = tuple(one for one in self.jobs[id].failures if one.worker != name)
+                self.change_job(self.jobs[id], failures=left)
 
     def recall(self, name: str) -> None:
         """A worker that was forgotten is back: jobs that are over may have files there that are to be deleted."""

@@ -196,7 +196,10 @@ class Trainer:
                 with self.trouble.told(generation):
                     give(group, tree, receivers)
         elif group.rank in receivers:
-            self._swap_in(formation, take(group, formation.leader))
+            step = formation.base.step  # there it may be too large for this machine
+            with self.trouble.told(generation, IN_LOAD, step=step), self.trouble.outside(IN_LOAD, step):
+                tree = take(group, formation.leader)
+            self._swap_in(formation, tree)
         self.control.happened(StateHeld(formation.generation))
         leads, own = group.rank == formation.leader, group.rank not in receivers and formation.checkpoint is None
         self.control.begin_telling(leads, self.replica.step, own)

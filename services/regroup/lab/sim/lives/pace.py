@@ -26,7 +26,7 @@ from regroup.lab.sim.lives.waiting import Waiting
 from regroup.lab.sim.model import trainer_rules
 from regroup.lab.sim.model.agents import LinkedAgent, LinkedAgents
 from regroup.lab.sim.model.limits import NAMES
-from regroup.lab.sim.model.steps import where
+from regroup.lab.sim.model.steps import takes, where
 from regroup.lab.sim.model.trainer import AT_SAVE, PRINT, Happening, Trainer
 from regroup.worker.tail import HALF
 
@@ -299,7 +299,7 @@ class Paced(LinkedAgents[LinkedAgent]):
             trainer.outbox.append(StepsCommitted(**trainer.who, generation=generation, step=step, points=(point,)))
 
     def position(self, trainer: Trainer) -> tuple[int | None, int | None]:
-        if trainer.loop.at in EVALUATING or trainer.loop.at == "loaded":
+        if trainer.loop.at in EVALUATING or takes(trainer):
             return where(trainer)
         if trainer.loop.at in AT_SAVE:
             return len(trainer.state), IN_STATE if trainer.loop.at == "telling" else IN_REPORT

@@ -188,6 +188,15 @@ def _unfit_and_needed(random: Random, workers: int) -> list[Fault]:
     return [Fault(Kind.UNFIT, (random.randrange(workers),), at=random.uniform(0.5, 4.0), seconds=18.0)]
 
 
+def _newcomers_die(random: Random, workers: int) -> list[Fault]:
+    """One trains on, cut off, while the others die, and again and again as they prepare."""
+    at, (one, *others) = random.uniform(1.0, 2.5), random.sample(range(workers), k=workers)
+    cut = [Fault(kind, (one,), at=at, seconds=6.0) for kind in (Kind.ISOLATE, Kind.CUT)]
+    die = [Fault(Kind.CRASH_TRAINER, (other,), at=at) for other in others]
+    again = [(other, number) for other in others for number in (1, 2)]
+    return [*cut, *die, *(Fault(Kind.CRASH_TRAINER, (who,), at, "preparing", arrival=n) for who, n in again)]
+
+
 @dataclass(frozen=True, slots=True)
 class Sequence:
     chance: float  # the part of the lives that have it
@@ -231,5 +240,6 @@ SEQUENCES = {  # by the names of their dice
     "reads again": Sequence(0.02, 2, _reads_again),
     "saved twice": Sequence(0.02, 1, _saved_twice),
     "told late": Sequence(0.03, 2, _told_late),
+    "newcomers die": Sequence(0.015, 2, _newcomers_die, _long),
     "unfit and needed": Sequence(0.01, 2, _unfit_and_needed, _needs_all),
 }

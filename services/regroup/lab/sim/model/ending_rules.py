@@ -10,7 +10,18 @@ from collections.abc import Iterable
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.hanging import STARVED
-from regroup.core.jobs import IN_REPORT, IN_STATE, ORIGIN, Formation, Job, JobPhase, StepFailure, Version
+from regroup.core.jobs import (
+    IN_LOAD,
+    IN_REPORT,
+    IN_STATE,
+    ORIGIN,
+    Formation,
+    Job,
+    JobPhase,
+    Member,
+    StepFailure,
+    Version,
+)
 from regroup.lab.sim.model import beginning_rules
 from regroup.lab.sim.model.ghosts import Ghosts
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further
@@ -93,6 +104,9 @@ def ended(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old
         newest = job.failures[-1:] if job.failures is not old.failures else ()
         trained = not job.history or all(failure.step >= 0 for failure in newest) or not _prepared(before, job, newest)
         assert trained, "a job that trains does not fail because a newcomer cannot be prepared"
+        for last in [one for one in newest if one.step < 0 or one.shard == IN_LOAD]:
+            go_on = _may_go_on(world, before, decision, old, last.worker)
+            assert not go_on, f"failed for {last.worker}, which takes no part, and {go_on} train on"
         said = not job.history and job.id in ghosts.unpreparable
         often = len(job.failures) > 1 or job.restarts >= job.spec.max_restarts
         damaged = beginning_rules.is_damaged(ghosts, job)
@@ -102,6 +116,15 @@ def ended(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old
             times = {one.generation for one in job.failures if (one.step, one.shard) == (last.step, last.shard)}
             enough = len(times) > 2 or last.shard in (IN_STATE, IN_REPORT)
             assert enough, f"failed because somebody killed its trainers, in generations {times}"
+
+
+def _may_go_on(world: World, before: Cluster, decision: Decision, job: Job, but: str) -> list[Member]:
+    """The members of the last formation, but one's, that live with steps to lose, under a lease, heard of or not."""
+    members = job.formation.members if job.formation is not None else ()
+    others = [one for one in members if one.worker != but and not is_evicted(before, decision, job.id, one)]
+    alive = [one for one in map(world.living, others) if one is not None and not one.stuck]
+    leased = [one for one in alive if world.clock(one.member.worker) < one.session.lease]
+    return [one.member for one in leased if (one.session.version or ORIGIN).step > job.origin.step]
 
 
 def _prepared(before: Cluster, job: Job, failures: Iterable[StepFailure]) -> bool:

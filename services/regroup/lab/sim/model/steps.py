@@ -32,9 +32,15 @@ REPEATED = 8  # measurements that whoever tells next says again
 NEIGHBOUR_GONE = "a neighbour is gone"
 
 
+def takes(trainer: Trainer) -> bool:
+    """Whether the state arrives from the leader, or is swapped in."""
+    at = trainer.loop.at
+    return at == "loaded" or (at == "connected" and trainer.rank in trainer.group.receivers)
+
+
 def where(trainer: Trainer) -> tuple[int, int]:
     """The step of a failure that comes now, and its place, if that is in no pass."""
-    if trainer.loop.at == "loaded":
+    if takes(trainer):
         return trainer.group.base.step, IN_LOAD
     return len(trainer.history or ()), OUTSIDE
 
