@@ -570,3 +570,23 @@ def test_who_prepared_well_in_between_is_not_left_out_for_two_deaths(scene):
     scene.prepare("a", incarnation="i3")
     dies_preparing(scene, "c", "x3")
     assert scene.job.refused == {}
+
+
+@pytest.mark.parametrize("how", ["coordinator", "connection"])
+def test_a_second_death_on_one_worker_while_the_others_are_only_not_heard_of_fails_no_job(scene, how):
+    scene.submit(min_workers=1, max_workers=3)
+    scene.register("a", "b", "c")
+    for name in "abc":
+        scene.beat(name, TrainerPhase.PREPARING)
+    scene.exits("a", cause="killed by SIGSEGV")
+    scene.beat("a")
+    if how == "coordinator":
+        scene.now += 5.0
+        scene.restart()
+        scene.says("a", AgentRegistered(boot="b1", device="cpu", host="h", pid=1, version="1"))
+    else:
+        scene.does(Disconnected("b"))
+        scene.does(Disconnected("c"))
+    scene.beat("a", TrainerPhase.PREPARING, "i2")
+    scene.exits("a", "i2", cause="killed by SIGSEGV")
+    assert not scene.job.ended

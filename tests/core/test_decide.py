@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+import regroup.core.decide as decide_module
 from regroup.core.cluster import JobEnded, NoSuchJob, NoSuchWorker
 from regroup.core.decide import decide
 from regroup.core.jobs import ORIGIN, Checkpoint, JobPhase, Link, StepPoint, Version
@@ -385,3 +386,15 @@ def test_what_became_of_jobs_since_they_were_decided_is_known_without_a_look_at_
     assert dict(after.live) == {"j": stamped}
     assert after.live == replace(after).live
     assert after.jobs["j"] is stamped
+
+
+def test_a_word_of_one_worker_is_no_occasion_to_look_at_each_queued_job(scene, monkeypatch):
+    """Else a queue of some hundred jobs keeps the coordinator from hearing anybody in time."""
+    names = [f"w{number:02}" for number in range(16)]
+    scene.running(*names, step=3, min_workers=1, steps=10**6, global_batch=16, shards=16)
+    for number in range(100):
+        scene.submit(f"q{number}", min_workers=8, max_workers=8, global_batch=16, shards=16)
+    asked, why_queued = [], decide_module.why_queued
+    monkeypatch.setattr(decide_module, "why_queued", lambda *given: asked.append(given) or why_queued(*given))
+    scene.train("w00", 4)
+    assert len(asked) == 1

@@ -2,10 +2,10 @@
 
 import pytest
 
-from regroup.core.jobs import Version
-from regroup.core.messages.agent_reports import TrainerExited
+from regroup.core.jobs import JobPhase, Version
+from regroup.core.messages.agent_reports import AgentRegistered, TrainerExited
 from regroup.core.messages.commands import ClearWorker
-from regroup.core.messages.events import Disconnected
+from regroup.core.messages.events import Disconnected, Tick
 from regroup.core.messages.trainer_reports import GroupBroke
 from regroup.core.workers import TrainerPhase
 
@@ -315,3 +315,28 @@ def test_deaths_while_they_form_make_nobody_suspect(scene):
             scene.halt(name, (1, 3))
         assert scene.members == [*others]
     assert scene.noted("evicted") == []
+
+
+@pytest.mark.parametrize("how", ["coordinator", "connection"])
+def test_who_formed_and_is_not_heard_of_is_not_left_out_where_the_others_make_steps(scene, how):
+    """Each step needs every member, so c has formed, too, and trains on under its lease."""
+    scene.running("a", "b", "c", min_workers=3, steps=10**6)
+    for name in "abc":
+        scene.train(name, 3)
+    scene.breaks("a", 1)
+    for name in "abc":
+        scene.halt(name, (1, 3))
+    if how == "coordinator":  # it is away while all of them form
+        scene.now += 60.0
+        scene.restart()
+        for name in "ab":
+            scene.says(name, AgentRegistered(boot="b1", device="cpu", host="h", pid=1, version="1"))
+    else:
+        scene.does(Disconnected("c"))
+    for second in range(20):
+        scene.now += 1.0
+        for name in "ab":
+            scene.train(name, 1000 + second)
+        scene.does(Tick())
+        assert scene.job.round is None
+    assert scene.job.phase is JobPhase.RUNNING

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from regroup.core.hanging import GRACE
 from regroup.core.jobs import JobPhase, Version
 from regroup.core.messages.agent_reports import MAX_STACKS, Heartbeat, StacksTaken
@@ -318,3 +320,38 @@ def test_others_go_on_once_the_lease_of_an_evicted_holder_whose_process_does_not
     assert scene.members == ["y"]
     silence = scene.policy.detached_limit + scene.policy.detached_margin
     assert silence < scene.now - renewed < silence + 2 * scene.policy.halt_limit + 2.0
+
+
+def starves(scene, lacks, others, held):
+    """The data of these does not come, in a round that all answer; the others wait for them in vain."""
+    for name in lacks:
+        accuse(scene, name, STARVES)
+    n = scene.job.generation
+    for name in others:
+        scene.halt(name, held)
+    for name in lacks:
+        accuse(scene, name, STARVES, phase=TrainerPhase.HALTED, promised=n, version=Version(*held))
+    scene.after(GRACE + 0.1, heard="abc")
+
+
+def test_storage_that_stalls_for_several_at_once_fails_no_job(scene):
+    """a has fetched ahead."""
+    running(scene, "a", "b", "c")
+    starves(scene, "bc", "a", (1, 3))
+    assert evicted(scene) == ["b", "c"]
+    assert scene.members == ["a"]
+
+
+@pytest.mark.parametrize("seconds", [4.2, 70.0])
+def test_storage_that_stalls_for_one_after_the_other_fails_a_job_only_once_no_step_was_made_for_long(scene, seconds):
+    running(scene, "a", "b", "c")
+    starves(scene, "b", "ac", (1, 3))
+    scene.exits("b", asked=True)
+    for name in "ac":
+        scene.train(name)
+    scene.passes(seconds, heard="abc")
+    held = (scene.job.formation.generation, 3)
+    if scene.job.round is None:
+        starves(scene, "c", "a", held)
+    assert scene.job.ended == (seconds > scene.job.spec.step_timeout)
+    assert evicted(scene) == ["b", "c"]

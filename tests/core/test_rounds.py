@@ -6,7 +6,7 @@ import pytest
 
 from regroup.core.cluster import reached
 from regroup.core.jobs import ORIGIN, JobPhase, Member, Version
-from regroup.core.messages.agent_reports import Heartbeat
+from regroup.core.messages.agent_reports import AgentRegistered, Heartbeat
 from regroup.core.messages.commands import StopJob, SubmitJob
 from regroup.core.messages.events import Disconnected
 from regroup.core.messages.orders import Halt, Kill, Prepare, Release
@@ -765,3 +765,25 @@ def test_a_newcomer_that_hangs_interrupts_nobody(scene):
     assert scene.job.round is None
     scene.prepare("b")
     assert scene.job.round is not None
+
+
+def test_who_was_evicted_and_comes_back_in_good_health_with_the_last_copy_is_not_killed(scene):
+    """It stood still for a moment; what was to kill it was lost with its connection, and the other holder is gone."""
+    scene.running("a", "b", min_workers=1, steps=10**6)
+    for name in "ab":
+        scene.train(name, 1000)
+    scene.passes(scene.policy.halt_limit, "ab")
+    scene.breaks("a", 1)
+    scene.halt("a", (1, 1000))
+    scene.after(scene.policy.halt_limit + 0.1, "ab")
+    assert [note.worker for note in scene.noted("evicted")] == ["b"]
+    scene.does(Disconnected("b"))
+    scene.train("a")
+    scene.after(2.0, "a")
+    scene.register("a", boot="b2")
+    scene.says("b", AgentRegistered(boot="b1", device="cpu", host="h", pid=1, version="1"))
+    scene.beat("b", TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 1000))
+    assert not scene.told("b", Kill)
+    scene.halt("b", (1, 1000))
+    assert scene.members == ["b"]
+    assert scene.job.formation.base == Version(1, 1000)

@@ -32,9 +32,10 @@ def expected(turn: Turn) -> frozenset[str]:
 
 
 def others_to_try(turn: Turn, job: Job, name: str) -> list[str]:
-    """The workers that are there, heard, and may take part in the job, now or later, but this one."""
+    """The workers that are there, or away for a moment, and may take part in the job, now or later, but this one."""
     others = turn.workers.keys() - job.refused.keys() - {name}
-    there = (one for one in others if turn.cluster.present(one) and not is_mute(turn, one))
+    known = (one for one in others if turn.workers[one].boot != LEFT and not is_mute(turn, one))
+    there = (one for one in known if _absent(turn, one) <= turn.policy.absent_limit)
     return [one for one in there if may_be_lent(turn.cluster, one)]
 
 

@@ -53,7 +53,8 @@ def died_preparing(turn: Turn, job: Job, failure: StepFailure) -> None:
 def blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
     """The same step and shard failing on two workers, or again where there is no other worker, is the task's error.
     So is its state(), unless it came off in between, or its report(), at whatever steps: that is the same code. What
-    may be one worker's is not (`_is_its_own`), unless nothing is lost with a job that needs that one.
+    may be one worker's is not (`_is_its_own`), unless nothing is lost with a job that needs that one. Nor are data that
+    do not come, until no step was made for `step_timeout`: storage stalls for all at once, and returns.
 
     By chance it is where a process was killed by SIGKILL, by whoever it was, as also the kernel does when memory is
     short, or is gone with its agent. That says nothing beside a failure of another kind; only the third time in the
@@ -68,8 +69,9 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
     alike = [f for f in job.failures if f.shard == failure.shard and (kept or f.step == failure.step)]
     same = [f for f in alike if (failure.chance or not f.chance) and not _beside_others(f)]
     job = _remember(turn, job, failure)
+    stalls = failure.shard == IN_DATA and turn.waited(turn.watch(job.id).progressed) <= job.spec.step_timeout
     others = {f.worker for f in same} - {failure.worker}
-    if _is_its_own(turn, job, failure, bool(others)):
+    if _is_its_own(turn, job, failure, bool(others)) or stalls:
         return
     times = len(same) + 1 if preparing else len({f.generation for f in (*same, failure)})
     killed = [f.worker for f in (*same, failure) if f.chance]

@@ -101,6 +101,7 @@ class Watch:
     dead: Mapping[Member, str] = field(default_factory=dict)  # known dead, and how it is known
     evicted: frozenset[Member] = frozenset()  # to be killed
     suspected: frozenset[Member] = frozenset()  # of them, those that may be sound: no error of theirs, nor of the task
+    back: frozenset[Member] = frozenset()  # likewise, those that were heard again since, in good health
     committed: Mapping[Member, int] = field(default_factory=dict)  # steps, of the last formation's members
     evaluated: Mapping[Member, tuple[Version, int]] = field(default_factory=dict)  # chunks of this state's evaluation
     furthest: tuple[int, int] = (0, 0)  # the last step of which chunks were evaluated, and how many at most

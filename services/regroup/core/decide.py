@@ -139,9 +139,15 @@ def _lend(turn: Turn) -> None:
         turn.workers[name] = replace(turn.workers[name], job=job_id, reason=f"lent to job {job_id}")
         turn.sightings[name] = replace(turn.sightings[name], moved=turn.now)  # from now on it is to start a trainer
         turn.note("lent", f"{name} is lent to the job", job=job_id, worker=name)
+    reasons: dict[tuple[int, frozenset[str]], str] = {}  # jobs that ask for the same wait for the same
     for job in turn.live.values():
-        if job.phase is JobPhase.QUEUED and job.reason != (reason := why_queued(turn.cluster, job, there)):
-            turn.change_job(job, reason=reason)
+        if job.phase is not JobPhase.QUEUED:
+            continue
+        asks = job.spec.min_workers, frozenset(job.refused)
+        if asks not in reasons:
+            reasons[asks] = why_queued(turn.cluster, job, there)
+        if job.reason != reasons[asks]:
+            turn.change_job(job, reason=reasons[asks])
 
 
 def _make_room(turn: Turn) -> None:

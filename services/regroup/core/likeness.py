@@ -21,7 +21,9 @@ def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
     Until anything was trained they are set anew where nobody is left that has them: that one's code may be mended now.
     """
     theirs = status.fingerprint
-    others = [each for each in candidates(turn.cluster, job) if each.worker != name]
+    lent = (one for one, worker in turn.workers.items() if worker.job == job.id and one != name)
+    away = [one for one in lent if (seen := turn.cluster.present(one)) is None or not seen.sequence]
+    others = [*(each for each in candidates(turn.cluster, job) if each.worker != name), *away]
     if (why := other_data(job, theirs)) is not None:
         _refuse_data(turn, job, name, why)
         return False

@@ -49,6 +49,9 @@ def _take_status(turn: Turn, name: str, status: TrainerStatus | None, broken: st
     if status.fingerprint is not None and not agrees(turn, job, name, status):
         return
     job = turn.jobs[job.id]
+    stuck = status.phase is TrainerPhase.HALTED and status.at_work
+    if moved == turn.now and not stuck and turn.sightings[name].hang is None and member in turn.watch(job.id).evicted:
+        turn.change_watch(job.id, back=turn.watch(job.id).back | {member})
     if status.fingerprint is not None and len(left := prepared(job, name)) < len(job.failures):
         job = turn.change_job(job, failures=left)
     _take_step(turn, job, member, status)

@@ -210,7 +210,9 @@ def _trouble(turn: Turn, job: Job) -> str | None:
 def _form(turn: Turn, job: Job) -> None:
     watch, formation = turn.watch(job.id), job.formation
     assert formation is not None
-    if watch.formed >= set(formation.members):
+    # Every step needs every member: one that any of them made says that all have formed, heard of or not.
+    stepped = max(watch.committed.values(), default=-1) > formation.base.step
+    if stepped or watch.formed >= set(formation.members):
         _run(turn, job)
         return
     trouble = _trouble(turn, job)
@@ -237,7 +239,15 @@ def _run(turn: Turn, job: Job) -> None:
     turn.change_job(job, phase=JobPhase.RUNNING, reason=reason, step=step, failures=blame.formed(job, formation))
     seconds = turn.now - watch.disturbed if watch.disturbed is not None else 0.0
     turn.change_watch(
-        job.id, since=turn.now, progressed=turn.now, disturbed=None, stumbled={}, unable={}, rereads=0, words={}
+        job.id,
+        since=turn.now,
+        progressed=turn.now,
+        disturbed=None,
+        formed=frozenset(formation.members),
+        stumbled={},
+        unable={},
+        rereads=0,
+        words={},
     )
     formed_together(turn, job)
     kind = "started" if first else "regrouped"

@@ -109,7 +109,7 @@ def quiet(turn: Turn) -> frozenset[str]:
 def reprieve(turn: Turn, job: Job) -> None:
     """Who was left out on a suspicion, and is not ended yet, may hold by now what nobody else does: then it is not."""
     watch = turn.watches.get(job.id)
-    for member in watch.suspected & watch.evicted if watch is not None else ():
+    for member in (watch.suspected | watch.back) & watch.evicted if watch is not None else ():
         trainer = turn.cluster.trainer(member)  # None also of a worker that was forgotten
         if trainer is None or turn.workers[member.worker].job != job.id:
             continue
@@ -117,7 +117,8 @@ def reprieve(turn: Turn, job: Job) -> None:
         lately = turn.waited(watch.since) <= turn.policy.halt_limit  # who owes its promise for longer may never give it
         silent = quiet(turn) | _may_hang(turn)
         if may_be_last_copy(turn.cluster, job, member.worker, trainer, silent, owing=lately):
-            turn.change_watch(job.id, evicted=watch.evicted - {member}, suspected=watch.suspected - {member})
+            left = {name: getattr(watch, name) - {member} for name in ("evicted", "suspected", "back")}
+            turn.change_watch(job.id, **left)
 
 
 def _may_hang(turn: Turn) -> frozenset[str]:

@@ -176,7 +176,7 @@ def _watch(watch: Watch) -> Hashable:
     doubts = watch.fruitless, doubted, asked, watch.answered, watch.severed
     words = frozenset((name, word.damaged) for name, word in watch.words.items() if word.damaged)
     rests = frozenset(watch.resting.items())
-    given_up = watch.evicted, watch.suspected, watch.proven
+    given_up = watch.evicted, watch.suspected, watch.back, watch.proven
     return (*seen, dead, answers, *given_up, *counts, *doubts, rests, frozenset(watch.unable), words)
 
 

@@ -1,0 +1,60 @@
+"""Whose code or data differ, while those that it is compared with are only not heard of."""
+
+from dataclasses import replace
+
+import pytest
+
+from regroup.core.jobs import Beginning, Checkpoint, Fingerprint, Version
+from regroup.core.messages.agent_reports import AgentRegistered
+from regroup.core.messages.events import Disconnected
+from regroup.core.workers import TrainerPhase
+
+
+def again(scene, *names):
+    for name in names:
+        scene.says(name, AgentRegistered(boot="b1", device="cpu", host="h", pid=1, version="1"))
+
+
+@pytest.mark.parametrize("how", ["coordinator", "connection"])
+def test_whose_code_is_another_does_not_set_it_while_those_that_set_it_are_only_not_heard_of(scene, how):
+    scene.submit(min_workers=3, max_workers=3)
+    scene.register("a", "b", "c", "d")
+    scene.prepare("a", "b")
+    scene.beat("c", TrainerPhase.PREPARING)
+    if how == "coordinator":
+        scene.restart()
+        again(scene, *"cabd")
+    else:
+        scene.does(Disconnected("a"))
+        scene.does(Disconnected("b"))
+    scene.beat("c", TrainerPhase.PREPARED, fingerprint=Fingerprint("other code", "data", 100))
+    scene.prepare("a", "b")
+    assert set(scene.job.refused) == {"c"}
+
+
+def test_where_nobody_comes_back_that_set_the_code_others_set_it_anew(scene):
+    scene.submit(min_workers=3, max_workers=3)
+    scene.register("a", "b", "c", "d", "e")
+    scene.prepare("a", "b")
+    for name in "ab":
+        scene.does(Disconnected(name))
+    for _ in range(4):
+        scene.after(10.0, heard="cde")
+    other = Fingerprint("mended code", "data", 100)
+    for name in "cde":
+        scene.beat(name, TrainerPhase.PREPARED, fingerprint=other)
+    assert scene.job.fingerprint == other
+    assert scene.job.refused == {}
+
+
+def test_data_of_one_worker_fails_no_job_while_the_others_are_only_not_heard_of(scene):
+    scene.submit(min_workers=2, max_workers=3, steps=10**6)
+    begins = Beginning("old", Checkpoint(Version(7, 100), "/c/old", "sum", 1), Fingerprint("code", "data", 100))
+    scene.cluster = replace(scene.cluster, jobs={"j": replace(scene.job, beginning=begins, step=100)})
+    scene.register("a", "b", "c")
+    for name in "abc":
+        scene.beat(name, TrainerPhase.PREPARING)
+    scene.restart()
+    again(scene, "a")
+    scene.beat("a", TrainerPhase.PREPARED, fingerprint=Fingerprint("code", "empty mount", 3))
+    assert set(scene.job.refused) == {"a"}
