@@ -78,6 +78,8 @@ class Justice:
                 self._evicted(before, job, worker, why)
                 if "broke before their first step" in why:
                     self._fruitless(before, after, job, worker)
+            case Note(kind="halt", job=str(job), reason=why) if "did not form in" in why:
+                self._unformed(before, after, job)
             case Note(kind="replicas_differed", job=str(job)):
                 self._differs(before.jobs[job].formation, job)
             case Note(kind="lent", worker=str(worker)):
@@ -95,6 +97,15 @@ class Justice:
                 self._yielded[job] = now
             case Note(kind="straggler", worker=worker):
                 assert worker in life.faults.lagged, f"{worker} is called slow, and never was"
+
+    def _unformed(self, before: Cluster, after: Cluster, job: str) -> None:
+        """A step that any member told of says that all have formed."""
+        formation = before.jobs[job].formation
+        assert formation is not None, f"{job} did not form, and nothing was to"
+        told = [one.version for member in formation.members if (one := after.trainer(member)) is not None]
+        mine = [one for one in told if one is not None and one.generation == formation.generation]
+        stepped = [one for one in mine if one.step > formation.base.step]
+        assert not stepped, f"{formation.generation} of {job} did not form, and its members told of {stepped}"
 
     def _differs(self, formation: Formation | None, job: str) -> None:
         """That members hold different bits is one cause for each: which of them is odd, nobody can know."""

@@ -134,8 +134,15 @@ BUGS = (
     Bug(
         "failures to form of long ago count",
         ROUNDS,
-        "disturbed=None, stumbled={}, unable={}, rereads=0, words={}\n",
-        "disturbed=None, unable={}, rereads=0, words={}\n",
+        "        stumbled={},\n        unable={},\n",
+        "        unable={},\n",
+    ),
+    Bug(
+        "who formed and is not heard of breaks what makes steps",
+        ROUNDS,
+        "    if stepped or watch.formed",
+        "    if watch.formed",
+        among="ISOLATE",
     ),
     Bug(
         "to repeat a step is progress",
