@@ -532,3 +532,21 @@ def test_an_address_that_is_none_is_said_in_one_line_without_its_password() -> N
     with pytest.raises(StoreUnavailable, match="looks like redis://") as caught:
         RedisStore("http://user:hunter2@host")
     assert "hunter2" not in str(caught.value)
+
+
+async def test_jobs_that_take_long_to_read_and_keep_coming_are_read_to_their_end(
+    redis_url: str, key_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is for a silence. Here it is a twentieth of what it is, and so are the jobs: 10,000 of 20 KB."""
+    writer = RedisStore(redis_url, key_prefix)
+    fence = await writer.acquire("a", 60.0)
+    job = Job(id="j", spec=JobSpec(task="digits", steps=1), submitted=0.0, phase=JobPhase.FAILED, error="x" * 20_000)
+    for first in range(0, 10_000, 100):
+        await writer.save(fence, [replace(job, id=f"j{n}") for n in range(first, first + 100)])
+    await writer.close()
+    monkeypatch.setattr("regroup.coordinator.store.ANSWER", 0.25)
+    store = RedisStore(redis_url, key_prefix)
+    try:
+        assert len((await store.load()).jobs) == 10_000
+    finally:
+        await store.close()

@@ -233,3 +233,19 @@ def test_of_two_jobs_that_read_in_vain_one_makes_room_however_long_a_worker_may_
         standing = {name: reads_in_vain(scene, name, job, standing[name]) for name, job in places.items()}
         scene.does(Tick())
     assert scene.cluster.jobs["j"].generation > 4
+
+
+def test_one_that_is_lent_and_says_nothing_is_not_waited_for_by_the_queue(scene):
+    """j trains on a alone by now. big needs three workers, and a and c are two."""
+    scene.running("a", "b", min_workers=1, max_workers=2, step=3, step_timeout=1e6)
+    scene.submit("big", min_workers=3, max_workers=3)
+    scene.submit("small", max_workers=1)
+    scene.breaks("a", 1)
+    scene.passes(scene.policy.absent_limit + 1.0, heard="a")
+    scene.halt("a", (1, 3))
+    scene.after(scene.policy.halt_limit + 1.0, heard="a")
+    scene.train("a")
+    assert (scene.members, scene.cluster.workers["b"].job) == (["a"], "j")
+    scene.register("c")
+    scene.after(1.0, heard="ac")
+    assert scene.cluster.workers["c"].job == "small"

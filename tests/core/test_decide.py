@@ -1,16 +1,16 @@
 """The coordinator's decisions as stories: a whole life, heartbeats, who a member is, what is refused."""
 
+import sys
 from dataclasses import replace
 
 import pytest
 
-import regroup.core.decide as decide_module
 from regroup.core.cluster import JobEnded, NoSuchJob, NoSuchWorker
 from regroup.core.decide import decide
 from regroup.core.jobs import ORIGIN, Checkpoint, JobPhase, Link, StepPoint, Version
 from regroup.core.messages.agent_reports import AgentLeft, AgentRegistered, Heartbeat
 from regroup.core.messages.commands import ClearWorker, StopJob, SubmitJob
-from regroup.core.messages.events import Disconnected
+from regroup.core.messages.events import Disconnected, Tick
 from regroup.core.messages.orders import Discard, Form, Halt, Heard, Prepare, Release, TurnAway, Welcome
 from regroup.core.messages.protocol import PROTOCOL
 from regroup.core.messages.trainer_reports import Formed, Halted, StepsCommitted
@@ -388,13 +388,52 @@ def test_what_became_of_jobs_since_they_were_decided_is_known_without_a_look_at_
     assert after.jobs["j"] is stamped
 
 
-def test_a_word_of_one_worker_is_no_occasion_to_look_at_each_queued_job(scene, monkeypatch):
-    """Else a queue of some hundred jobs keeps the coordinator from hearing anybody in time."""
+def calls(scene):
+    """How many functions one look at the cluster calls."""
+    count = 0
+
+    def counted(frame, what, of):
+        nonlocal count
+        count += what == "call"
+
+    sys.setprofile(counted)
+    try:
+        scene.does(Tick())
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("needed", [17, 99], ids=["their turn comes", "more than there are"])
+def test_a_job_in_the_queue_costs_each_decision_next_to_nothing(scene, needed):
+    """Else a sweep of some hundred jobs keeps the coordinator of 64 workers from answering their heartbeats."""
     names = [f"w{number:02}" for number in range(16)]
-    scene.running(*names, step=3, min_workers=1, steps=10**6, global_batch=16, shards=16)
-    for number in range(100):
-        scene.submit(f"q{number}", min_workers=8, max_workers=8, global_batch=16, shards=16)
-    asked, why_queued = [], decide_module.why_queued
-    monkeypatch.setattr(decide_module, "why_queued", lambda *given: asked.append(given) or why_queued(*given))
-    scene.train("w00", 4)
-    assert len(asked) == 1
+    scene.running(*names, global_batch=16, shards=16)
+    scene.register("free")
+    before = calls(scene)
+    for number in range(50):
+        scene.submit(f"q{number}", min_workers=needed, max_workers=99)
+    assert (calls(scene) - before) / 50 < 20, "sixteen workers, looked at for each: 120 and more"
+
+
+# --- 1b: test_schedule.py
+def test_jobs_that_have_all_that_they_asked_for_are_not_looked_at_for_each_worker_that_is_free(scene):
+    """As where 64 workers train a job each, and one more is free."""
+
+    def cost(jobs):
+        names = [f"w{number}" for number in range(jobs)]
+        for name in names:
+            scene.submit(f"j{name}", max_workers=1, min_workers=1)
+        scene.register(*names)
+        for name in names:
+            scene.beat(name, TrainerPhase.PREPARED, job=f"j{name}")
+        for name in names:
+            scene.beat(name, TrainerPhase.HALTED, job=f"j{name}", promised=1)
+        for name in names:
+            told = {"promised": 1, "generation": 1, "version": Version(1, 0)}
+            scene.beat(name, TrainerPhase.TRAINING, job=f"j{name}", **told)
+        before = calls(scene)
+        scene.register("x")
+        return calls(scene) - before
+
+    assert cost(32) / 32 < 100, "each job, times each worker"

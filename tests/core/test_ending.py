@@ -370,3 +370,11 @@ def test_a_report_that_failed_is_told_with_the_end(scene):
     scene.says("a", StateSaved(**told, checkpoint=checkpoint, remark="report() failed: KeyError: 'x'"))
     assert scene.job.phase is JobPhase.COMPLETED
     assert scene.job.reason == "completed at step 10; its state is in /c/j; report() failed: KeyError: 'x'"
+
+
+def test_to_stop_at_once_what_has_no_checkpoint_gives_up_no_measurement(scene):
+    """What it reached is still worth knowing."""
+    scene.running("a", step=3)
+    scene.does(StopJob("j", now=True))
+    (note,) = scene.noted("rolled_back")
+    assert (scene.job.step, note.data["base_step"]) == (3, 3)

@@ -522,3 +522,22 @@ def test_of_two_that_leave_the_one_that_could_not_give_the_state_gives_it_again_
         scene.raises(led[-1], formation.generation, 4, IN_STATE)
         scene.breaks("c", formation.generation)
     assert led == ["a", "b"]
+
+
+def test_what_is_held_is_saved_as_one_leaves_and_the_other_says_nothing_any_more(scene):
+    """It is connected, and its agent hangs: what it holds may be gone."""
+    scene.running("a", "b", min_workers=1)
+    for name in "ab":
+        scene.train(name, 3)
+    scene.does(PauseJob("j", hold=True))
+    for name in "ab":
+        scene.halt(name, (1, 4))
+    scene.after(scene.policy.absent_limit + 0.1, heard="a")
+    scene.does(DrainWorker("a"))
+    for _ in range(10):
+        scene.after(scene.policy.halt_limit + 0.1, heard="a")
+        if scene.job.round is not None:
+            scene.halt("a", (1, 4))
+    assert scene.job.saver is not None
+    scene.saved("a", (1, 4))
+    assert scene.cluster.workers["a"].job is None

@@ -370,3 +370,18 @@ def test_who_is_to_go_and_stays_with_an_older_state_is_nobody_to_be_asked(resume
     halted(scene, "a")
     finds(scene)
     assert struck(scene) == [9]
+
+
+@pytest.mark.parametrize("lent", [True, False])
+def test_one_that_is_connected_and_says_nothing_is_nobody_that_could_be_asked(resumed, lent):
+    scene = resumed("a", max_workers=1 + lent)
+    scene.register("b")
+    assert (scene.cluster.workers["b"].job == "j") is lent
+    scene.passes(scene.policy.absent_limit + scene.policy.quiet_limit, heard="a")
+    for _ in range(400):  # more than an hour
+        scene.after(10.0, heard="a")
+        if scene.job.round is not None:
+            halted(scene, "a")
+        elif scene.job.formation is not None and scene.job.formation.generation == scene.job.generation:
+            finds(scene)
+    assert 9 in struck(scene)

@@ -184,3 +184,11 @@ async def test_what_a_trainer_wrote_before_it_ended_is_kept_until_a_coordinator_
     assert guarded.guardian.untold == (left,)
     guarded.guardian.answered([FILE.path])
     assert guarded.guardian.untold == ()
+
+
+async def test_a_trainer_that_a_signal_without_a_name_ended_is_told_of(guarded: Guarded) -> None:
+    """Python has names for the first and the last of the real-time signals only."""
+    guarded.guardian.start(prepare("waits"), FLOOR)
+    status = await guarded.until(TrainerPhase.PREPARED)
+    os.kill(status.pid, signal.SIGRTMIN + 3)
+    assert (await guarded.told()).cause == f"killed by signal {signal.SIGRTMIN + 3}"

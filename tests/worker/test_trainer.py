@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +15,13 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 from torch.utils.data import TensorDataset
 
-from regroup.core.jobs import IN_LOAD, Version
+from regroup.core.jobs import IN_LOAD, OUTSIDE, Version
 from regroup.core.messages.orders import RenewLease
 from regroup.core.messages.trainer_reports import CheckpointUnreadable, Prepared, StateSaved, StepFailed
 from regroup.core.workers import LoopPhase, TrainerPhase
 from regroup.tasks import SizedDataset, Task
 from regroup.wire.lease_clock import lease_clock
+from regroup.worker.beside import Beside
 from regroup.worker.data import Loader, Superseded
 from regroup.worker.forming import Forming
 from regroup.worker.pulse import ENOUGH, last_mark
@@ -181,6 +183,14 @@ class Large(Sound):
         return line
 
 
+class IsTooLargeToCopy(Sound):
+    """Its state twice is more than its machine has: the kernel kills it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        Beside._copies = lambda beside, tensors: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
+
+
 class FillsTheDisk(Sound):
     """In the second pass of its second step, when what it read is written down already."""
 
@@ -280,6 +290,32 @@ def test_who_dies_while_the_state_arrives_was_about_to_take_it(driven: Any, star
         time.sleep(0.01)
     gate.unlink()
     heir.until(TrainerPhase.FINISHED)
+
+
+def test_who_dies_while_it_reads_the_checkpoint_was_about_to_take_it(driven: Any, start_driven: Any) -> None:
+    """Of a state for which a machine has no memory the kernel kills one leader after the other."""
+    driven.finish("Sound", steps=4)
+    driven.save(2)
+    checkpoint = driven.hears(StateSaved).checkpoint
+    Path(checkpoint.path).unlink()
+    os.mkfifo(checkpoint.path)  # to open a pipe that nobody writes to takes for ever
+    heir = start_driven("w1")
+    heir.prepare("Sound", steps=6)
+    heir.hears(Prepared)
+    heir.train(3, checkpoint)
+    deadline = time.monotonic() + 30
+    while heir.position != (4, IN_LOAD):
+        assert time.monotonic() < deadline, f"it is at {heir.position}"
+        time.sleep(0.01)
+
+
+def test_who_is_killed_as_its_state_is_copied_died_at_that_step(driven: Any) -> None:
+    """Else it died nowhere, and so do all others that lead after it: their workers would be blamed, one by one."""
+    driven.prepare("IsTooLargeToCopy", checkpoint_every=2)
+    driven.hears(Prepared)
+    driven.train(1)
+    assert driven.trainer.gone(30)
+    assert driven.position == (2, OUTSIDE)
 
 
 def test_a_state_for_which_there_is_no_memory_is_told_and_kills_no_trainer(driven: Any, start_driven: Any) -> None:

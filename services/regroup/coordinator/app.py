@@ -25,10 +25,10 @@ from regroup.coordinator import embedded
 from regroup.coordinator.api import create_app
 from regroup.coordinator.leadership import AnotherLeads, lead
 from regroup.coordinator.patience import patiently
-from regroup.coordinator.persistence import SharedStore, StoreError
+from regroup.coordinator.persistence import Saved, SharedStore, StoreError, StoreUnavailable
 from regroup.coordinator.serving import CannotListen, HttpServer, listen
 from regroup.coordinator.settings import Settings
-from regroup.coordinator.shell import Leadership, LeadershipLost, Shell
+from regroup.coordinator.shell import OVERTAKEN, Leadership, LeadershipLost, Shell
 from regroup.coordinator.standing_by import StandingBy, create_standby_app
 from regroup.coordinator.store import RedisStore
 from regroup.coordinator.tokens import remove_endpoint, write_endpoint
@@ -156,7 +156,7 @@ async def _lead(
 ) -> None:
     if weakness := await store.weakness():
         log.warning(weakness)
-    saved = await store.load()
+    saved = await _load(store, leadership)
     hub = _hub(settings, places)
     try:
         shell = Shell(store, hub, settings.policy(), leadership, saved, release=version("regroup"))
@@ -169,6 +169,24 @@ async def _lead(
         remove_endpoint(places.endpoint, os.getpid())  # not after an error: whoever follows takes its port again
     finally:
         hub.close()
+
+
+async def _load(store: SharedStore, leadership: Leadership) -> Saved:
+    """All that was saved. With very many jobs that takes longer than a lease, which is renewed meanwhile.
+
+    Raises LeadershipLost, StoreError.
+    """
+    loading = asyncio.create_task(store.load())
+    try:
+        while not loading.done():
+            with suppress(StoreUnavailable):
+                if not await store.renew(leadership.holder, leadership.fence, leadership.lease):
+                    raise LeadershipLost(OVERTAKEN)
+            await asyncio.wait([loading], timeout=leadership.lease / 4)
+        return loading.result()
+    finally:
+        loading.cancel()
+        await asyncio.wait([loading])
 
 
 async def _unless_stopped(what: Coroutine[object, object, T], stopping: asyncio.Event) -> T | None:

@@ -117,7 +117,7 @@ function does.rehearse()
   call('SET', key, 0) -- first: once a script has deleted anything, a full memory is no reason to refuse it
   call('TIME'); call('EXISTS', key); call('INCR', key); call('INCRBY', key, 1); call('DECRBY', key, 1)
   call('GET', key); call('DEL', key)
-  call('HSET', key, 'a', 1); call('HINCRBY', key, 'a', 1); call('HMGET', key, 'a'); call('HGETALL', key)
+  call('HSET', key, 'a', 1); call('HINCRBY', key, 'a', 1); call('HMGET', key, 'a'); call('HSCAN', key, 0)
   call('PEXPIRE', key, 60000); call('PTTL', key); call('HDEL', key, 'a'); call('DEL', key)
   call('ZADD', key, 1, 'a'); call('ZRANGE', key, '(0', '+inf', 'BYSCORE', 'LIMIT', 0, 1); call('ZREM', key, 'a')
   call('ZCARD', key); call('ZREMRANGEBYSCORE', key, 0, 1); call('ZREMRANGEBYRANK', key, 0, -1); call('DEL', key)

@@ -58,6 +58,7 @@ KEYS = (
     "voided",
 )
 SCAN = 1000  # events read at a time while looking for those of one job
+TURN = 200  # jobs or workers read at a time
 READERS = 32  # at once; of a client's 100 connections there are always some for whoever leads
 
 
@@ -138,15 +139,23 @@ class RedisStore:
         return f"{where} may lose what it said it keeps ({has}): configure {should}" if wrong else None
 
     async def load(self) -> Saved:
-        with self._trouble():
-            async with self._redis.pipeline(transaction=True) as together:
-                together.hgetall(self._prefix + "jobs")
-                together.hgetall(self._prefix + "workers")
-                jobs, workers = await together.execute()
-        return Saved(
-            in_order(_stored(Job, data, f"job {key.decode()}") for key, data in jobs.items()),
-            {key.decode(): _stored(Worker, data, f"worker {key.decode()}") for key, data in workers.items()},
-        )
+        """In pieces, each with its own limit, and others have their turn in between: there may be very many. They are
+        of one moment, since nobody writes but whoever leads, and that is who asks."""
+        jobs = [job async for job in self._all(Job, "job")]
+        workers = [worker async for worker in self._all(Worker, "worker")]
+        return Saved(in_order(jobs), {worker.name: worker for worker in workers})
+
+    async def _all(self, cls: type[T], noun: str) -> AsyncIterator[T]:
+        seen, cursor = set[bytes](), 0  # a scan may show what it showed before
+        while True:
+            with self._trouble():
+                told = await self._redis.hscan(f"{self._prefix}{noun}s", cursor, count=TURN)
+            cursor, page = cast(tuple[int, dict[bytes, bytes]], told)
+            for key in page.keys() - seen:
+                yield _stored(cls, page[key], f"{noun} {key.decode()}")
+            seen.update(page)
+            if not cursor:
+                return
 
     async def save(
         self,

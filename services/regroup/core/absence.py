@@ -28,7 +28,8 @@ def expected(turn: Turn) -> frozenset[str]:
     """The workers that are there, or may only be away for a moment."""
     known = [name for name, worker in turn.workers.items() if worker.boot != LEFT]
     there = (name for name in known if _absent(turn, name) <= turn.policy.absent_limit)
-    return frozenset(name for name in there if turn.workers[name].job is not None or not _idles(turn, name))
+    vain = _in_vain(turn)
+    return frozenset(name for name in there if name not in vain and (turn.workers[name].job or not _idles(turn, name)))
 
 
 def others_to_try(turn: Turn, job: Job, name: str) -> list[str]:
@@ -48,16 +49,19 @@ def _idles(turn: Turn, name: str) -> bool:
 def idle(turn: Turn) -> frozenset[str]:
     """The workers that are lent to a job and are of no use to it: others cannot reach them, their agents are connected
     and not heard, or their trainers were evicted and do not end. Who trains is of use, whether it is heard or not."""
-    trains = {one.worker for job, one in turn.listed() if job.phase is JobPhase.RUNNING}
-    found = set()
+    found = set(_in_vain(turn))
     for name, worker in turn.workers.items():
-        seen, watch = turn.cluster.present(name), turn.watches.get(worker.job or "")
-        if seen is None or worker.job is None:
-            continue
-        unreached = watch is not None and name in watch.resting
-        if unreached or (is_mute(turn, name) and name not in trains) or lingers(turn, name):
+        watch = turn.watches.get(worker.job or "")
+        if watch is not None and name in watch.resting and turn.cluster.present(name):
             found.add(name)
     return frozenset(found)
+
+
+def _in_vain(turn: Turn) -> set[str]:
+    """Those of them that are of no use to any other job, either."""
+    trains = {one.worker for job, one in turn.listed() if job.phase is JobPhase.RUNNING}
+    lent = [name for name, worker in turn.workers.items() if worker.job is not None and turn.cluster.present(name)]
+    return {name for name in lent if (is_mute(turn, name) and name not in trains) or lingers(turn, name)}
 
 
 def lingers(turn: Turn, name: str) -> bool:

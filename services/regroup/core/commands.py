@@ -54,7 +54,7 @@ def _stop_now(turn: Turn, job: Job) -> None:
     step = before if job.checkpoint is None else job.saved.step  # of what is lost, the steps are still worth knowing
     if job.saved.step < before:
         reason += f"; what its workers held of step {before} is given up, as its user asked"
-        turn.note("rolled_back", reason, job=job.id, generation=job.generation, base_step=job.saved.step)
+        turn.note("rolled_back", reason, job=job.id, generation=job.generation, base_step=step)
     turn.end(job, JobPhase.STOPPED, reason, wanted=Wanted.STOP, step=step)
 
 

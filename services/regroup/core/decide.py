@@ -88,7 +88,7 @@ def decide(cluster: Cluster, event: Event, now: float, policy: Policy) -> Decisi
             _keep_steps(turn)
             return _decided(cluster, turn, event, answers)  # and nothing else, since this may be lost
     _lend(turn)
-    for id in [id for id, job in turn.live.items() if not job.ended]:
+    for id in [id for id, job in turn.live.items() if not (job.ended or job.phase is JobPhase.QUEUED)]:
         reprieve(turn, turn.jobs[id])
         advance(turn, id)
     let_go(turn)

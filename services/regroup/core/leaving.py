@@ -12,7 +12,7 @@ from dataclasses import replace
 from regroup.core.jobs import Job, JobPhase, Member, Version, Wanted
 from regroup.core.schedule import other_holders
 from regroup.core.settling import away, candidates
-from regroup.core.suspicion import quiet
+from regroup.core.suspicion import is_mute, quiet
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase, TrainerStatus
 
@@ -94,7 +94,8 @@ def is_held_by_goers(turn: Turn, job: Job) -> bool:
     """Whether a job that its user holds would lose what it holds, because all that have it go."""
     if job.phase is not JobPhase.PAUSED or job.wanted is not Wanted.HOLD or job.formation is None:
         return False
-    versions = {member: answer.version for member, answer in candidates(turn.cluster, job).items()}
+    told = {one: said for one, said in candidates(turn.cluster, job).items() if not is_mute(turn, one.worker)}
+    versions = {member: answer.version for member, answer in told.items()}
     best = max((version for version in versions.values() if version is not None), default=None)
     holders = [member for member, version in versions.items() if version is not None and version == best]
     return bool(holders) and all(departs(turn, member) for member in holders)

@@ -239,7 +239,9 @@ def lend(
     begun = [
         job
         for job in cluster.live.values()
-        if job.wanted is Wanted.RUN and _has_begun(job) and not _hopeless(cluster, job, expected)
+        if job.wanted is Wanted.RUN and _has_begun(job)
+        if _blind(cluster, job) or len(lent(cluster, job, expected, idle)) < job.spec.max_workers  # else it takes none
+        if not _hopeless(cluster, job, expected)
     ]
 
     def grow(job: Job, most: int, beyond: int, but: Set[str] = frozenset()) -> None:
@@ -258,13 +260,15 @@ def lend(
     for job in begun:
         # else it and a queued job that waits for its workers would wait for ever
         grow(job, job.spec.min_workers, len(cluster.workers))
+    hopeless: set[tuple[object, ...]] = set()  # jobs of one kind are looked at once
     for job in cluster.live.values():
-        if job.phase is not JobPhase.QUEUED:
+        if job.phase is not JobPhase.QUEUED or (alike := (job.spec.min_workers, *job.refused)) in hopeless:
             continue
         takes = _eligible(cluster, job, free)[: job.spec.max_workers]
         if len(takes) < job.spec.min_workers:
             if not _hopeless(cluster, job, expected):
                 return loans  # it can start once others end: what is free is kept for it
+            hopeless.add(alike)
             continue
         loans |= dict.fromkeys(takes, job.id)
         free = [name for name in free if name not in loans]

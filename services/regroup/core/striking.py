@@ -15,6 +15,7 @@ from regroup.core.cluster import Word
 from regroup.core.jobs import Checkpoint, Job, JobPhase, Member, Struck
 from regroup.core.messages.trainer_reports import CheckpointUnreadable
 from regroup.core.schedule import is_free
+from regroup.core.suspicion import is_mute
 from regroup.core.turn import Turn
 
 
@@ -52,7 +53,7 @@ def _is_proven(turn: Turn, job: Job, words: Mapping[str, Word]) -> bool:
 
 
 def _could_be_asked(turn: Turn, job: Job, name: str) -> bool:
-    if name in job.refused or turn.workers[name].departs or turn.cluster.present(name) is None:
+    if name in job.refused or turn.workers[name].departs or turn.cluster.present(name) is None or is_mute(turn, name):
         return False
     return turn.workers[name].job == job.id or is_free(turn.cluster, name)
 

@@ -77,7 +77,10 @@ class Trainer:
         self.process.close()
         if code is None or code >= 0:
             return f"exit status {code}"
-        return f"killed by {signal.Signals(-code).name}"
+        try:
+            return f"killed by {signal.Signals(-code).name}"
+        except ValueError:  # of the real-time signals, only the first and the last have names
+            return f"killed by signal {-code}"
 
     def last_position(self) -> tuple[int, int] | None:
         """(step, shard) whose passes ran last; None outside of them."""

@@ -21,6 +21,7 @@ class Position:
         self.leave()
 
     def enter(self, step: int, shard: int) -> None:
+        self.now = step, shard
         os.pwrite(self._file, LAYOUT.pack(step, shard), 0)
 
     def leave(self) -> None:

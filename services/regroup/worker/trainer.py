@@ -142,7 +142,7 @@ class Trainer:
 
     def _copy_if_due(self, version: Version) -> None:
         if self.beside.due(version, self.control.may_write(version.generation)):
-            with self.pulse.within(LoopPhase.COPY):
+            with self.pulse.within(LoopPhase.COPY), self.trouble.outside():  # it may not fit in memory twice
                 self.beside.take(version, self.saving.tree)
 
     def _connect(self, formation: Formation) -> Group:
@@ -180,7 +180,8 @@ class Trainer:
         generation, receivers = formation.generation, formation.receivers
         if group.rank == formation.leader and formation.checkpoint is not None:
             try:
-                tree = self.state.read(formation.checkpoint, first=formation.base.generation == 0)
+                with self.trouble.outside(IN_LOAD, formation.base.step):
+                    tree = self.state.read(formation.checkpoint, first=formation.base.generation == 0)
             except USERS as error:
                 raise self.trouble.unreadable(generation, formation.checkpoint, error) from error
             if receivers:

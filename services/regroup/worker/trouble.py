@@ -48,12 +48,15 @@ class Trouble:
 
     @contextmanager
     def outside(self, where: int = OUTSIDE, step: int | None = None) -> Iterator[None]:
-        """It dies inside by its own doing, though in no pass. `where`: as the shard of a failure says it."""
+        """It dies inside by its own doing, though in no pass. `where`: as the shard of a failure says it.
+
+        Afterwards it is where it was before."""
+        before = self._position.now
         self._position.enter(self._replica.step if step is None else step, where)
         try:
             yield
         finally:
-            self._position.leave()
+            self._position.enter(*before)
 
     def raised(
         self, generation: int, shard: int, error: BaseException, torn: bool = False, step: int | None = None

@@ -33,9 +33,9 @@ NEIGHBOUR_GONE = "a neighbour is gone"
 
 
 def takes(trainer: Trainer) -> bool:
-    """Whether the state arrives from the leader, or is swapped in."""
+    """Whether the state is read, or arrives from the leader, or is swapped in."""
     at = trainer.loop.at
-    return at == "loaded" or (at == "connected" and trainer.rank in trainer.group.receivers)
+    return at in ("reading", "loaded") or (at == "connected" and trainer.rank in trainer.group.receivers)
 
 
 def where(trainer: Trainer) -> tuple[int, int]:
