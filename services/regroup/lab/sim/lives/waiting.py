@@ -35,7 +35,7 @@ class Waiting:
         self._surplus: dict[str, float] = {}  # since when a job keeps somebody that it has no seat for
 
     def wedged(self, trainer: Trainer) -> None:
-        self._wedged[trainer.member] = self._life.now
+        self._wedged[trainer.member] = self._life.decided_at  # as the coordinator's clock goes
 
     def judge(self, before: Cluster, decision: Decision) -> None:
         after = decision.cluster

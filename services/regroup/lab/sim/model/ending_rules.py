@@ -119,12 +119,16 @@ def ended(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old
 
 
 def _may_go_on(world: World, before: Cluster, decision: Decision, job: Job, but: str) -> list[Member]:
-    """The members of the last formation, but one's, that live with steps to lose, under a lease, heard of or not."""
+    """The members of the last formation, but one's, that live with steps to lose, under a lease: those that told of
+    them, and those that are not heard of. Who is heard, and is about to tell, is not known to have any."""
     members = job.formation.members if job.formation is not None else ()
     others = [one for one in members if one.worker != but and not is_evicted(before, decision, job.id, one)]
     alive = [one for one in map(world.living, others) if one is not None and not one.stuck]
     leased = [one for one in alive if world.clock(one.member.worker) < one.session.lease]
-    return [one.member for one in leased if (one.session.version or ORIGIN).step > job.origin.step]
+    holds = [one.member for one in leased if (one.session.version or ORIGIN).step > job.origin.step]
+    told = {one: status.version or ORIGIN for one in holds if (status := decision.cluster.trainer(one)) is not None}
+    heard = {one for one in holds if is_heard(world, decision.cluster, one.worker)}
+    return [one for one in holds if one not in heard or (one in told and told[one].step > job.origin.step)]
 
 
 def _prepared(before: Cluster, job: Job, failures: Iterable[StepFailure]) -> bool:
