@@ -25,6 +25,16 @@ def leave(scene, name, phase=None, **facts):
     return scene.says(name, Heartbeat(boot=boot, sequence=scene.sequence, trainer=trainer, leaving=True))
 
 
+def hold(scene):
+    """a and b are held with the state of step 4."""
+    scene.running("a", "b", min_workers=1)
+    for name in "ab":
+        scene.train(name, 3)
+    scene.does(PauseJob("j", hold=True))
+    for name in "ab":
+        scene.halt(name, (1, 4))
+
+
 def goodbye(scene, name):
     boot = scene.cluster.workers[name].boot
     scene.exits(name, asked=True)
@@ -271,12 +281,7 @@ def test_what_those_that_go_hold_is_saved_also_where_the_round_ends_because_anot
 
 
 def test_one_that_holds_a_held_state_may_go_while_another_stays_with_it(scene):
-    scene.running("a", "b", min_workers=1)
-    for name in "ab":
-        scene.train(name, 3)
-    scene.does(PauseJob("j", hold=True))
-    for name in "ab":
-        scene.halt(name, (1, 4))
+    hold(scene)
     leave(scene, "b")
     assert scene.told("b", Go) == [Go("b1")]
     assert scene.job.wanted is Wanted.HOLD
@@ -526,12 +531,7 @@ def test_of_two_that_leave_the_one_that_could_not_give_the_state_gives_it_again_
 
 def test_what_is_held_is_saved_as_one_leaves_and_the_other_says_nothing_any_more(scene):
     """It is connected, and its agent hangs: what it holds may be gone."""
-    scene.running("a", "b", min_workers=1)
-    for name in "ab":
-        scene.train(name, 3)
-    scene.does(PauseJob("j", hold=True))
-    for name in "ab":
-        scene.halt(name, (1, 4))
+    hold(scene)
     scene.after(scene.policy.absent_limit + 0.1, heard="a")
     scene.does(DrainWorker("a"))
     for _ in range(10):

@@ -26,18 +26,20 @@ def unlend_absent(turn: Turn) -> None:
 
 def expected(turn: Turn) -> frozenset[str]:
     """The workers that are there, or may only be away for a moment."""
-    known = [name for name, worker in turn.workers.items() if worker.boot != LEFT]
-    there = (name for name in known if _absent(turn, name) <= turn.policy.absent_limit)
-    vain = _in_vain(turn)
+    there, vain = _near(turn), _in_vain(turn)
     return frozenset(name for name in there if name not in vain and (turn.workers[name].job or not _idles(turn, name)))
 
 
 def others_to_try(turn: Turn, job: Job, name: str) -> list[str]:
     """The workers that are there, or away for a moment, and may take part in the job, now or later, but this one."""
-    others = turn.workers.keys() - job.refused.keys() - {name}
-    known = (one for one in others if turn.workers[one].boot != LEFT and not is_mute(turn, one))
-    there = (one for one in known if _absent(turn, one) <= turn.policy.absent_limit)
-    return [one for one in there if may_be_lent(turn.cluster, one)]
+    others = [one for one in _near(turn) if one != name and one not in job.refused and not is_mute(turn, one)]
+    return [one for one in others if may_be_lent(turn.cluster, one)]
+
+
+def _near(turn: Turn) -> list[str]:
+    """The workers that did not say goodbye, and are connected, or were a moment ago."""
+    known = (name for name, worker in turn.workers.items() if worker.boot != LEFT)
+    return [name for name in known if _absent(turn, name) <= turn.policy.absent_limit]
 
 
 def _idles(turn: Turn, name: str) -> bool:

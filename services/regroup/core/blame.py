@@ -109,7 +109,7 @@ def _prepares_elsewhere(turn: Turn, job: Job, failure: StepFailure) -> bool:
     """Others are to try as well. Each death was counted: where they are too few, it is tried until its quarantine."""
     untried = _untried(turn, job, failure.worker)
     times, again = _times(one for one in job.failures if one.worker == failure.worker and one.step < 0)
-    if times > 1 and len(untried) >= job.spec.min_workers:
+    if times > 1 and _enough(job, untried):
         _leave_out(turn, job, failure, again)
     return bool(untried)
 
@@ -118,7 +118,7 @@ def _can_be_taken(turn: Turn, job: Job, failure: StepFailure) -> bool:
     """Once another one took the state, who cannot has that error. If the job waits without it, it tries more often."""
     times, again = _times(one for one in job.failures if one.worker == failure.worker and one.shard == IN_LOAD)
     taken, trained = _was_taken(turn, job, failure.worker), _trained(turn, job)
-    enough = len(_untried(turn, job, failure.worker)) >= job.spec.min_workers
+    enough = _enough(job, _untried(turn, job, failure.worker))
     if taken and times > 1 and (enough or (trained and times > TRIES_OF_ONE)):
         _leave_out(turn, job, failure, again)
         return True
@@ -130,7 +130,7 @@ def _fails_alone(turn: Turn, job: Job, failure: StepFailure) -> bool:
     times, trained = _in_a_row(job.failures), _trained(turn, job)
     if times <= TRIES_OF_ONE:
         return False
-    enough = len(_untried(turn, job, failure.worker)) >= job.spec.min_workers
+    enough = _enough(job, _untried(turn, job, failure.worker))
     if _others_hold(turn, job, failure.worker) and (enough or trained):
         _leave_out(turn, job, failure, f"{times} times in a row, and nobody else")
         return True
@@ -156,6 +156,10 @@ def _times(failures: Iterable[StepFailure]) -> tuple[int, str]:
 def _untried(turn: Turn, job: Job, name: str) -> list[str]:
     """The workers, but this one, with which the job could go on: those that it has, and the free ones."""
     return [one for one in others_to_try(turn, job, name) if turn.workers[one].job in (None, job.id)]
+
+
+def _enough(job: Job, workers: Sequence[str]) -> bool:
+    return len(workers) >= job.spec.min_workers
 
 
 def _trained(turn: Turn, job: Job) -> bool:
