@@ -67,7 +67,7 @@ class Scene:
         self.does(SubmitJob(job, JobSpec(**asked), 0.0))
 
     def register(self, *names: str, boot: str = "b1") -> None:
-        """A new agent's first heartbeat, in the same breath, says that it has no trainer."""
+        """A new agent says in the same breath that it has no trainer; one that is known only connects again."""
         for name in names:
             known = self.cluster.workers.get(name)
             self.says(name, AgentRegistered(boot=boot, device="cpu", host="h", pid=1, version="1"))

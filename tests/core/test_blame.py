@@ -480,7 +480,7 @@ def test_the_second_that_cannot_take_the_state_while_its_holders_are_not_heard_f
     scene.beat("d", TrainerPhase.FORMING, promised=n, generation=n)
     if how == "coordinator":
         scene.restart()
-        scene.says("d", AgentRegistered(boot="b1", device="cpu", host="h", pid=1, version="1"))
+        scene.register("d")
     elif how == "silence":
         scene.now += scene.policy.quiet_limit + 1.0
     else:
@@ -499,7 +499,7 @@ def test_a_fifth_failure_while_the_other_holder_is_not_heard_fails_no_job(scene,
             scene.train(name, 3)
         if number == 5 and how == "coordinator":
             scene.restart()
-            scene.says("b", AgentRegistered(boot="b1", device="cpu", host="h", pid=1, version="1"))
+            scene.register("b")
             scene.beat("b", TrainerPhase.BROKEN, promised=n, generation=n, version=Version(n, 3))
         elif number == 5:
             scene.does(Disconnected("a"))
@@ -583,7 +583,7 @@ def test_a_second_death_on_one_worker_while_the_others_are_only_not_heard_of_fai
     if how == "coordinator":
         scene.now += 5.0
         scene.restart()
-        scene.says("a", AgentRegistered(boot="b1", device="cpu", host="h", pid=1, version="1"))
+        scene.register("a")
     else:
         scene.does(Disconnected("b"))
         scene.does(Disconnected("c"))

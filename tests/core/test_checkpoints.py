@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from regroup.core.jobs import Checkpoint, JobPhase, Version
-from regroup.core.messages.agent_reports import AgentRegistered, Discarded, Heartbeat
+from regroup.core.messages.agent_reports import Discarded, Heartbeat
 from regroup.core.messages.commands import PauseJob
 from regroup.core.messages.orders import Discard, Heard, Save
 from regroup.core.messages.trainer_reports import CheckpointFailed
@@ -217,7 +217,7 @@ def test_a_file_that_a_dead_trainer_left_counts_with_the_steps_that_it_had_made(
     scene.restart()
     scene.register("b")
     scene.train("b", 6)
-    scene.says("a", AgentRegistered(boot="b1", device="cpu", host="h", pid=1, version="1"))
+    scene.register("a")
     last = replace(ran, version=Version(1, 5), written=(replace(file(1, 4), worker="", host=""),))
     scene.beat("a", left=(last,))
     assert settled(scene, "a") == ("/c/j/g1-s4",)

@@ -3,7 +3,7 @@
 import pytest
 
 from regroup.core.jobs import JobPhase, Version
-from regroup.core.messages.agent_reports import AgentRegistered, TrainerExited
+from regroup.core.messages.agent_reports import TrainerExited
 from regroup.core.messages.commands import ClearWorker
 from regroup.core.messages.events import Disconnected, Tick
 from regroup.core.messages.trainer_reports import GroupBroke
@@ -329,8 +329,7 @@ def test_who_formed_and_is_not_heard_of_is_not_left_out_where_the_others_make_st
     if how == "coordinator":  # it is away while all of them form
         scene.now += 60.0
         scene.restart()
-        for name in "ab":
-            scene.says(name, AgentRegistered(boot="b1", device="cpu", host="h", pid=1, version="1"))
+        scene.register("a", "b")
     else:
         scene.does(Disconnected("c"))
     for second in range(20):

@@ -5,14 +5,8 @@ from dataclasses import replace
 import pytest
 
 from regroup.core.jobs import Beginning, Checkpoint, Fingerprint, Version
-from regroup.core.messages.agent_reports import AgentRegistered
 from regroup.core.messages.events import Disconnected
 from regroup.core.workers import TrainerPhase
-
-
-def again(scene, *names):
-    for name in names:
-        scene.says(name, AgentRegistered(boot="b1", device="cpu", host="h", pid=1, version="1"))
 
 
 @pytest.mark.parametrize("how", ["coordinator", "connection"])
@@ -23,7 +17,7 @@ def test_whose_code_is_another_does_not_set_it_while_those_that_set_it_are_only_
     scene.beat("c", TrainerPhase.PREPARING)
     if how == "coordinator":
         scene.restart()
-        again(scene, *"cabd")
+        scene.register(*"cabd")
     else:
         scene.does(Disconnected("a"))
         scene.does(Disconnected("b"))
@@ -55,6 +49,6 @@ def test_data_of_one_worker_fails_no_job_while_the_others_are_only_not_heard_of(
     for name in "abc":
         scene.beat(name, TrainerPhase.PREPARING)
     scene.restart()
-    again(scene, "a")
+    scene.register("a")
     scene.beat("a", TrainerPhase.PREPARED, fingerprint=Fingerprint("code", "empty mount", 3))
     assert set(scene.job.refused) == {"a"}

@@ -6,7 +6,7 @@ import pytest
 
 from regroup.core.cluster import reached
 from regroup.core.jobs import ORIGIN, JobPhase, Member, Version
-from regroup.core.messages.agent_reports import AgentRegistered, Heartbeat
+from regroup.core.messages.agent_reports import Heartbeat
 from regroup.core.messages.commands import StopJob, SubmitJob
 from regroup.core.messages.events import Disconnected
 from regroup.core.messages.orders import Halt, Kill, Prepare, Release
@@ -781,7 +781,7 @@ def test_who_was_evicted_and_comes_back_in_good_health_with_the_last_copy_is_not
     scene.train("a")
     scene.after(2.0, "a")
     scene.register("a", boot="b2")
-    scene.says("b", AgentRegistered(boot="b1", device="cpu", host="h", pid=1, version="1"))
+    scene.register("b")
     scene.beat("b", TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 1000))
     assert not scene.told("b", Kill)
     scene.halt("b", (1, 1000))
