@@ -1,0 +1,76 @@
+"""Those who hold the newest state are away, or die, and it comes back or does not.
+
+Owns: these sequences. Refuses to know: who is blamed for it (`blamed`), and what a saver tells (`saved`).
+"""
+
+from random import Random
+
+from regroup.lab.sim.lives.plan import GOING, Fault, Kind
+from regroup.lab.sim.lives.sequences.sequence import ENDINGS, Sequence, evaluated, long, two_of_two
+
+
+def _ahead(random: Random, workers: int) -> list[Fault]:
+    """Who is to go has applied a step that the others have not."""
+    at = random.uniform(1.0, 4.0)
+    struck = tuple(random.sample(range(workers), k=workers))
+    goes = Fault(random.choice(GOING), struck[:1], at=at, border="applying")
+    return [goes, Fault(Kind.BREAK, struck, at=at, border="applying")]
+
+
+def _left_behind(random: Random, workers: int) -> list[Fault]:
+    """Some are cut short in a step; the others, who may have done it, die before those have their state."""
+    at, order = random.uniform(1.0, 4.0), random.sample(range(workers), k=workers)
+    short = random.randint(1, workers - 1)
+    dies = random.choice((Kind.KILL_AGENT, Kind.KILL_TRAINER))
+    border = random.choice(("form", "form", "connecting"))
+    ahead = Fault(dies, tuple(order[short:]), at=at, border=border)
+    return [Fault(Kind.BREAK, tuple(order[:short]), at=at, border="applying"), ahead]
+
+
+def _last_of_all(random: Random, workers: int) -> list[Fault]:
+    """One is cut off, the others go on without it and die, and another coordinator hears of that before it hears it."""
+    at, (last, *others) = random.uniform(1.0, 3.0), random.sample(range(workers), k=workers)
+    cut = Fault(Kind.ISOLATE, (last,), at=at, border="stepping", seconds=random.uniform(1.0, 4.0))
+    short = Fault(Kind.BREAK, tuple(others), at=at + 0.1, border="contributed")
+    die = Fault(Kind.KILL_AGENT, tuple(others), at=at + 0.1, border="regrouped")
+    return [cut, short, die, Fault(Kind.CRASH, (0,), at=at + 0.1, border="regrouped")]
+
+
+def _comes_back(random: Random, workers: int) -> list[Fault]:
+    """One is cut off, the others go on without it and die, and it is back in time with what it holds."""
+    at, (last, *others) = random.uniform(1.0, 2.5), random.sample(range(workers), k=workers)
+    cut = Fault(Kind.ISOLATE, (last,), at=at, border="stepping", seconds=random.uniform(3.0, 6.0))
+    short = Fault(Kind.BREAK, tuple(others), at=at + 0.1, border="contributed")
+    dies, border = random.choice((Kind.KILL_AGENT, *ENDINGS)), random.choice(("regrouped", "connected"))
+    return [cut, short, Fault(dies, tuple(others), at=at + 0.1, border=border)]
+
+
+def _killed_while_held(random: Random, workers: int) -> list[Fault]:
+    """One trains on while the other is cut off; it dies while the job is held, and its steps with it."""
+    at, (ahead, *others) = random.uniform(1.5, 2.5), random.sample(range(workers), k=workers)
+    cut = [Fault(kind, tuple(others), at=at, seconds=3.0) for kind in (Kind.ISOLATE, Kind.CUT)]
+    short = Fault(Kind.BREAK, (ahead,), at=at + 0.2, border="contributed")
+    hold = Fault(Kind.HOLD, (0,), at=at + random.uniform(2.0, 6.0))
+    dies = Fault(random.choice((Kind.KILL_AGENT, *ENDINGS)), (ahead,), at=hold.at + 0.5)
+    return [*cut, short, hold, dies]
+
+
+def _all_killed(random: Random, workers: int) -> list[Fault]:
+    """All trainers are killed at once, in an evaluation or before."""
+    return [Fault(Kind.KILL_TRAINER, tuple(range(workers)), at=random.uniform(1.0, 5.0))]
+
+
+def _lack_at_first(random: Random, workers: int) -> list[Fault]:
+    """Two jobs lose a machine each before they could begin: each keeps what the other lacks."""
+    return [Fault(Kind.GONE, (number,), at=0.1, border="preparing", arrival=1) for number in (0, 2)]
+
+
+LOST = {  # by the names of their dice
+    "ahead": Sequence(0.03, 1, _ahead),
+    "left behind": Sequence(0.05, 2, _left_behind),
+    "last of all": Sequence(0.03, 2, _last_of_all),
+    "comes back": Sequence(0.03, 2, _comes_back),
+    "killed while held": Sequence(0.015, 2, _killed_while_held, long),
+    "all killed": Sequence(0.01, 2, _all_killed, evaluated, chunk=1.0),
+    "lack at first": Sequence(0.03, 4, _lack_at_first, two_of_two),
+}

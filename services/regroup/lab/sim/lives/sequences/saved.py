@@ -1,0 +1,83 @@
+"""Who saves, reads, or tells of a file does so late, twice, or in vain.
+
+Owns: these sequences. Refuses to know: who else holds what is saved (`lost`).
+"""
+
+from dataclasses import replace
+from random import Random
+
+from regroup.lab.sim.lives.plan import Fault, Kind
+from regroup.lab.sim.lives.sequences.sequence import ENDINGS, Sequence
+
+RESTS = (Kind.PAUSE, Kind.PAUSE, Kind.STOP)
+
+
+def _unheard(random: Random, workers: int) -> list[Fault]:
+    """Whoever writes a state is cut off meanwhile, and ends before anybody heard of its file."""
+    at, everybody, ends = random.uniform(1.0, 4.0), tuple(range(workers)), random.choice(ENDINGS)
+    beside = random.random() < 0.5
+    seconds = random.choice((0.5, 2.0, 5.0))
+    cut = Fault(Kind.ISOLATE, everybody, at=at, border="applying" if beside else "writing", seconds=seconds)
+    if random.random() < 0.4:
+        cut = replace(cut, kind=Kind.CRASH, workers=(0,), seconds=0.0)
+    if beside:
+        return [cut, Fault(ends, everybody, at=at, border="written")]
+    rests = Fault(random.choice(RESTS), (0,), at=at)
+    # Each is idle once it halted, and again when it has saved.
+    return [rests, cut, *(Fault(ends, (one,), at=at, border="idle", arrival=2) for one in everybody)]
+
+
+def _ahead_and_stopped(random: Random, order: list[int]) -> list[Fault]:
+    """The first of these has applied a step that the others have not, and they are to stop."""
+    at, arrival = random.uniform(0.3, 2.0), random.randint(1, 3)
+    short = Fault(Kind.BREAK, tuple(order), at=at, border="applying", arrival=arrival)
+    return [short, Fault(Kind.STOP, tuple(order[:1]), at=at, border="applying", arrival=arrival)]
+
+
+def _a_step_more(random: Random, workers: int) -> list[Fault]:
+    """Who saves a job that is to stop has a step more than the others, and dies once its file is whole."""
+    order = random.sample(range(workers), k=workers)
+    stopped = _ahead_and_stopped(random, order)
+    dies = random.choice((Kind.KILL_AGENT, *ENDINGS))
+    return [*stopped, Fault(dies, tuple(order[:1]), at=stopped[0].at, border="reporting", arrival=1)]
+
+
+def _told_late(random: Random, workers: int) -> list[Fault]:
+    """Who saves is a step ahead, is cut off, and tells of its file while the others save theirs, or cannot."""
+    first, *others = order = random.sample(range(workers), k=workers)
+    stopped = _ahead_and_stopped(random, order)
+    at = stopped[0].at
+    cut = Fault(Kind.ISOLATE, (first,), at=at, border="writing", arrival=1, seconds=random.uniform(4.0, 9.0))
+    if random.random() < 0.5:
+        return [*stopped, cut, Fault(Kind.UNWRITABLE, tuple(others), at=at, seconds=18.0)]
+    slow = [Fault(Kind.STALL, (one,), at=at, border="writing", arrival=1, seconds=4.0) for one in others]
+    return [*stopped, cut, *slow]
+
+
+def _reads_again(random: Random, workers: int) -> list[Fault]:
+    """Who could not read a checkpoint begins anew while another one reads, which dies."""
+    at, (one, other, *_) = random.uniform(1.5, 3.0), random.sample(range(workers), k=workers)
+    return [
+        Fault(Kind.PAUSE, (0,), at=at),
+        Fault(Kind.UNREADABLE, (one,), at=at, border="reading", seconds=18.0),
+        Fault(Kind.KILL_TRAINER, (one,), at=at + 0.1, border="unreadable"),
+        Fault(Kind.STALL, (other,), at=at + 0.1, border="reading", arrival=1, seconds=2.5),
+        Fault(Kind.KILL_TRAINER, (other,), at=at + 0.1, border="reading", arrival=1),
+    ]
+
+
+def _saved_twice(random: Random, workers: int) -> list[Fault]:
+    """A job that is paused is resumed, and paused again; what was told of the first save comes once more."""
+    at, border = random.uniform(1.5, 2.0), random.choice(("form", "connected", "regrouped", "stepping"))
+    twice = Fault(Kind.DOUBLING, (0,), at=at, border="writing", seconds=2.5)
+    slow = Fault(Kind.SLOW, (0,), at=at, border="writing", seconds=random.uniform(0.1, 0.5))
+    return [Fault(Kind.PAUSE, (0,), at=at), twice, slow, Fault(Kind.PAUSE, (0,), at=at + 0.3, border=border)]
+
+
+SAVED = {  # by the names of their dice
+    "unheard": Sequence(0.04, 1, _unheard),
+    "a step more": Sequence(0.03, 2, _a_step_more),
+    "told late": Sequence(0.03, 2, _told_late),
+    "reads again": Sequence(0.02, 2, _reads_again),
+    "saved twice": Sequence(0.02, 1, _saved_twice),
+}

@@ -1,0 +1,38 @@
+"""What a sequence is, and the jobs that some of them need.
+
+Owns: these values. Refuses to know: which sequences there are.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+
+from regroup.core.spec import JobSpec
+from regroup.lab.sim.lives.plan import Fault, Kind
+
+ENDINGS = (Kind.KILL_TRAINER, Kind.CRASH_TRAINER)
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    chance: float  # the part of the lives that have it
+    least: int  # workers, or it cannot be
+    faults: Callable[[Random, int], list[Fault]]
+    asks: Callable[[JobSpec, int], tuple[JobSpec, ...]] = lambda spec, workers: ()  # for these jobs; (): for none
+    chunk: float = 0.0  # for an evaluation with chunks of so many seconds
+
+
+def long(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
+    return (replace(spec, steps=24, epochs=None),)
+
+
+def evaluated(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
+    return (replace(spec, steps=12, epochs=None, evaluate_every=5),)
+
+
+def needs_all(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
+    return (replace(spec, steps=24, epochs=None, min_workers=workers, max_workers=workers),)
+
+
+def two_of_two(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
+    return (replace(spec, min_workers=2, max_workers=2),) * 2
