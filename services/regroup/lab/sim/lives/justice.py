@@ -1,9 +1,9 @@
-"""Whether workers, jobs and users of a life are treated justly: who is blamed, given up, and passed over.
+"""Whether workers and jobs of a life are treated justly: who is blamed, given up, and passed over.
 
 Owns: what has to be remembered over a whole life to tell (what gave cause for an error, when a Halt arrived, who failed
 in which shard), and the rules for it. Each breach raises AssertionError and names the rule.
-Refuses to know: who is waited for (`waiting`), and whether a state is lost or doubled (`decision_rules` and its like,
-which hold of every world).
+Refuses to know: who is waited for (`waiting`), which job has whom (`sharing`), and whether a state is lost or doubled
+(`decision_rules` and its like, which hold of every world).
 """
 
 from collections import Counter
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.hanging import GRACE
-from regroup.core.jobs import IN_REPORT, IN_STATE, Formation, Job, JobPhase, Member, Wanted
+from regroup.core.jobs import IN_REPORT, IN_STATE, Formation, Job, JobPhase, Member
 from regroup.core.messages.orders import Halt, TrainerOrder
 from regroup.core.notes import Note
-from regroup.core.workers import LEFT, Sighting, Worker
+from regroup.core.workers import LEFT
 from regroup.lab.sim.lives.excuses import Excuses
 from regroup.lab.sim.model.steps import TOGETHER
 from regroup.lab.sim.model.trainer import Trainer
@@ -40,7 +40,6 @@ class Justice:
         self._formed: set[tuple[str, int]] = set()  # generations that ran
         self._together: dict[frozenset[str], float] = {}  # when two workers were last in one that began to
         self._raised: dict[tuple[str, int], tuple[int, int, str]] = {}  # in a generation: step, shard, worker
-        self._yielded: dict[str, float] = {}  # when a job was last asked to make room
 
     # --- what is remembered
 
@@ -62,11 +61,8 @@ class Justice:
         for note in decision.notes:
             self._noted(before, decision.cluster, note)
         self._errors(before, decision.cluster)
-        for id, job in decision.cluster.jobs.items():
-            old = before.jobs.get(id)
-            if job.phase is JobPhase.PREPARING and (old is None or old.phase is JobPhase.QUEUED):
-                self._starts(decision.cluster, job)
-            if old is not None and old is not job:
+        for _, old, job in changes(before.jobs, decision.cluster.jobs):
+            if old is not None:
                 self._changed(before, decision, old, job)
 
     def _noted(self, before: Cluster, after: Cluster, note: Note) -> None:
@@ -91,10 +87,6 @@ class Justice:
             case Note(kind="unlent", worker=worker, reason=why) if "not heard of for" in why:
                 awake = life.now - life.woke
                 assert awake > 0.9 * life.policy.absent_limit, f"{worker} is absent, and nobody looked"
-            case Note(kind="yielding", job=str(job)):
-                since = now - self._yielded.get(job, -inf)
-                assert since > 0.9 * life.policy.absent_limit, f"{job} is asked again after {since:.2f} s"
-                self._yielded[job] = now
             case Note(kind="straggler", worker=worker):
                 assert worker in life.faults.lagged, f"{worker} is called slow, and never was"
 
@@ -235,30 +227,3 @@ class Justice:
             tried = {one.worker for one in job.failures if (one.step, one.shard) == failed[:2]}
             fresh = {member.worker for member in formation.members} - tried
             assert owner != failed[2] or not fresh, f"shard {failed[1]} failed on {owner}, which is to try again"
-
-    def _starts(self, after: Cluster, job: Job) -> None:
-        """First in, first out: nobody overtakes a job that could start with the workers that are alive."""
-        life = self._life
-        for older in after.jobs.values():
-            if older.id == job.id:
-                return
-            rest = [one for one in after.jobs.values() if one is not job]
-            others = {one.id for one in rest if one.wanted is Wanted.HOLD or one.phase in _WAITS}
-            fit = [
-                name
-                for name, worker in after.workers.items()
-                if life.agents[name].alive and worker.boot != LEFT and name not in older.refused
-                if not (worker.quarantined or worker.departs)
-                if (seen := after.sightings.get(name)) and life.decided_at - seen.seen < life.policy.absent_limit
-                if worker.job not in others and not self._clings(worker, seen)
-            ]
-            could = older.phase is JobPhase.QUEUED and older.spec.min_workers <= len(fit)
-            assert not could, f"{job.id} starts before {older.id}, which could start on {fit}"
-
-    def _clings(self, worker: Worker, seen: Sighting) -> bool:
-        """Whether it was freed long ago, and its trainer did not end yet: no job waits for that."""
-        freed = worker.job is None and seen.trainer is not None
-        return freed and self._life.decided_at - seen.moved > self._life.policy.absent_limit
-
-
-_WAITS = (JobPhase.PREPARING, JobPhase.WAITING)

@@ -1,4 +1,4 @@
-"""Who is waited for in a life, and for how long: whoever hangs, whoever saves, and a job that has more than it needs.
+"""Who is waited for in a life, and for how long: whoever hangs, and whoever saves.
 
 Owns: what has to be remembered over a whole life to tell (who hangs since when, whose save failed), and the rules.
 Each breach raises AssertionError and names the rule.
@@ -12,7 +12,7 @@ from regroup.core.blame import TRIES_OF_ONE
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.hanging import GRACE
-from regroup.core.jobs import ORIGIN, Job, JobPhase, Member, Version, Wanted
+from regroup.core.jobs import ORIGIN, Job, Member, Version
 from regroup.lab.sim.lives.excuses import Excuses
 from regroup.lab.sim.model.trainer import Trainer
 from regroup.lab.sim.model.world import holders, is_heard
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 SLACK = 1.5  # seconds until a coordinator that hears of nothing else looks again, and more
 TURN = 0.2  # seconds of one decision, and more
-SURPLUS = 10.0  # seconds for which a job may keep a worker that it has no seat for
 
 
 class Waiting:
@@ -32,7 +31,6 @@ class Waiting:
         self._wedged: dict[Member, float] = {}  # since when a trainer hangs in the task's code at a save
         self._failed_at: dict[str, float] = {}  # when a job's last save failed
         self._raised_in_state: dict[str, list[str]] = {}  # job -> workers of which it is known, each time
-        self._surplus: dict[str, float] = {}  # since when a job keeps somebody that it has no seat for
 
     def wedged(self, trainer: Trainer) -> None:
         self._wedged[trainer.member] = self._life.decided_at  # as the coordinator's clock goes
@@ -57,7 +55,6 @@ class Waiting:
                     self._saver(before, after, job, job.saver)
                 self._measures(old, job)
                 self._evaluates(old, job)
-            self._keeps(after, job)
             if not self._life.jobs[id].ended:  # as is durable: who was deposed may not know
                 self._saves(after, job)
 
@@ -161,17 +158,3 @@ class Waiting:
         assert waited < GRACE + 1.5 * self._life.policy.tick, (
             f"who hangs is waited for {waited:.2f} s, and all others wait"
         )
-
-    def _keeps(self, after: Cluster, job: Job) -> None:
-        """A job that has all that it asked for lets go of the others, in time; one that saves may need them yet."""
-        undisturbed = job.round is None and job.saver is None and job.wanted is Wanted.RUN
-        trains = job.phase is JobPhase.RUNNING and undisturbed
-        lent = [name for name, worker in after.workers.items() if worker.job == job.id] if trains else []
-        seated = {member.worker for member in job.formation.members} if lent and job.formation is not None else set()
-        extra = [name for name in lent if name not in seated and after.present(name)]
-        if not extra or len(seated) < job.spec.max_workers:
-            self._surplus.pop(job.id, None)
-            return
-        since = self._surplus.setdefault(job.id, self._life.now)
-        waited = min(self._life.now - since, self._life.decided_at - max(after.awake, after.started))
-        assert waited < SURPLUS, f"{extra} are kept by a job that has all that it asked for"
