@@ -74,7 +74,7 @@ def with_more(plan: Plan) -> Plan:
         jobs=jobs,
         policy=policy,
         faults=in_time(faults),
-        begins=begins,
+        begins=begins or plan.begins,
         folders=folders,
         detached=tuple(detached.choice(DETACHED) for _ in range(3)) if detached.random() < 0.15 else (),
     )

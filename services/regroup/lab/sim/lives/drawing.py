@@ -97,8 +97,9 @@ def _in_order(plan: Plan) -> Plan:
     for name in ordered:
         jobs = SEQUENCES[name].asks(jobs[0], plan.workers) or jobs
     more = in_time([*plan.faults, *chain.from_iterable(ordered.values())])
+    begins = any(SEQUENCES[name].begins for name in ordered)
     chunk = max(plan.chunk, *(SEQUENCES[name].chunk for name in ordered))
-    return replace(plan, jobs=jobs, faults=more, chunk=chunk, heals=LATE)
+    return replace(plan, jobs=jobs, faults=more, chunk=chunk, begins=begins, heals=LATE)
 
 
 def _queue(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:

@@ -77,7 +77,7 @@ class Justice:
             case Note(kind="halt", job=str(job), reason=why) if "did not form in" in why:
                 self._unformed(before, after, job)
             case Note(kind="replicas_differed", job=str(job)):
-                self._differs(before.jobs[job].formation, job)
+                self._differs(after, job, note.data["digests"])
             case Note(kind="lent", worker=str(worker)):
                 self._lent[worker] = now
             case Note(kind="unlent", worker=str(worker), reason=why) if "started no trainer" in why:
@@ -99,13 +99,19 @@ class Justice:
         stepped = [one for one in mine if one.step > formation.base.step]
         assert not stepped, f"{formation.generation} of {job} did not form, and its members told of {stepped}"
 
-    def _differs(self, formation: Formation | None, job: str) -> None:
-        """That members hold different bits is one cause for each: which of them is odd, nobody can know."""
-        if formation is not None and (job, formation.generation) not in self._differed:
-            self._differed.add((job, formation.generation))
-            leader = formation.members[formation.leader]
-            two = len(formation.members) == 2  # then the leader's counts
-            self._causes.update(one.worker for one in formation.members if not (two and one == leader))
+    def _differs(self, after: Cluster, job: str, digests: list[str]) -> None:
+        """That members hold different bits is a cause for each that is not like most. Where there are no most, it is
+        one for all, since nobody can know which is odd; but of two the leader's counts."""
+        watch = after.watches.get(job)
+        formation = self._life.ghosts.formations.get((job, watch.differed)) if watch is not None else None
+        if formation is None or (job, formation.generation) in self._differed:
+            return
+        self._differed.add((job, formation.generation))
+        members, (most, times) = formation.members, Counter(digests).most_common(1)[0]
+        sound = {formation.members[formation.leader]} if len(members) == 2 else set()
+        if 2 * times > len(digests):
+            sound = {one for one, digest in zip(members, digests, strict=True) if digest == most}
+        self._causes.update(one.worker for one in members if one not in sound)
 
     def _evicted(self, before: Cluster, job: str, worker: str, why: str) -> None:
         life, agent = self._life, self._life.agents[worker]
@@ -144,6 +150,10 @@ class Justice:
         others = {one.worker for one in formation.members if one != leader} & heard
         spared = worker in proven and not others <= proven
         assert not spared, f"{worker} had a part in the last step, and goes for who had none"
+        doubted = before.watches[job].doubted
+        alike = {name for name in others | {worker} if (name in proven) == (worker in proven)}
+        times = {name: doubted[name].times if name in doubted else 0 for name in alike}
+        assert times[worker] == min(times.values()), f"{worker} goes again, and others went less often: {times}"
 
     def _met(self, worker: str, other: str) -> float:
         """When these two were last known to have formed together."""

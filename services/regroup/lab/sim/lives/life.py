@@ -2,8 +2,8 @@
 
 Owns: who is started and when, also again, and how long a life may last.
 Refuses to know: what users ask for (`users`), which faults there will be (`plan`), how they strike (`faults`), what
-must hold (`decision_rules`, `justice`, `sharing`, `waiting`), but that the store keeps what was decided and that every
-job ends.
+must hold (`decision_rules`, `justice`, `preparing`, `sharing`, `waiting`), but that the store keeps what was decided
+and every job ends.
 It does not model: what travels between trainers, bit by bit; user code; what is in files.
 """
 
@@ -26,6 +26,7 @@ from regroup.lab.sim.lives.justice import Justice
 from regroup.lab.sim.lives.network import Network
 from regroup.lab.sim.lives.pace import Paced
 from regroup.lab.sim.lives.plan import Kind, Plan
+from regroup.lab.sim.lives.preparing import Preparing
 from regroup.lab.sim.lives.process import Process
 from regroup.lab.sim.lives.reasons import told
 from regroup.lab.sim.lives.sharing import Sharing
@@ -57,7 +58,8 @@ class Life(Paced):
         self.jobs: dict[str, Job] = {}  # durable
         self.workers: dict[str, Worker] = {}  # durable
         self.faults, self.network, self.users = Faults(self), Network(self), Users(self)
-        self.justice, self.sharing, self.waiting = Justice(self), Sharing(self), Waiting(self)
+        self.justice, self.preparing = Justice(self), Preparing(self)
+        self.sharing, self.waiting = Sharing(self), Waiting(self)
         self.processes: list[Process] = []
         for agent in self.agents.values() if plan.folders else ():
             agent.host = home(agent.name)
@@ -171,6 +173,7 @@ class Life(Paced):
         self.reasons.update(told(before, decision.cluster))
         decision_rules.decided(self.ghosts, self, before, decision)
         self.justice.judge(before, decision)
+        self.preparing.judge(before, decision)
         self.sharing.judge(before, decision)
         self.waiting.judge(before, decision)
 

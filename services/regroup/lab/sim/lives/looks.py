@@ -66,7 +66,8 @@ class Looks:
             self._is_true(trainer, watching.hang)
             self.accused[trainer.member] = life.now
             if watching.hang.fetch:
-                late = life.ghosts.fetches.setdefault((trainer.job, trainer.member.worker), set())
+                which = trainer.job, trainer.member.worker, len(trainer.history or ())
+                late = life.ghosts.fetches.setdefault(which, set())
                 late.add((trainer.member.incarnation, watching.hang.fetch))
         if (before is None) != (watching.hang is None):
             life.story.tell(life.now, agent.name, f"says {watching.hang}")

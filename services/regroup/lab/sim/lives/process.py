@@ -18,6 +18,7 @@ from regroup.core.messages.events import KeepSteps, Report, Tick
 from regroup.core.messages.orders import Heard, Order
 from regroup.core.notes import Event
 from regroup.lab.sim.lives.plan import Kind
+from regroup.lab.sim.model import measuring_rules
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
@@ -250,7 +251,12 @@ class SimStore:
         return await self._ask(lambda: self._life.store.events(after, job, limit))
 
     async def append_points(self, fence: int, job: str, points: Sequence[StepPoint]) -> None:
-        await self._ask(lambda: self._life.store.append_points(fence, job, points))
+        await self._ask(lambda: self._append(fence, job, points))
+
+    async def _append(self, fence: int, job: str, points: Sequence[StepPoint]) -> None:
+        before = self._life.store.measured(job)
+        await self._life.store.append_points(fence, job, points)
+        measuring_rules.lengthened(before, self._life.store.measured(job))
 
     async def points(self, job: str, after_step: int = -1, limit: int = 10_000) -> list[StepPoint]:
         return await self._ask(lambda: self._life.store.points(job, after_step, limit))

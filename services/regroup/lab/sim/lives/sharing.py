@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
-from regroup.core.jobs import Job, JobPhase, Wanted
+from regroup.core.jobs import Job, JobPhase, Member, Wanted
 from regroup.core.workers import LEFT, Sighting, Worker
 
 if TYPE_CHECKING:
@@ -31,6 +31,10 @@ class Sharing:
         for note in decision.notes:
             if note.kind == "yielding" and note.job is not None:
                 self._yields(note.job)
+            known = before.jobs.get(note.job or "")
+            if note.kind == "lent" and known is not None and note.worker is not None:
+                self._seated(before, after, known, note.worker)
+                self._leaves_for_others(before, after, known, note.worker)
         for id, job in after.jobs.items():
             old = before.jobs.get(id)
             if job.phase is JobPhase.PREPARING and (old is None or old.phase is JobPhase.QUEUED):
@@ -44,29 +48,78 @@ class Sharing:
         assert since > 0.9 * self._life.policy.absent_limit, f"{job} is asked again after {since:.2f} s"
         self._yielded[job] = now
 
+    def _seated(self, before: Cluster, after: Cluster, job: Job, worker: str) -> None:
+        """No job is lent another worker while members that train have all its seats, and none of them is to rest."""
+        was, watch, seen = before.watches.get(job.id), after.watches.get(job.id), after.present(worker)
+        undisturbed = job.phase is JobPhase.RUNNING and job.round is None and after.jobs[job.id].round is None
+        if job.formation is None or was is None or watch is None or not undisturbed:
+            return
+        if watch.unable or (seen is not None and seen.trainer is not None):
+            return  # it may read, or bring back, what the others cannot
+        members, lost = job.formation.members, {*watch.dead, *watch.evicted, *watch.resting}
+        there = [one for one in members if one not in lost and one.worker not in lost and after.trainer(one)]
+        mine = [one for one in there if (held := after.workers[one.worker]).job == job.id and not held.departs]
+        full = len(mine) == len(members) == job.spec.max_workers
+        assert not full, f"{worker} is lent to {job.id}, in which {mine} have all the seats"
+
+    def _leaves_for_others(self, before: Cluster, after: Cluster, job: Job, worker: str) -> None:
+        """A job that has enough grows by what no queued job can use, now or once others end."""
+        seen, watch = after.present(worker), before.watches.get(job.id)
+        if seen is None or seen.trainer is not None or watch is None or watch.unable:
+            return  # it may bring back, or read, what the others cannot
+        mine = [name for name, one in before.workers.items() if one.job == job.id and not one.departs]
+        still = [one for one in map(after.workers.get, mine) if one is not None and one.job == job.id]
+        has = [one.name for one in still if before.present(one.name) and self._is_of_use(after, job, one.name)]
+        if job.phase is not JobPhase.RUNNING or len(has) < job.spec.min_workers:
+            return
+        queued = [one for one in after.jobs.values() if one.phase is JobPhase.QUEUED and one.id in before.jobs]
+        for other in [one for one in queued if before.jobs[one.id].phase is JobPhase.QUEUED]:
+            fit = self._fit(after, other, None, self._life.policy.quiet_limit)
+            could = worker in fit and other.spec.min_workers <= len(fit)
+            assert not could, f"{worker} is lent to {job.id}, which has {has}, and {other.id} waits for {fit}"
+
+    def _is_of_use(self, after: Cluster, job: Job, name: str) -> bool:
+        """Whether a worker keeps its place in its job from a free one."""
+        seen, watch = after.present(name), after.watches.get(job.id)
+        if seen is None or watch is None or name in watch.resting or seen.trainer is None:
+            return False
+        quiet = self._life.decided_at - seen.seen > self._life.policy.quiet_limit
+        return not quiet and Member(name, seen.trainer.incarnation) not in watch.evicted
+
     def _starts(self, after: Cluster, job: Job) -> None:
         """First in, first out: nobody overtakes a job that could start with the workers that are alive."""
-        life = self._life
         for older in after.jobs.values():
             if older.id == job.id:
                 return
-            rest = [one for one in after.jobs.values() if one is not job]
-            others = {one.id for one in rest if one.wanted is Wanted.HOLD or one.phase in WAITS}
-            fit = [
-                name
-                for name, worker in after.workers.items()
-                if life.agents[name].alive and worker.boot != LEFT and name not in older.refused
-                if not (worker.quarantined or worker.departs)
-                if (seen := after.sightings.get(name)) and life.decided_at - seen.seen < life.policy.absent_limit
-                if worker.job not in others and not self._clings(worker, seen)
-            ]
+            fit = self._fit(after, older, job, self._life.policy.absent_limit)
             could = older.phase is JobPhase.QUEUED and older.spec.min_workers <= len(fit)
             assert not could, f"{job.id} starts before {older.id}, which could start on {fit}"
+
+    def _fit(self, after: Cluster, job: Job, but: Job | None, silent: float) -> list[str]:
+        """The workers that a queued job could have, now or once others end; but for one, those that wait keep theirs.
+        They were heard within so many seconds."""
+        life = self._life
+        rest = [one for one in after.jobs.values() if one is not but]
+        keep = {one.id for one in rest if one.wanted is Wanted.HOLD or one.phase in WAITS}
+        return [
+            name
+            for name, worker in after.workers.items()
+            if life.agents[name].alive and worker.boot != LEFT and name not in job.refused
+            if not (worker.quarantined or worker.departs) and worker.job not in keep
+            if (seen := after.sightings.get(name)) and life.decided_at - seen.seen < silent
+            if not (self._clings(worker, seen) or self._is_given_up(after, worker, seen))
+        ]
 
     def _clings(self, worker: Worker, seen: Sighting) -> bool:
         """Whether it was freed long ago, and its trainer did not end yet: no job waits for that."""
         freed = worker.job is None and seen.trainer is not None
         return freed and self._life.decided_at - seen.moved > self._life.policy.absent_limit
+
+    def _is_given_up(self, after: Cluster, worker: Worker, seen: Sighting) -> bool:
+        """Whether its trainer was, and did not end yet."""
+        watch = after.watches.get(worker.job or "")
+        gone = watch.evicted if watch is not None else ()
+        return seen.trainer is not None and Member(worker.name, seen.trainer.incarnation) in gone
 
     def _keeps(self, after: Cluster, job: Job) -> None:
         """A job that has all that it asked for lets go of the others, in time; one that saves may need them yet."""

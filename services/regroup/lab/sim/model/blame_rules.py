@@ -11,7 +11,8 @@ from itertools import pairwise
 from regroup.core.cluster import ASKED, Cluster, reached
 from regroup.core.decide import Decision
 from regroup.core.jobs import IN_LOAD, IN_REPORT, IN_STATE, ORIGIN, Formation, Job, JobPhase, Member, StepFailure
-from regroup.core.workers import Worker
+from regroup.core.workers import LEFT, Worker
+from regroup.lab.sim.model import likeness_rules
 from regroup.lab.sim.model.ghosts import Ghosts
 from regroup.lab.sim.model.world import World, is_heard
 
@@ -23,6 +24,8 @@ def failed(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) ->
     """What failed in a generation failed once, however often it is told; a restart is one only where steps are lost."""
     if job.failures is not old.failures:
         _alone(world, before, old, job)
+        hung = [one for one in job.failures if one.chance and one.error.startswith("it hung")]
+        assert not hung, f"{hung} were ended because they hung, and that is taken for chance"
         trained = [one for one in job.failures if one.generation and one.step >= 0]
         for one in trained:
             same = [other for other in trained if replace(other, error=one.error) == one]
@@ -95,6 +98,43 @@ def restarted(before: Cluster, after: Cluster, old: Job, job: Job) -> None:
     lost = shown > max(old.formation.base.step, job.formation.base.step)
     meant = watch is not None and all(watch.dead.get(member) == ASKED for member in old.formation.members)
     assert not lost or meant or job.restarts > old.restarts, f"{shown} steps were shown, and to lose them is no restart"
+
+
+def refused(ghosts: Ghosts, world: World, decision: Decision) -> None:
+    """Nobody is refused for what it failed at once, for what others fail at, too, or for a state that nobody took."""
+    for note in decision.notes:
+        job = decision.cluster.jobs.get(note.job or "")
+        why = job.refused.get(note.worker or "") if job is not None else None
+        if note.kind != "refused" or job is None or job.ended or why is None:
+            continue
+        likeness_rules.refused(job, why)
+        if job.failures and why.endswith((" times", "for the second time", "and nobody else")):
+            last = job.failures[-1]
+            assert last.worker == note.worker, f"{note.worker} is refused, and the last that failed is {last.worker}"
+            if why.endswith("and nobody else"):
+                row = [one for one in job.failures if one.step >= 0 and not one.chance][1 - ROW :]
+                by_one = len(row) == ROW - 1 and {one.worker for one in row} == {note.worker}
+                assert by_one, f"{note.worker} is refused as if nobody else had failed: {row}"
+            else:
+                _again(ghosts, world, decision.cluster, job, last)
+
+
+def _again(ghosts: Ghosts, world: World, cluster: Cluster, job: Job, last: StepFailure) -> None:
+    """Who is refused as it prepares, or takes the state, failed at that before, and not by chance; others are left that
+    can prepare, and somebody did take the state."""
+    name = last.worker
+    mine = [one for one in job.failures if one.worker == name]
+    alike = [one for one in mine if (one.step < 0 if last.step < 0 else one.shard == last.shard)]
+    sure = [one for one in alike if not one.chance]
+    assert len(sure) > 1 or len(alike) > 2, f"{name} is refused for what may be chance: {alike}"
+    if last.step < 0:
+        there = [one for one in cluster.workers.values() if one.name != name and one.boot != LEFT]
+        fit = [one.name for one in there if not (one.departs or one.quarantined or one.name in job.refused)]
+        assert len(fit) >= job.spec.min_workers, f"{name} is refused, and {fit} are all that is left"
+    if last.shard == IN_LOAD and job.beginning is None and not any(ghosts.commits.get(job.id, {}).values()):
+        took = {one.member for one in world.trainers() if one.job == job.id and one.session.version is not None}
+        built = {job.formation.members[job.formation.leader]} if job.formation is not None else set()
+        assert took - built, f"{name} is refused as it took the state, which nobody ever took"
 
 
 def readmitted(decision: Decision) -> None:

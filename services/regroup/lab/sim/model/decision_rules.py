@@ -18,6 +18,7 @@ from regroup.lab.sim.model import (
     ending_rules,
     leaving_rules,
     lending_rules,
+    likeness_rules,
     memory_rules,
     saving_rules,
     strangers,
@@ -62,12 +63,25 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
             lending_rules.evicted(world, before, decision, before.jobs[id], member)
     lending_rules.lent(world, before, decision, leaving_rules.handed_over)
     for _, known_worker, worker in changes(before.workers, decision.cluster.workers):
+        excess = worker.errors > world.policy.error_limit
+        assert excess or not worker.quarantined, f"{worker.name} is in quarantine, and has {worker.errors} errors"
         if known_worker is not None:
             leaving_rules.changed(decision.cluster, known_worker, worker)
             blame_rules.counted(ghosts, world, decision, known_worker, worker)
     blame_rules.forgiven(ghosts, world, decision.cluster)
     blame_rules.readmitted(decision)
-    fresh: set[str] = set()  # lent by this decision
+    blame_rules.refused(ghosts, world, decision)
+    _noted(world, decision)
+    if any(worker.departs for worker in decision.cluster.workers.values()):
+        for id, job in decision.cluster.jobs.items():
+            if id in before.jobs and before.jobs[id].phase is job.phase:  # else the next decision saves it
+                leaving_rules.held(decision.cluster, job)
+    _ordered(ghosts, world, decision)
+
+
+def _noted(world: World, decision: Decision) -> None:
+    """What the timeline says of this decision."""
+    fresh: set[str] = set()  # lent by it
     for note in decision.notes:
         if note.kind == "lent" and note.worker is not None:
             fresh.add(note.worker)
@@ -76,10 +90,12 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
             # Two may come back at once with the same state, of which one is to go.
             goes = decision.cluster.workers[note.worker].departs
             assert goes, f"{note.worker} is lent and taken back in one breath: {note.reason}"
-    if any(worker.departs for worker in decision.cluster.workers.values()):
-        for id, job in decision.cluster.jobs.items():
-            if id in before.jobs and before.jobs[id].phase is job.phase:  # else the next decision saves it
-                leaving_rules.held(decision.cluster, job)
+        if note.kind == "lost_state" and note.job is not None and (last := decision.cluster.jobs[note.job].formation):
+            left = [one for one in last.members if world.living(one) is not None]
+            assert not left, f"all that held {note.job} are said to be gone, and {left} live"
+
+
+def _ordered(ghosts: Ghosts, world: World, decision: Decision) -> None:
     for name, order in decision.orders:
         if isinstance(order, Heard):
             continue  # most are
@@ -130,6 +146,9 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
         asked = {member.worker for member in job.round.participants}
         joins = set(job.round.reason.removeprefix(JOIN).split(", "))
         assert joins <= asked, f"{joins - asked} are to join, and are not asked"
+        seated = job.formation.members if job.formation is not None else ()
+        away = [one for one in seated if decision.cluster.trainer(one) is None]
+        assert not away, f"{joins} are to join, and {away} are away: no boundary can be reached"
     if told_back(decision, job.id):
         saving_rules.left(ghosts, world, before, decision, old, job)
     if job.formation is not None and job.formation is not old.formation:
@@ -145,6 +164,7 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     if job.saver is not None and job.saver != old.saver:
         saving_rules.to_save(world, before, decision, old, job, job.saver)
         ghosts.savers.setdefault(job.id, set()).add(job.saver)
+    likeness_rules.compared(world, before, old, job)
     blame_rules.failed(ghosts, world, before, old, job)
     blame_rules.restarted(before, decision.cluster, old, job)
     leaving_rules.asked(old, job)

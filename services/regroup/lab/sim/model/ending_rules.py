@@ -11,6 +11,7 @@ from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.hanging import STARVED
 from regroup.core.jobs import (
+    IN_DATA,
     IN_LOAD,
     IN_REPORT,
     IN_STATE,
@@ -27,6 +28,8 @@ from regroup.lab.sim.model.ghosts import Ghosts
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further
 from regroup.lab.sim.model.trainer import PRINT, Trainer, consumed
 from regroup.lab.sim.model.world import World, holders, is_durable, is_evicted, is_heard
+
+TRIES = 5  # of one worker at what nobody else tried
 
 
 def is_at_once(job: Job) -> bool:
@@ -101,21 +104,40 @@ def ended(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old
             passed = _is_passed(world, before, decision, old, job, trainer)
             assert absent or passed, f"stopped without the state of {trainer.member}"
     if job.phase is JobPhase.FAILED:
-        newest = job.failures[-1:] if job.failures is not old.failures else ()
-        trained = not job.history or all(failure.step >= 0 for failure in newest) or not _prepared(before, job, newest)
-        assert trained, "a job that trains does not fail because a newcomer cannot be prepared"
-        for last in [one for one in newest if one.step < 0 or one.shard == IN_LOAD]:
-            go_on = _may_go_on(world, before, decision, old, last.worker)
-            assert not go_on, f"failed for {last.worker}, which takes no part, and {go_on} train on"
-        said = not job.history and job.id in ghosts.unpreparable
-        often = len(job.failures) > 1 or job.restarts >= job.spec.max_restarts
-        damaged = beginning_rules.is_damaged(ghosts, job)
-        starves = any(len(late) >= STARVED for (id, _), late in ghosts.fetches.items() if id == job.id)
-        assert said or often or damaged or starves, f"failed for no reason: {job.reason}"
-        for last in [one for one in newest if one.chance and job.reason.startswith("the task failed in step")]:
-            times = {one.generation for one in job.failures if (one.step, one.shard) == (last.step, last.shard)}
-            enough = len(times) > 2 or last.shard in (IN_STATE, IN_REPORT)
-            assert enough, f"failed because somebody killed its trainers, in generations {times}"
+        _failed(ghosts, world, before, decision, old, job)
+
+
+def _failed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
+    newest = job.failures[-1:] if job.failures is not old.failures else ()
+    trained = not job.history or all(failure.step >= 0 for failure in newest) or not _prepared(before, job, newest)
+    assert trained, "a job that trains does not fail because a newcomer cannot be prepared"
+    for last in [one for one in newest if one.step < 0 or one.shard == IN_LOAD]:
+        go_on = _may_go_on(world, before, decision, old, last.worker)
+        assert not go_on, f"failed for {last.worker}, which takes no part, and {go_on} train on"
+    said = not job.history and job.id in ghosts.unpreparable
+    often = len(job.failures) > 1 or job.restarts >= job.spec.max_restarts
+    damaged = beginning_rules.is_damaged(ghosts, job)
+    starves = any(len(late) >= STARVED for (id, *_), late in ghosts.fetches.items() if id == job.id)
+    assert said or often or damaged or starves, f"failed for no reason: {job.reason}"
+    for last in newest if job.reason.startswith("the task failed in step") else ():
+        _is_the_tasks(world, before, job, last)
+
+
+def _is_the_tasks(world: World, before: Cluster, job: Job, last: StepFailure) -> None:
+    """What fails a job failed more than once at the same place, or again and again on one worker; more often where
+    somebody may have killed its trainers; and data that do not come may come in a moment."""
+    at_a_save = last.shard in (IN_STATE, IN_REPORT)
+    alike = [one for one in job.failures if one.shard == last.shard and (at_a_save or one.step == last.step)]
+    row = [one for one in job.failures if one.step >= 0 and not one.chance][-TRIES:]
+    alone = len(row) == TRIES and {one.worker for one in row} == {last.worker}
+    assert len(alike) > 1 or alone, f"{job.id} failed for what failed once: {last}"
+    times = {one.generation for one in alike}
+    enough = not last.chance or at_a_save or len(times) > 2
+    assert enough, f"failed because somebody killed its trainers, in generations {times}"
+    watch = before.watches.get(job.id)
+    waited = 0.0 if watch is None else world.decided_at - max(watch.progressed, before.awake, before.started)
+    in_vain = last.shard != IN_DATA or waited > job.spec.step_timeout
+    assert in_vain, f"failed for data that did not come for {waited:.2f} s: it may in a moment"
 
 
 def _may_go_on(world: World, before: Cluster, decision: Decision, job: Job, but: str) -> list[Member]:

@@ -29,7 +29,9 @@ class Ghosts:
     blamed: dict[str, float] = field(default_factory=dict)  # when an error of a worker was last counted or forgiven
     unpreparable: set[str] = field(default_factory=set)  # jobs of which a trainer said, or showed, that they are wrong
     cut_short: set[str] = field(default_factory=set)  # jobs that a user wanted to end at once
-    fetches: dict[tuple[str, str], set[tuple[str, int]]] = field(default_factory=dict)  # accused, by job and worker
+    fetches: dict[tuple[str, str, int], set[tuple[str, int]]] = field(
+        default_factory=dict
+    )  # accused: job, worker, step
 
     def untold(self, order: Discard) -> set[str]:
         """The files beside those that it names which an order lets go."""

@@ -144,7 +144,12 @@ def evicted(world: World, before: Cluster, decision: Decision, job: Job, member:
     others = [one for one in heard_of - lost if (version := told[one]) is not None and version >= enough]
     listed = [world.living(other) for other in formation.members if other != member]
     others += [one.member for one in listed if one is not None and (one.session.version or ORIGIN) >= enough]
-    assert others or world.decided_at - began > world.policy.detached_limit, f"{member} is evicted with the only state"
+    patient = world.decided_at - began > world.policy.detached_limit
+    assert others or patient, f"{member} is evicted with the only state"
+    if job.round is not None and known is not None and known.version is not None and not patient:
+        gave = [one for one, answer in watch.answers.items() if answer.version is not None and one not in watch.dead]
+        gave = [one for one in gave if before.present(one.worker) and decision.cluster.present(one.worker)]
+        assert not gave or heard_of.intersection(gave), f"{member} is given up with a state, and {gave} are not heard"
 
 
 def over(world: World) -> None:

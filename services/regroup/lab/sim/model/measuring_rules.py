@@ -22,6 +22,14 @@ def shown(job: Job, points: Iterable[StepPoint]) -> None:
         assert told, f"step {point.step} is shown as of generation {point.loss}, and is {by}'s"
 
 
+def lengthened(before: Iterable[StepPoint], after: Iterable[StepPoint]) -> None:
+    """An evaluation is added to what is known of its step, and takes nothing away; nor does a step told again."""
+    now = {one.step: one for one in after}
+    for one in before:
+        kept = now.get(one.step, one)
+        assert one.loss is None or kept.loss is not None, f"the loss of step {one.step} was known, and is not any more"
+
+
 def gone_back(job: Job, base: int, points: Iterable[StepPoint]) -> None:
     """Nothing is shown of the steps that were just given up; of one whose loss is no number, nobody can tell."""
     void = [one.step for one in points if one.step >= base and not (one.loss is not None and isnan(one.loss))]

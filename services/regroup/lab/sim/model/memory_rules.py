@@ -56,6 +56,9 @@ def watched(before: Cluster, decision: Decision, old: Job, job: Job) -> None:
         if note.kind == "rolled_back" and note.job == job.id:
             shown, base = reached(job, watch), note.data["base_step"]
             assert shown <= base, f"gone back to step {base} of {job.id}, and {shown} is shown"
+    if formation is not None and formation is not old.formation:
+        stale = watch.first, dict(watch.committed), dict(watch.evaluated), watch.broken, set(watch.formed)
+        assert stale == (None, {}, {}, None, set()), f"{job.id} forms anew, and of the last it is known: {stale}"
     if was is None:
         return
     if job.round is not None and job.round is not old.round:

@@ -8,6 +8,7 @@ of tensors, threads, user code. Nothing in it chooses.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from regroup.core.jobs import IN_LOAD, OUTSIDE, Fingerprint, Formation, Member, StepPoint, Version
@@ -282,7 +283,18 @@ class StepLoops(Writers, ABC):
 
     def _measured(self, trainer: Trainer) -> None:
         self.end_chunk(trainer)
+        if self.measures and not self.chunks_left(trainer):
+            self._note_metrics(trainer, len(trainer.state) - 1)
         self._at_boundary(trainer)
+
+    def _note_metrics(self, trainer: Trainer, step: int) -> None:
+        """Beside what it measured of that step; whoever went on from a checkpoint there measured nothing of it."""
+        known = next((one for one in trainer.measured if one.step == step), StepPoint(step, None, 0.0, 0, 0.0, 0.0))
+        point = replace(known, metrics={"accuracy": 0.5})
+        trainer.measured = (*(one for one in trainer.measured if one.step != step), point)
+        if trainer.rank == trainer.group.leader:
+            trainer.points = (*(one for one in trainer.points if one.step != step), point)
+            trainer.unsaid = True
 
     def _contribute(self, trainer: Trainer) -> None:
         loop, session, group, step = trainer.loop, trainer.session, trainer.group, len(trainer.state)

@@ -6,8 +6,8 @@ Refuses to know: how one is planted.
 
 from regroup.lab.sim.planted.planting import Bug
 
+ABSENCE = "regroup.core.absence"
 AGENT_REPORTS = "regroup.core.agent_reports"
-BLAME = "regroup.core.blame"
 COMMANDS = "regroup.core.commands"
 HANGING = "regroup.core.hanging"
 OBSERVING = "regroup.core.observing"
@@ -85,25 +85,65 @@ BUGS = (
         among="goes untold",
     ),
     Bug(
-        "of two replicas that differ the leader's is the odd one",
-        "regroup.core.likeness",
-        "digests, formation.leader)",
-        "digests, 0)",
-        among="FLIP",
-    ),
-    Bug(
-        "all are killed once, and that is the task's doing",
-        BLAME,
-        "if preparing else len({f.generation for f in (*same, failure)})",
-        "if preparing else len(same) + 1",
-        among="all killed",
-    ),
-    Bug(
         "who could not read is asked to read again as soon as it began anew",
         REGROUP,
         "(not holders and one.worker in tried_to_read, failed[one.worker])",
         "failed[one.worker]",
         among="reads again",
+    ),
+    Bug(
+        "a holder that is cut off is of no use to its job",
+        ABSENCE,
+        "(is_mute(turn, name) and name not in trains)",
+        "is_mute(turn, name)",
+    ),
+    Bug(
+        "the last that has the state is given up as any",
+        SETTLING,
+        "over = had_its_chance(turn, member) and not last",
+        "over = had_its_chance(turn, member)",
+        among="answers and is gone",
+    ),
+    Bug("the first to break the last generation broke this one", SETTLING, '        "first": None,\n', ""),
+    Bug(
+        "who has as many errors as are allowed stays in quarantine",
+        TURN,
+        "if worker.quarantined and worker.errors <= self.policy.error_limit:",
+        "if worker.quarantined and worker.errors < self.policy.error_limit:",
+    ),
+    Bug(
+        "newcomers are let in while a member is away",
+        ROUNDS,
+        "if newcomers and ready >= set(formation.members):",
+        "if newcomers:",
+    ),
+    Bug(
+        "what one lost, all did",
+        ROUNDS,
+        "if not held and all(member in watch.dead",
+        "if not held and any(member in watch.dead",
+        among="away while held",
+    ),
+    Bug(
+        "fetches for different steps are one that hangs",
+        HANGING,
+        "if before is not None and before.step == step else frozenset()",
+        "if before is not None else frozenset()",
+        among="data is slow",
+    ),
+    Bug(
+        "a job grows by what an older one waits for",
+        "regroup.core.schedule",
+        "                return loans  # it can start",
+        "                break  # it can start",
+        among="may not grow",
+    ),
+    Bug(
+        "an evaluation takes the place of its step's loss",
+        "regroup.coordinator.points",
+        "point = point if before is None else replace(before, metrics=point.metrics)",
+        "pass",
+        among="all killed",
     ),
     # of what is shown
     Bug(

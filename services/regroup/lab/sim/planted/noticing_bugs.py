@@ -51,41 +51,6 @@ BUGS = (
     # what overtook it makes a report history
     Bug("an overtaken heartbeat is believed", AGENT_REPORTS, " and report.sequence > sighting.sequence:", ":"),
     # one worker's own failures
-    Bug(
-        "who cannot take the state that others hold fails the job",
-        BLAME,
-        "taken, trained = _was_taken(turn, job, failure.worker), ",
-        "taken, trained = False, ",
-        among="UNFIT",
-    ),
-    Bug(
-        "who fails in step after step is kept for ever",
-        BLAME,
-        "    if times <= TRIES_OF_ONE:\n",
-        "    if True:\n",
-        "UNFIT",
-    ),
-    Bug(
-        "what one worker alone cannot do fails a job that needs it",
-        BLAME,
-        "_others_hold(turn, job, failure.worker) and (enough or trained):",
-        "_others_hold(turn, job, failure.worker) and enough:",
-        among="unfit and needed",
-    ),
-    Bug(
-        "newcomers fail a job whose members are not heard of",
-        BLAME,
-        " or _others_are_away(turn, job, name)\n",
-        "\n",
-        among="newcomers die",
-    ),
-    Bug(
-        "who could not give its state gives it again at once",
-        "regroup.core.regroup",
-        "tried_to_read, failed[one.worker])",
-        "tried_to_read)",
-        among="STATE_RAISES",
-    ),
     # agents of another release
     Bug(
         "whoever speaks another protocol is let in",
@@ -102,7 +67,6 @@ BUGS = (
         among="STRANGER",
     ),
     # who may take part, and whose state is nobody's
-    Bug("whoever has other code takes part", "regroup.core.likeness", "if theirs == job.fingerprint:", "if True:"),
     # the last copy
     Bug(
         "who is cut off is killed when it comes back",

@@ -6,7 +6,15 @@ Owns: these sequences. Refuses to know: what is lost by it (`lost`).
 from random import Random
 
 from regroup.lab.sim.lives.plan import Fault, Kind
-from regroup.lab.sim.lives.sequences.sequence import Sequence, long, needs_all
+from regroup.lab.sim.lives.sequences.sequence import (
+    ENDINGS,
+    Sequence,
+    impatient,
+    long,
+    long_and_small,
+    needs_all,
+    one_after_another,
+)
 
 
 def _dies_before_a_step(random: Random, workers: int) -> list[Fault]:
@@ -49,10 +57,85 @@ def _newcomers_die(random: Random, workers: int) -> list[Fault]:
     return [*cut, *die, *(Fault(Kind.CRASH_TRAINER, (who,), at, "preparing", arrival=n) for who, n in again)]
 
 
+def _killed_as_it_prepares(random: Random, workers: int) -> list[Fault]:
+    """One's trainer dies, by chance or not, and twice more as it prepares, while others train."""
+    at, one, dies = random.uniform(1.0, 2.5), random.randrange(workers), random.choice(ENDINGS)
+    again = [Fault(dies, (one,), at, "preparing", arrival=number) for number in (1, 2)]
+    return [Fault(Kind.KILL_TRAINER, (one,), at=at), *again]
+
+
+def _not_alone(random: Random, workers: int) -> list[Fault]:
+    """The task raises on one device again and again, and in between on another one, too."""
+    at, (one, other, *_) = random.uniform(0.5, 2.0), random.sample(range(workers), k=workers)
+    unfit = [Fault(Kind.RAISE, (one,), at=at, border="stepping", arrival=number) for number in range(1, 12, 2)]
+    return [*unfit, *(Fault(Kind.RAISE, (other,), at, "stepping", arrival=number) for number in (2, 4))]
+
+
+def _nobody_takes_it(random: Random, workers: int) -> list[Fault]:
+    """Whoever is to take the first state raises, each time."""
+    return [
+        Fault(Kind.RAISE, (one,), at=0.1, border="loaded", arrival=number)
+        for one in range(workers)
+        for number in range(1, 6)
+    ]
+
+
+def _odd_and_anew(random: Random, workers: int) -> list[Fault]:
+    """Who has other code prepares last; before that the coordinator begins anew, and has yet to hear of the others."""
+    one, at = random.randrange(workers), random.uniform(0.9, 1.6)
+    return [
+        Fault(Kind.MISMATCH, (one,), at=0.0, seconds=4.0),
+        Fault(Kind.STALL, (one,), at=0.0, border="preparing", seconds=at + random.uniform(0.0, 0.8), arrival=1),
+        Fault(Kind.CRASH, (0,), at=at),
+        Fault(Kind.SLOW, (0,), at=at, seconds=2.5),
+        Fault(Kind.KILL_AGENT, (one,), at=random.uniform(4.2, 5.0)),
+    ]
+
+
+def _never_a_step(random: Random, workers: int) -> list[Fault]:
+    """One breaks each generation before its first step, again and again."""
+    at, one = random.uniform(1.0, 2.0), random.randrange(workers)
+    return [Fault(Kind.BREAK, (one,), at, "contributed", arrival=number) for number in range(1, 26)]
+
+
+def _refused_and_failing(random: Random, workers: int) -> list[Fault]:
+    """All but one cannot take part, and on that one the task dies as it prepares, again and again."""
+    one, *others = random.sample(range(workers), k=workers)
+    die = [Fault(Kind.CRASH_TRAINER, (one,), 0.9 + 0.5 * number, arrival=0) for number in range(12)]
+    return [Fault(Kind.UNPREPARED, tuple(others), at=0.0, seconds=18.0), *die]
+
+
+def _other_data(random: Random, workers: int) -> list[Fault]:
+    """A job begins from another one's checkpoint, and everybody has other data by then."""
+    return [Fault(Kind.MISMATCH, tuple(range(workers)), at=random.uniform(1.0, 1.5), seconds=18.0)]
+
+
+def _data_is_slow(random: Random, workers: int) -> list[Fault]:
+    """Data is late again and again, each time for another step."""
+    at, everybody = random.uniform(1.2, 1.8), tuple(range(workers))
+    late = [(at + 3.3 * number, random.uniform(2.5, 2.9)) for number in range(4)]
+    return [Fault(Kind.STARVE, everybody, at=when, seconds=lasts) for when, lasts in late]
+
+
+def _data_stalls(random: Random, workers: int) -> list[Fault]:
+    """The data of some does not come for a moment, and that of the others does."""
+    struck = tuple(random.sample(range(workers), k=random.randint(2, workers - 1)))
+    return [Fault(Kind.STARVE, struck, at=random.uniform(2.0, 4.0), seconds=random.uniform(3.5, 4.5))]
+
+
 BLAMED = {  # by the names of their dice
     "dies before a step": Sequence(0.01, 2, _dies_before_a_step, needs_all),
     "begins anew": Sequence(0.01, 2, _begins_anew),
     "severed once": Sequence(0.02, 2, _severed_once, long),
     "unfit and needed": Sequence(0.01, 2, _unfit_and_needed, needs_all),
     "newcomers die": Sequence(0.015, 2, _newcomers_die, long),
+    "killed as it prepares": Sequence(0.015, 2, _killed_as_it_prepares, long),
+    "not alone": Sequence(0.015, 2, _not_alone, long_and_small),
+    "nobody takes it": Sequence(0.015, 2, _nobody_takes_it),
+    "odd and anew": Sequence(0.02, 2, _odd_and_anew, needs_all),
+    "never a step": Sequence(0.02, 3, _never_a_step, long_and_small),
+    "refused and failing": Sequence(0.015, 2, _refused_and_failing),
+    "other data": Sequence(0.02, 3, _other_data, one_after_another, begins=True),
+    "data is slow": Sequence(0.02, 1, _data_is_slow, impatient),
+    "data stalls": Sequence(0.02, 3, _data_stalls, long_and_small),
 }

@@ -6,7 +6,15 @@ Owns: these sequences. Refuses to know: who is blamed for it (`blamed`), and wha
 from random import Random
 
 from regroup.lab.sim.lives.plan import GOING, Fault, Kind
-from regroup.lab.sim.lives.sequences.sequence import ENDINGS, Sequence, evaluated, long, two_of_two
+from regroup.lab.sim.lives.sequences.sequence import (
+    ENDINGS,
+    Sequence,
+    evaluated,
+    long,
+    long_and_small,
+    one_waits_for_all,
+    two_of_two,
+)
 
 
 def _ahead(random: Random, workers: int) -> list[Fault]:
@@ -55,6 +63,13 @@ def _killed_while_held(random: Random, workers: int) -> list[Fault]:
     return [*cut, short, hold, dies]
 
 
+def _may_not_grow(random: Random, workers: int) -> list[Fault]:
+    """A job loses a worker for which another one waits that wants them all; it comes back."""
+    at, one = random.uniform(1.0, 2.5), random.randrange(workers)
+    away = [Fault(kind, (one,), at=at, seconds=random.uniform(4.0, 7.0)) for kind in (Kind.CUT, Kind.ISOLATE)]
+    return [*away, Fault(Kind.KILL_AGENT, (one,), at=at + 0.2)]
+
+
 def _all_killed(random: Random, workers: int) -> list[Fault]:
     """All trainers are killed at once, in an evaluation or before."""
     return [Fault(Kind.KILL_TRAINER, tuple(range(workers)), at=random.uniform(1.0, 5.0))]
@@ -65,6 +80,24 @@ def _lack_at_first(random: Random, workers: int) -> list[Fault]:
     return [Fault(Kind.GONE, (number,), at=0.1, border="preparing", arrival=1) for number in (0, 2)]
 
 
+def _answers_and_is_gone(random: Random, workers: int) -> list[Fault]:
+    """One is slow to leave its group, and who has answered is not heard of any more."""
+    at, (slow, *others) = random.uniform(1.5, 3.0), random.sample(range(workers), k=workers)
+    gone = at + random.uniform(0.6, 1.5)
+    return [
+        Fault(Kind.STALL, (slow,), at=at, border="stepping", seconds=8.0, arrival=1),
+        Fault(Kind.BREAK, (others[0],), at=at, border="contributed", arrival=1),
+        *(Fault(Kind.ISOLATE, (one,), at=gone, seconds=8.0) for one in others),
+    ]
+
+
+def _away_while_held(random: Random, workers: int) -> list[Fault]:
+    """A job is held; one that has its state dies while all others are cut off for a moment."""
+    at, (one, *others) = random.uniform(1.5, 3.0), random.sample(range(workers), k=workers)
+    hold, dies = Fault(Kind.HOLD, (0,), at=at), Fault(Kind.KILL_TRAINER, (one,), at=at + 1.0)
+    return [hold, dies, *(Fault(kind, tuple(others), at + 0.8, seconds=2.0) for kind in (Kind.CUT, Kind.ISOLATE))]
+
+
 LOST = {  # by the names of their dice
     "ahead": Sequence(0.03, 1, _ahead),
     "left behind": Sequence(0.05, 2, _left_behind),
@@ -72,5 +105,8 @@ LOST = {  # by the names of their dice
     "comes back": Sequence(0.03, 2, _comes_back),
     "killed while held": Sequence(0.015, 2, _killed_while_held, long),
     "all killed": Sequence(0.01, 2, _all_killed, evaluated, chunk=1.0),
+    "may not grow": Sequence(0.015, 2, _may_not_grow, one_waits_for_all),
     "lack at first": Sequence(0.03, 4, _lack_at_first, two_of_two),
+    "answers and is gone": Sequence(0.02, 2, _answers_and_is_gone, long_and_small),
+    "away while held": Sequence(0.015, 2, _away_while_held, long),
 }

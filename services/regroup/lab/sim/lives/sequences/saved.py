@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 
 from regroup.lab.sim.lives.plan import Fault, Kind
-from regroup.lab.sim.lives.sequences.sequence import ENDINGS, Sequence
+from regroup.lab.sim.lives.sequences.sequence import ENDINGS, Sequence, long
 
 RESTS = (Kind.PAUSE, Kind.PAUSE, Kind.STOP)
 
@@ -74,10 +74,19 @@ def _saved_twice(random: Random, workers: int) -> list[Fault]:
     return [Fault(Kind.PAUSE, (0,), at=at), twice, slow, Fault(Kind.PAUSE, (0,), at=at + 0.3, border=border)]
 
 
+def _raises_again(random: Random, workers: int) -> list[Fault]:
+    """The task's state() raises at a save; its user goes on, another worker is to save, and there it raises, too."""
+    at, everybody = random.uniform(1.0, 2.0), tuple(range(workers))
+    pauses = [Fault(Kind.PAUSE, (0,), at=at + 0.7 * number) for number in range(8)]
+    gone = Fault(Kind.GONE, (0,), at=at + 0.1, border="resumed")
+    return [Fault(Kind.STATE_RAISES, everybody, at=0.5, seconds=18.0), *pauses, gone]
+
+
 SAVED = {  # by the names of their dice
     "unheard": Sequence(0.04, 1, _unheard),
     "a step more": Sequence(0.03, 2, _a_step_more),
     "told late": Sequence(0.03, 2, _told_late),
     "reads again": Sequence(0.02, 2, _reads_again),
     "saved twice": Sequence(0.02, 1, _saved_twice),
+    "raises again": Sequence(0.02, 2, _raises_again, long),
 }

@@ -19,11 +19,26 @@ class Sequence:
     least: int  # workers, or it cannot be
     faults: Callable[[Random, int], list[Fault]]
     asks: Callable[[JobSpec, int], tuple[JobSpec, ...]] = lambda spec, workers: ()  # for these jobs; (): for none
+    begins: bool = False  # the later ones begin from the first one's checkpoint
     chunk: float = 0.0  # for an evaluation with chunks of so many seconds
 
 
 def long(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
     return (replace(spec, steps=24, epochs=None),)
+
+
+def long_and_small(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
+    """All may take part, and one is enough."""
+    return (replace(spec, steps=24, epochs=None, min_workers=1, max_workers=workers),)
+
+
+def impatient(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
+    return (replace(spec, steps=24, epochs=None, min_workers=1, max_workers=1, step_timeout=2.0),)
+
+
+def one_after_another(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
+    first = replace(spec, steps=24, epochs=None, min_workers=1, max_workers=1, checkpoint_every=1)
+    return first, replace(first, max_workers=workers)
 
 
 def evaluated(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
@@ -32,6 +47,11 @@ def evaluated(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
 
 def needs_all(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
     return (replace(spec, steps=24, epochs=None, min_workers=workers, max_workers=workers),)
+
+
+def one_waits_for_all(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
+    first = replace(spec, steps=24, epochs=None, min_workers=1, max_workers=workers)
+    return first, replace(first, steps=4, min_workers=workers)
 
 
 def two_of_two(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:

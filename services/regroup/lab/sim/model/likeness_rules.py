@@ -1,0 +1,32 @@
+"""What must hold of likeness: whose code and data are a job's, and who is refused for its own.
+
+Owns: these rules. Refuses to know: who is blamed for replicas that differ (`lives.justice`).
+"""
+
+from regroup.core.cluster import Cluster
+from regroup.core.jobs import Job
+from regroup.lab.sim.model.world import World
+
+
+def compared(world: World, before: Cluster, old: Job, job: Job) -> None:
+    """Code and data that are a job's stay so while somebody has them who told so, or is about to say it again."""
+    if old.fingerprint is None or job.fingerprint == old.fingerprint:
+        return
+    watch = before.watches.get(job.id)
+    given_up = watch.evicted if watch is not None else frozenset()
+    for trainer in world.trainers():
+        worker, seen = before.workers.get(trainer.member.worker), before.sightings.get(trainer.member.worker)
+        lent = worker is not None and worker.job == trainer.job == job.id
+        if not lent or trainer.session.fingerprint != old.fingerprint or trainer.member in given_up:
+            continue
+        said = seen.trainer.fingerprint if seen is not None and seen.trainer is not None else old.fingerprint
+        untold = seen is None or not seen.sequence  # yet, to a coordinator that began anew
+        counts = untold or said == old.fingerprint
+        assert not counts, f"{job.id} takes other code than {trainer.member} has"
+
+
+def refused(job: Job, why: str) -> None:
+    """Where two find the same of the data that a job is to begin from, that is the job's, and fails it."""
+    if job.beginning is not None and not job.history and "whose checkpoint this job begins from" in why:
+        same = [name for name, theirs in job.refused.items() if theirs == why]
+        assert len(same) < 2, f"{same} found the same of the data of {job.id}, and each is refused for it"

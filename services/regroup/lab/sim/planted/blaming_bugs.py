@@ -1,0 +1,154 @@
+"""Bugs in whom the core blames: a worker for what its task does, the task for what a worker does, anybody for chance.
+
+Owns: such mutations. Refuses to know: how one is planted.
+"""
+
+from regroup.lab.sim.planted.planting import Bug
+
+ABSENCE = "regroup.core.absence"
+AGENT_REPORTS = "regroup.core.agent_reports"
+BLAME = "regroup.core.blame"
+LIKENESS = "regroup.core.likeness"
+SUSPICION = "regroup.core.suspicion"
+
+BUGS = (
+    Bug(
+        "who cannot take the state that others hold fails the job",
+        BLAME,
+        "taken, trained = _was_taken(turn, job, failure.worker), ",
+        "taken, trained = False, ",
+        among="UNFIT",
+    ),
+    Bug(
+        "who fails in step after step is kept for ever",
+        BLAME,
+        "    if times <= TRIES_OF_ONE:\n",
+        "    if True:\n",
+        "UNFIT",
+    ),
+    Bug(
+        "what one worker alone cannot do fails a job that needs it",
+        BLAME,
+        "_others_hold(turn, job, failure.worker) and (enough or trained):",
+        "_others_hold(turn, job, failure.worker) and enough:",
+        among="unfit and needed",
+    ),
+    Bug(
+        "newcomers fail a job whose members are not heard of",
+        BLAME,
+        " or _others_are_away(turn, job, name)\n",
+        "\n",
+        among="newcomers die",
+    ),
+    Bug(
+        "who could not give its state gives it again at once",
+        "regroup.core.regroup",
+        "tried_to_read, failed[one.worker])",
+        "tried_to_read)",
+        among="STATE_RAISES",
+    ),
+    Bug("whoever has other code takes part", LIKENESS, "if theirs == job.fingerprint:", "if True:"),
+    Bug(
+        "of two replicas that differ the leader's is the odd one",
+        LIKENESS,
+        "digests, formation.leader)",
+        "digests, 0)",
+        among="FLIP",
+    ),
+    Bug(
+        "all are killed once, and that is the task's doing",
+        BLAME,
+        "if preparing else len({f.generation for f in (*same, failure)})",
+        "if preparing else len(same) + 1",
+        among="all killed",
+    ),
+    Bug(
+        "a state that nobody took cannot be taken by one alone",
+        BLAME,
+        "return any(member != built for member in holders)",
+        "return bool(holders)",
+        among="nobody takes it",
+    ),
+    Bug(
+        "a state() that came off on one worker is forgotten where another gave nothing",
+        BLAME,
+        "(saved(job) if gave else job.failures)",
+        "saved(job)",
+        among="raises again",
+    ),
+    Bug(
+        "others that fail in between do not end a row",
+        BLAME,
+        "            break\n        generations.add",
+        "            continue\n        generations.add",
+        among="not alone",
+    ),
+    Bug(
+        "what may be chance counts as any death",
+        BLAME,
+        "return max(chances.count(False), len(chances) - 1), told",
+        "return len(chances), told",
+        among="killed as it prepares",
+    ),
+    Bug(
+        "what failed in any step failed in this one",
+        BLAME,
+        "if f.shard == failure.shard and (kept or f.step == failure.step)]",
+        "if f.shard == failure.shard]",
+    ),
+    Bug(
+        "what one prepared for, all did",
+        BLAME,
+        "if one.worker != name or not _beside_others(one))",
+        "if not _beside_others(one))",
+        among="killed as it prepares",
+    ),
+    Bug(
+        "data that stall for a moment are the task's doing",
+        BLAME,
+        "bool(others)) or stalls:",
+        "bool(others)):",
+        among="data stalls",
+    ),
+    Bug(
+        "who dies once as it prepares takes no part",
+        BLAME,
+        "    if times > 1 and _enough(job, untried):",
+        "    if times and _enough(job, untried):",
+    ),
+    Bug(
+        "who has yet to say what code it has does not count",
+        LIKENESS,
+        "is None or not seen.sequence]",
+        "is None]",
+        among="odd and anew",
+    ),
+    Bug(
+        "the leader's replica is always the sound one",
+        LIKENESS,
+        "kept = sound(report.digests, formation.leader)",
+        "kept = report.digests[formation.leader]",
+    ),
+    Bug(
+        "data of all are taken for the workers' own",
+        LIKENESS,
+        "(why in job.refused.values() or not others_to_try(turn, job, name))",
+        "(why in job.refused.values() and not others_to_try(turn, job, name))",
+        among="other data",
+    ),
+    Bug(
+        "who was refused is to try",
+        ABSENCE,
+        "one != name and one not in job.refused and not is_mute",
+        "one != name and not is_mute",
+        among="refused and failing",
+    ),
+    Bug(
+        "who goes for a generation without steps goes again",
+        SUSPICION,
+        "member.worker not in watch.proven, -_doubts(watch.doubted, member.worker), member",
+        "member.worker not in watch.proven, _doubts(watch.doubted, member.worker), member",
+        among="never a step",
+    ),
+    Bug("a death of one that hung is chance", AGENT_REPORTS, '"killed by SIGKILL" and not hung', '"killed by SIGKILL"'),
+)
