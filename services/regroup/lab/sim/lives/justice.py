@@ -17,6 +17,7 @@ from regroup.core.hanging import GRACE
 from regroup.core.jobs import IN_REPORT, IN_STATE, Formation, Job, JobPhase, Member
 from regroup.core.messages.orders import Halt, TrainerOrder
 from regroup.core.notes import Note
+from regroup.core.suspicion import FRUITLESS
 from regroup.core.workers import LEFT
 from regroup.lab.sim.lives.excuses import Excuses
 from regroup.lab.sim.model.steps import TOGETHER
@@ -39,6 +40,8 @@ class Justice:
         self._halted: dict[tuple[Member, int], float] = {}  # when a trainer was told to halt, by generation
         self._formed: set[tuple[str, int]] = set()  # generations that ran
         self._together: dict[frozenset[str], float] = {}  # when two workers were last in one that began to
+        self._issued_at: dict[tuple[str, int], float] = {}  # by job and generation
+        self._begun: Counter[tuple[object, ...]] = Counter()  # how often the same members began the same step
         self._raised: dict[tuple[str, int], tuple[int, int, str]] = {}  # in a generation: step, shard, worker
 
     # --- what is remembered
@@ -91,9 +94,15 @@ class Justice:
                 assert worker in life.faults.lagged, f"{worker} is called slow, and never was"
 
     def _unformed(self, before: Cluster, after: Cluster, job: str) -> None:
-        """A step that any member told of says that all have formed."""
-        formation = before.jobs[job].formation
+        """They had their time; and a step that any member told of says that all have formed."""
+        formation, limit = before.jobs[job].formation, self._life.policy.form_limit
         assert formation is not None, f"{job} did not form, and nothing was to"
+        since = max(self._issued_at.get((job, formation.generation), -inf), before.awake, before.started)
+        limit += before.jobs[job].spec.step_timeout if formation.checkpoint is not None else 0.0
+        waited = self._life.decided_at - since
+        assert waited > 0.9 * limit, (
+            f"{formation.generation} of {job} has {waited:.2f} s to form, and may take {limit:g}"
+        )
         told = [one.version for member in formation.members if (one := after.trainer(member)) is not None]
         mine = [one for one in told if one is not None and one.generation == formation.generation]
         stepped = [one for one in mine if one.step > formation.base.step]
@@ -155,6 +164,18 @@ class Justice:
         times = {name: doubted[name].times if name in doubted else 0 for name in alike}
         assert times[worker] == min(times.values()), f"{worker} goes again, and others went less often: {times}"
 
+    def _begins(self, job: Job, formation: Formation) -> None:
+        """Members that begin a step again and again, and never make it, lose one of them in time."""
+        names, members = [member.worker for member in formation.members], formation.members
+        self._together |= {frozenset(two): self._life.now for two in combinations(names, 2)}
+        which = job.id, members, formation.base.step, job.failures  # another failure is another reason
+        self._begun[which] += 1
+        excused = self._excuses.away or self._excuses.unheard or self._excuses.late
+        if len(members) > 1 and not excused and not any(map(self._excuses.holds_up, names)):
+            times = self._begun[which]
+            often = times > 2 * FRUITLESS  # a pause, or replicas that differ, may come in between
+            assert not often, f"{members} begin step {formation.base.step} for the {times}th time"
+
     def _met(self, worker: str, other: str) -> float:
         """When these two were last known to have formed together."""
         return self._together.get(frozenset({worker, other}), -inf)
@@ -191,8 +212,7 @@ class Justice:
         watch = after.watches.get(job.id)
         if job.phase is JobPhase.RUNNING and job.formation is not None:
             if (job.id, job.formation.generation) not in self._formed:
-                names = [member.worker for member in job.formation.members]
-                self._together |= {frozenset(two): self._life.now for two in combinations(names, 2)}
+                self._begins(job, job.formation)
             self._formed.add((job.id, job.formation.generation))
         if job.formation is not None and not job.ended and watch is not None:
             for one in job.formation.members:
@@ -216,6 +236,7 @@ class Justice:
                     assert errors <= were, f"{failure.worker} is blamed for what is the task's doing"
 
     def _issued(self, before: Cluster, after: Cluster, old: Job, job: Job, formation: Formation) -> None:
+        self._issued_at[job.id, formation.generation] = self._life.decided_at
         asked, now = before.watches.get(job.id), after.watches.get(job.id)
         if asked is None or now is None:
             return

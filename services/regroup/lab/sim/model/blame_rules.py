@@ -137,13 +137,21 @@ def _again(ghosts: Ghosts, world: World, cluster: Cluster, job: Job, last: StepF
         assert took - built, f"{name} is refused as it took the state, which nobody ever took"
 
 
-def readmitted(decision: Decision) -> None:
-    """Whoever begins anew, or is cleared, is refused by no job for what was."""
+def readmitted(before: Cluster, decision: Decision) -> None:
+    """Whoever begins anew, or is cleared, is refused by no job for what was, and neither suspected nor passed over."""
     for note in decision.notes:
         if note.kind == "registered" or (note.kind == "cleared" and "operator" in note.reason):
             again = {one.job for one in decision.notes if one.kind == "refused" and one.worker == note.worker}
             still = [id for id, job in decision.cluster.jobs.items() if note.worker in job.refused and not job.ended]
             assert set(still) <= again, f"{note.worker} begins anew, and {still} refuse it still"
+            watches = decision.cluster.watches.items()
+            known = [id for id, watch in watches if note.worker in watch.doubted or note.worker in watch.resting]
+            assert not known, f"{note.worker} begins anew, and is suspected still in {known}"
+            for id, old in before.jobs.items():
+                job = decision.cluster.jobs[id]
+                failed = [one for one in job.failures if one.worker == note.worker] if not job.ended else []
+                forgotten = note.worker not in old.refused or not failed
+                assert forgotten or id in again, f"{note.worker} begins anew, and {id} remembers {failed}"
 
 
 def counted(ghosts: Ghosts, world: World, decision: Decision, before: Worker, after: Worker) -> None:

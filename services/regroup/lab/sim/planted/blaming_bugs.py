@@ -150,5 +150,25 @@ BUGS = (
         "member.worker not in watch.proven, _doubts(watch.doubted, member.worker), member",
         among="never a step",
     ),
+    Bug(
+        "to form is a step",
+        SUSPICION,
+        "stepped = max(watch.committed.values(), default=0) > formation.base.step",
+        "stepped = max(watch.committed.values(), default=0) >= formation.base.step",
+        among="never a step",
+    ),
+    Bug(
+        "whoever begins anew failed before",
+        "regroup.core.turn",
+        "                left = tuple(one for one in self.jobs[id].failures if one.worker != name)\n"
+        "                self.change_job(self.jobs[id], failures=left)\n",
+        "",
+    ),
+    Bug(
+        "whoever begins anew is suspected for what was",
+        "regroup.core.turn",
+        "if name in watch.doubted or name in watch.resting:",
+        "if name in watch.doubted and name in watch.resting:",
+    ),
     Bug("a death of one that hung is chance", AGENT_REPORTS, '"killed by SIGKILL" and not hung', '"killed by SIGKILL"'),
 )

@@ -14,6 +14,12 @@ SHARDS = "regroup.core.shards"
 SEVERED = "regroup.core.severed"
 
 BUGS = (
+    Bug(
+        "to read a checkpoint takes no time",
+        "regroup.core.rounds",
+        "turn.policy.form_limit + (job.spec.step_timeout if formation.checkpoint is not None else 0.0)",
+        "turn.policy.form_limit",
+    ),
     # rule 1: a Halt is a promise, under a fresh number
     Bug("a number is used again", ROUNDS, "generation = job.generation + 1", "generation = max(job.generation, 1)"),
     # rule 2: fresh answers only
