@@ -676,6 +676,24 @@ def test_the_only_holder_that_waited_in_good_health_has_all_its_time_to_answer_t
     assert 0.0 < scene.now - asked - scene.policy.detached_limit < 2 * scene.policy.halt_limit + 2.0
 
 
+def test_one_that_hangs_with_the_most_advanced_state_is_not_waited_for_anew_in_each_round(scene):
+    """The others answer each time. b was given up, and is back; its trainer stands still. Seed 151765"""
+    scene.parted()
+    scene.train("a")
+    scene.register("b")
+    scene.holds_on("b")
+    scene.breaks("a", 2)
+    began = scene.now
+    while not scene.noted("evicted") and scene.now < began + 100.0:
+        scene.halt("a", None)
+        scene.after(1.0, heard="ab")
+    assert [note.worker for note in scene.noted("evicted")] == ["b"]
+    assert scene.now - began < scene.policy.detached_limit + 2 * scene.policy.halt_limit
+    scene.halt("a", None)
+    scene.after(1.0, heard="ab")
+    assert scene.members == ["a"], "from the seed: nothing else is left"
+
+
 def test_who_was_taken_off_the_job_after_its_answer_is_not_in_the_next_formation(scene):
     scene.running("a", "b", min_workers=1, max_workers=3)
     for name in "ab":

@@ -92,7 +92,7 @@ class Watch:
     since: float  # when the stage began: the round, the formation, the running
     progressed: float  # when a step was last seen committed, or a chunk of an evaluation done
     disturbed: float | None = None  # when the regroup under way began, also over several rounds
-    asked: float = 0.0  # since when not all answered, of this round and those before it
+    asked: Mapping[Member, float] = field(default_factory=dict)  # since when each owes its answer, over several rounds
     answers: Mapping[Member, Answer] = field(default_factory=dict)  # to the round's generation alone
     answered: float = 0.0  # when the last of them came
     formed: frozenset[Member] = frozenset()

@@ -79,10 +79,9 @@ def begin_round(turn: Turn, job: Job, reason: str, *, boundary: bool = False) ->
     turn.change_job(job, round=asked, generation=generation, saver=None, phase=phase, reason=reason)
     disturbed = turn.now if watch.disturbed is None else watch.disturbed
     # Whoever answered the last round owes its word from now on, not since that one.
-    answered = watch.disturbed is None or (bool(living) and living <= watch.answers.keys())
-    turn.change_watch(
-        job.id, since=turn.now, answers={}, disturbed=disturbed, asked=turn.now if answered else watch.asked
-    )
+    owing = {} if watch.disturbed is None else watch.asked
+    since = {one: turn.now if one in watch.answers else owing.get(one, turn.now) for one in participants}
+    turn.change_watch(job.id, since=turn.now, answers={}, disturbed=disturbed, asked=since)
     turn.note("halt", reason, job=job.id, generation=generation, boundary=boundary)
     advance(turn, job.id)  # a round without participants is over at once
 

@@ -68,7 +68,8 @@ def hangs(turn: Turn, job: Job, member: Member, unheld: bool, missing: bool) -> 
     at_save = member in watch.failed_savers or hang_at_save(turn, member) is not None
     if at_save and is_stuck(turn, member) and held is not None and held <= job.saved:
         return True
-    began = max(sighting.moved, watch.since if watch.disturbed is None else watch.asked)
+    asked = watch.since if watch.disturbed is None else watch.asked.get(member, watch.since)
+    began = max(sighting.moved, asked)
     spared = missing or (unheld and held is not None)
     return not spared or turn.waited(began) > turn.policy.detached_limit
 

@@ -127,7 +127,7 @@ def evicted(world: World, before: Cluster, decision: Decision, job: Job, member:
     if mine == decision.cluster.jobs[job.id].saved and (member in watch.failed_savers or trainer.wedged):
         return  # what it was to save is durable, if only since this moment
     seen = before.sightings.get(member.worker)
-    asked = watch.since if watch.disturbed is None else max(watch.disturbed, watch.asked)
+    asked = watch.since if watch.disturbed is None else watch.asked.get(member, watch.since)
     began = max(asked, seen.moved if seen else before.started)
     if formation.base == ORIGIN and not watch.formed:
         return  # nobody has said yet that there is a state

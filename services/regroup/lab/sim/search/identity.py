@@ -171,7 +171,8 @@ def _watch(watch: Watch) -> Hashable:
     answers = frozenset((member, answer.version) for member, answer in watch.answers.items())
     seen = (watch.since, watch.progressed, watch.disturbed, watch.formed, watch.finished, watch.broken is None)
     counts = frozenset(watch.committed.items()), frozenset(watch.stumbled.items()), watch.failed_savers
-    asked = None if watch.disturbed is None else watch.asked  # else it is begun anew before it counts
+    owing = [(one, at) for one, at in watch.asked.items() if one not in watch.answers]
+    asked = None if watch.disturbed is None else frozenset(owing)  # else it is begun anew before it counts
     doubted = frozenset((name, doubt.times) for name, doubt in watch.doubted.items())
     doubts = watch.fruitless, doubted, asked, watch.answered, watch.severed
     words = frozenset((name, word.damaged) for name, word in watch.words.items() if word.damaged)

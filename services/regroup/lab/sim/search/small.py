@@ -193,7 +193,7 @@ class Small(Agents[Near]):
         watches = {}
         for job, watch in self.cluster.watches.items():
             disturbed = None if watch.disturbed is None else changed(watch.disturbed)
-            since, asked = changed(watch.since), changed(watch.asked)
+            since, asked = changed(watch.since), {one: changed(at) for one, at in watch.asked.items()}
             watches[job] = replace(watch, since=since, asked=asked, progressed=0.0, disturbed=disturbed, first=None)
         sightings = {
             name: replace(one, seen=changed(one.seen), moved=changed(one.moved), renewed=_after(one.renewed, changed))
