@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
 
 SLACK = 1.5  # seconds until a coordinator that hears of nothing else looks again, and more
-TURN = 0.2  # seconds of one decision, and more
+TURN = 0.5  # seconds of one decision, in which its coordinator may stand still, and more
 
 
 class Waiting:

@@ -10,6 +10,7 @@ from regroup.core.cluster import Cluster, reached
 from regroup.core.decide import Decision
 from regroup.core.jobs import Job, Member, Version
 from regroup.core.messages.orders import Discard
+from regroup.core.workers import TrainerStatus
 from regroup.lab.sim.model import leaving_rules
 from regroup.lab.sim.model.ending_rules import is_at_once
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
@@ -50,7 +51,7 @@ def saved(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old
         assert (job.id, each) in ghosts.written, "called saved before its state was durable"
         made = surviving(job.history, each, job.origin.step)
         assert ghosts.states[job.id, each] == made, "the checkpoint is not as history tells"
-    status = decision.cluster.trainer(old.saver) if old.saver is not None else None
+    status = _last_word(world, decision.cluster, old.saver) if old.saver is not None else None
     ordered = status is not None and status.version == version and (old.saver, version) in ghosts.writers
     if old.saver is not None and (ordered or (job.saver is None and version not in beside)):
         saver = world.living(old.saver)
@@ -62,6 +63,12 @@ def saved(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old
         if _lies_on(each, status.version if status is not None else None) or _was_asked(ghosts, old, each):
             continue  # what the saver has, or had before: it is told before the task is asked for its report
         _beside(ghosts, world, old, each, said=reached(job, decision.cluster.watches.get(job.id)))
+
+
+def _last_word(world: World, cluster: Cluster, member: Member) -> TrainerStatus | None:
+    """What is known of a trainer, also of one that has ended, as its agent tells it."""
+    ended = [one for name, one in world.told_left(cluster) if Member(name, one.incarnation) == member]
+    return cluster.trainer(member) or next(iter(ended), None)
 
 
 def _was_asked(ghosts: Ghosts, job: Job, version: Version) -> bool:
