@@ -171,7 +171,7 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     leaving_rules.rests(world, before, decision, old, job)
     leaving_rules.saved(world, decision.cluster, old, job)
     if len(job.struck) > len(old.struck):
-        striking_rules.struck(ghosts, decision, old, job)
+        striking_rules.struck(ghosts, world, decision, old, job)
     elif job.checkpoint is not old.checkpoint:
         saving_rules.saved(ghosts, world, before, decision, old, job)
     if job.formation is not None and job.formation is not old.formation:

@@ -83,10 +83,12 @@ def heard(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -> 
     """What those tell to be whole who were to save since the last formation counts at once, given up or not."""
     after = decision.cluster
     for id, asked in ghosts.savers.items():
-        job, old = after.jobs.get(id), before.jobs.get(id)  # an overtaken coordinator may not know it
+        job, old = after.jobs.get(id), before.jobs.get(id)
         last = old.formation if old is not None else None
         if job is None or job.ended or job.formation is None or last is None:
             continue
+        if job.generation < world.jobs[id].generation:
+            continue  # this coordinator is overtaken, and knows nothing of it
         newest = max([job.saved, *(one.checkpoint.version for one in job.struck)])
         for name, status in (*fresh(before, after), *world.told_left(after)):
             if status.job != id or Member(name, status.incarnation) not in asked:

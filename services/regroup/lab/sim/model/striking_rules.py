@@ -7,9 +7,10 @@ from regroup.core.cluster import Cluster, Watch
 from regroup.core.decide import Decision
 from regroup.core.jobs import Formation, Job
 from regroup.lab.sim.model.ghosts import Ghosts
+from regroup.lab.sim.model.world import World
 
 
-def struck(ghosts: Ghosts, decision: Decision, old: Job, job: Job) -> None:
+def struck(ghosts: Ghosts, world: World, decision: Decision, old: Job, job: Job) -> None:
     """It is the newest, more than one word says so, and the job goes back to the one before it, which is told."""
     one = job.struck[-1].checkpoint
     assert job.struck[:-1] == old.struck, "a checkpoint that was struck is forgotten"
@@ -20,7 +21,7 @@ def struck(ghosts: Ghosts, decision: Decision, old: Job, job: Job) -> None:
     words = ghosts.words.get(one.path, set())
     workers = {worker for worker, _ in words}
     assert len(words) > 1, f"{one.path} is struck for the words of {words}"
-    unasked = _could_be_asked(decision.cluster, job) - ghosts.asked[one.path]
+    unasked = _could_be_asked(world, decision.cluster, job) - ghosts.asked[one.path]
     assert len(workers) > 1 or not unasked, (
         f"{one.path} is struck by the word of {workers}, and {unasked} was not asked"
     )
@@ -42,13 +43,15 @@ def begins(job: Job, formation: Formation) -> None:
     )
 
 
-def _could_be_asked(cluster: Cluster, job: Job) -> set[str]:
-    """Who is there, prepared, and not about to leave: who leaves takes part in no further generation."""
-    found = set()
+def _could_be_asked(world: World, cluster: Cluster, job: Job) -> set[str]:
+    """Who is there, prepared, and not about to leave: who leaves takes part in no further generation. Nor is anybody
+    there who was not heard for longer than one may be away."""
+    found, limit = set(), max(world.policy.absent_limit, world.policy.quiet_limit)
     for name, worker in cluster.workers.items():
         seen = cluster.present(name)
         trainer = seen.trainer if seen is not None else None
         prepared = trainer is not None and trainer.job == job.id and trainer.fingerprint is not None
-        if worker.job == job.id and prepared and not worker.departs:
+        mute = seen is not None and world.decided_at - max(seen.seen, cluster.awake) > limit
+        if worker.job == job.id and prepared and not (worker.departs or mute):
             found.add(name)
     return found - set(job.refused)

@@ -22,6 +22,10 @@ class World(Protocol):
     def policy(self) -> Policy: ...
 
     @property
+    def jobs(self) -> Mapping[str, Job]:
+        """As they are durable; so are the workers."""
+
+    @property
     def workers(self) -> Mapping[str, Worker]: ...
 
     @property
