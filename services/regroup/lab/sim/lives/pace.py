@@ -28,6 +28,7 @@ from regroup.lab.sim.model.agents import LinkedAgent, LinkedAgents
 from regroup.lab.sim.model.limits import NAMES
 from regroup.lab.sim.model.steps import takes, where
 from regroup.lab.sim.model.trainer import AT_SAVE, PRINT, Happening, Trainer
+from regroup.worker import happenings as h
 from regroup.worker.tail import HALF
 
 FLUSH = 0.4  # seconds between reports of progress
@@ -94,6 +95,8 @@ class Paced(LinkedAgents[LinkedAgent]):
         super().take(trainer, happening)
         if trainer.session.phase is not before:
             self.faults.border(str(trainer.session.phase), trainer.member.worker)
+        if isinstance(happening, h.StateHeld) and trainer.rank in trainer.group.receivers:
+            self.waiting.took(trainer)
 
     # --- agents and their pipes
 

@@ -30,10 +30,15 @@ class Waiting:
         self._vain: dict[str, tuple[list[Member], float]] = {}  # since when a job waits for none but these, that hang
         self._wedged: dict[Member, float] = {}  # since when a trainer hangs in the task's code at a save
         self._failed_at: dict[str, float] = {}  # when a job's last save failed
-        self._raised_in_state: dict[str, list[str]] = {}  # job -> workers of which it is known, each time
+        self._raised_in_state: dict[str, list[str]] = {}  # job -> workers of which it is known, since it last came off
 
     def wedged(self, trainer: Trainer) -> None:
         self._wedged[trainer.member] = self._life.decided_at  # as the coordinator's clock goes
+
+    def took(self, trainer: Trainer) -> None:
+        """It took its leader's state: what state() told, unless that was read from a file."""
+        if trainer.group.checkpoint is None:
+            self._raised_in_state.pop(trainer.job, None)
 
     def judge(self, before: Cluster, decision: Decision) -> None:
         after = decision.cluster
@@ -50,7 +55,7 @@ class Waiting:
             old = before.jobs.get(id)
             if old is not None and old is not job:
                 if not set(job.kept) <= set(old.kept):
-                    self._raised_in_state.pop(id, None)  # it came off since
+                    self._raised_in_state.pop(id, None)  # it came off, into a file
                 if job.saver is not None and job.saver != old.saver:
                     self._saver(before, after, job, job.saver)
                 self._measures(old, job)
@@ -81,7 +86,8 @@ class Waiting:
         return [one for one in found if one is not None and one.member in members and not one.stuck]
 
     def _saves(self, after: Cluster, job: Job) -> None:
-        """What the task does to its saves, and none comes off in between, comes to an end, on one worker and on all."""
+        """What the task does to its saves comes to an end, on one worker and on all, unless its state() comes off in
+        between: into a file, or to others that took the state."""
         raised = self._raised_in_state.get(job.id, [])
         often = len(set(raised)) > 1 or len(raised) > TRIES_OF_ONE
         assert not often, f"state() raised on {raised}, and {job.id} goes on"
