@@ -43,8 +43,8 @@ def _alone(world: World, before: Cluster, old: Job, job: Job) -> None:
     """What one worker cannot do, and others that hold the state can, fails no job that trained, and is not tried for
     ever."""
     row = [one for one in job.failures if one.step >= 0 and not one.chance][-ROW:]
-    if not row or {one.shard for one in row} & {IN_STATE, IN_REPORT}:
-        return
+    if not row or row[-1] in old.failures or {one.shard for one in row} & {IN_STATE, IN_REPORT}:
+        return  # who was alone as it failed, and goes on beside others, has yet to fail there
     last, held = row[-1], _holders(world, before, old, row[-1].worker)
     made = old.formation is not None and old.formation.base.step > old.origin.step
     ended = held and made and job.phase is JobPhase.FAILED and last is job.failures[-1]
