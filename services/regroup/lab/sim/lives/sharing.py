@@ -67,8 +67,8 @@ class Sharing:
         seen, watch = after.present(worker), before.watches.get(job.id)
         if seen is None or seen.trainer is not None or watch is None or watch.unable:
             return  # it may bring back, or read, what the others cannot
-        mine = [name for name, one in before.workers.items() if one.job == job.id and not one.departs]
-        still = [one for one in map(after.workers.get, mine) if one is not None and one.job == job.id]
+        mine = [name for name, one in before.workers.items() if one.job == job.id]
+        still = [one for one in map(after.workers.get, mine) if one and one.job == job.id and not one.departs]
         has = [one.name for one in still if before.present(one.name) and self._is_of_use(after, job, one.name)]
         if job.phase is not JobPhase.RUNNING or len(has) < job.spec.min_workers:
             return

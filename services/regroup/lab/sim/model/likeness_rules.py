@@ -19,7 +19,7 @@ def compared(world: World, before: Cluster, old: Job, job: Job) -> None:
         lent = worker is not None and worker.job == trainer.job == job.id
         if not lent or trainer.session.fingerprint != old.fingerprint or trainer.member in given_up:
             continue
-        said = seen.trainer.fingerprint if seen is not None and seen.trainer is not None else old.fingerprint
+        said = seen.trainer.fingerprint if seen is not None and seen.trainer is not None else None
         untold = seen is None or not seen.sequence  # yet, to a coordinator that began anew
         counts = untold or said == old.fingerprint
         assert not counts, f"{job.id} takes other code than {trainer.member} has"
