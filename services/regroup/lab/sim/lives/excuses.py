@@ -16,6 +16,7 @@ class Excuses:
         self._faults = plan.faults
         self.away = bool(kinds & set(_AWAY))  # the coordinator, for long
         self.unheard = bool(kinds & set(_UNHEARD))  # last words may not be, or after what followed them
+        self.starved = Kind.STARVE in kinds  # of data: who waits for them breaks steps off
         self.late = bool(kinds & {Kind.SLOW, Kind.LOSSY, Kind.DEAFEN, Kind.JUMBLED})  # orders, as nobody can know
 
     def holds_up(self, worker: str) -> bool:

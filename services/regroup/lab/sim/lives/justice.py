@@ -170,8 +170,9 @@ class Justice:
         self._together |= {frozenset(two): self._life.now for two in combinations(names, 2)}
         which = job.id, members, formation.base.step, job.failures  # another failure is another reason
         self._begun[which] += 1
-        excused = self._excuses.away or self._excuses.unheard or self._excuses.late
-        if len(members) > 1 and not excused and not any(map(self._excuses.holds_up, names)):
+        excuses = self._excuses
+        excused = excuses.away or excuses.unheard or excuses.late or excuses.starved
+        if len(members) > 1 and not excused and not any(map(excuses.holds_up, names)):
             times = self._begun[which]
             often = times > 2 * FRUITLESS  # a pause, or replicas that differ, may come in between
             assert not often, f"{members} begin step {formation.base.step} for the {times}th time"

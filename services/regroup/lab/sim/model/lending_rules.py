@@ -10,7 +10,7 @@ from regroup.core.decide import Decision
 from regroup.core.jobs import ORIGIN, Job, Member, Version
 from regroup.core.messages.orders import Kill
 from regroup.core.workers import TrainerPhase, Worker
-from regroup.lab.sim.model.world import World, changes, holders, is_durable, is_heard, told_back
+from regroup.lab.sim.model.world import World, changes, holders, is_durable, is_heard, is_overtaken, told_back
 
 Excused = Callable[[Cluster, Job, Member, Version], bool]
 
@@ -62,6 +62,9 @@ def _unlent(world: World, after: Cluster, worker: Worker, job: Job, handed_over:
     heard = [after.trainer(one) for one in others]
     said = [one.version or ORIGIN for one in heard if one is not None]
     spare = mine is None or mine.step == 0 or len(holders(world, job.id)) > 1 or any(one >= mine for one in said)
+    # A step more than the base, which others have, was never shown: it is made again.
+    near = mine is not None and mine.step <= job.formation.base.step + 1
+    spare = spare or (near and any(one >= job.formation.base for one in said))
     meant = ((worker.quarantined or worker.name in job.refused) and spare) or dead
     nothing = mine is None or is_durable(job, job.formation, mine) or handed_over(after, job, member, mine)
     assert meant or nothing or member not in job.formation.members, f"{member} is sent away with its state"
@@ -72,9 +75,13 @@ def released(world: World, cluster: Cluster, name: str, id: str) -> None:
     job, seen = cluster.jobs.get(id), cluster.present(name)
     if job is None or job.ended or job.formation is None or seen is None or seen.trainer is None:
         return
+    if is_overtaken(world, job):
+        return
     trainer = world.living(Member(name, seen.trainer.incarnation))
     if trainer is None or trainer.session.version is None or seen.trainer.version is None:
         return
+    if trainer.session.version.step <= job.origin.step:
+        return  # it is built again
     excused = cluster.workers[name].quarantined
     heard = {other for other in cluster.workers if other != name and is_heard(world, cluster, other)}
     others = [one.worker for one in job.formation.members if one.worker in heard and _has_base(cluster, job, one)]

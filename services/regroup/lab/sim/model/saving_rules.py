@@ -15,7 +15,7 @@ from regroup.lab.sim.model import leaving_rules
 from regroup.lab.sim.model.ending_rules import is_at_once
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up
-from regroup.lab.sim.model.world import World, answered, fresh, told_back
+from regroup.lab.sim.model.world import World, answered, fresh, is_overtaken, told_back
 
 
 def to_save(world: World, before: Cluster, decision: Decision, old: Job, job: Job, saver: Member) -> None:
@@ -85,10 +85,8 @@ def heard(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -> 
     for id, asked in ghosts.savers.items():
         job, old = after.jobs.get(id), before.jobs.get(id)
         last = old.formation if old is not None else None
-        if job is None or job.ended or job.formation is None or last is None:
+        if job is None or job.ended or job.formation is None or last is None or is_overtaken(world, job):
             continue
-        if job.generation < world.jobs[id].generation:
-            continue  # this coordinator is overtaken, and knows nothing of it
         newest = max([job.saved, *(one.checkpoint.version for one in job.struck)])
         for name, status in (*fresh(before, after), *world.told_left(after)):
             if status.job != id or Member(name, status.incarnation) not in asked:

@@ -79,6 +79,11 @@ def is_evicted(before: Cluster, decision: Decision, job: str, member: Member) ->
     return told or (watch is not None and member in watch.evicted)
 
 
+def is_overtaken(world: World, job: Job) -> bool:
+    """Whether another coordinator went on since: what this one orders arrives nowhere, and it knows little."""
+    return job.generation < world.jobs[job.id].generation
+
+
 def is_heard(world: World, cluster: Cluster, worker: str) -> bool:
     """Whether its agent is connected, and spoke of late."""
     seen = cluster.present(worker)
