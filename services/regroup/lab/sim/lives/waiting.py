@@ -75,7 +75,8 @@ class Waiting:
         if job.reason == before.reason or " no chunk evaluated" not in job.reason or job.formation is None:
             return
         for trainer in self._able(job.formation.members):
-            goes_on = trainer.loop.at == "measuring" and trainer.evaluated[1] > 1
+            step, done = trainer.evaluated
+            goes_on = trainer.loop.at == "measuring" and step == len(trainer.state) and done > 1
             assert not goes_on, f"{trainer.member} goes on with its evaluation, which is broken off"
 
     def _able(self, members: Sequence[Member]) -> list[Trainer]:
