@@ -154,10 +154,12 @@ def _may_go_on(world: World, before: Cluster, decision: Decision, job: Job, but:
 
 
 def _prepared(before: Cluster, job: Job, failures: Iterable[StepFailure]) -> bool:
-    """Whether another worker of the job is prepared than those on which it failed."""
+    """Whether another worker of the job is prepared than those on which it failed, and not given up."""
     others = before.workers.keys() - {one.worker for one in failures}
-    lent = (seen for name in others if before.workers[name].job == job.id and (seen := before.present(name)))
-    return any(one.trainer is not None and one.trainer.fingerprint is not None for one in lent)
+    lent = {name: seen for name in others if before.workers[name].job == job.id and (seen := before.present(name))}
+    ready = {name: one.trainer for name, one in lent.items() if one.trainer and one.trainer.fingerprint is not None}
+    given_up = watch.evicted if (watch := before.watches.get(job.id)) is not None else frozenset()
+    return any(Member(name, one.incarnation) not in given_up for name, one in ready.items())
 
 
 def _each_sample_once(job: Job) -> None:
