@@ -56,6 +56,8 @@ class Waiting:
             if old is not None and old is not job:
                 if not set(job.kept) <= set(old.kept):
                     self._raised_in_state.pop(id, None)  # it came off, into a file
+                raised = self._raised_in_state.get(id, [])
+                raised[:] = [name for name in raised if name not in old.refused.keys() - job.refused.keys()]  # forgiven
                 if job.saver is not None and job.saver != old.saver:
                     self._saver(before, after, job, job.saver)
                 self._measures(old, job)
