@@ -5,6 +5,7 @@ from dataclasses import replace
 from regroup.core.jobs import Checkpoint, JobPhase, Version
 from regroup.core.messages.agent_reports import Discarded, Heartbeat
 from regroup.core.messages.commands import PauseJob
+from regroup.core.messages.events import Disconnected
 from regroup.core.messages.orders import Discard, Heard, Save
 from regroup.core.messages.trainer_reports import CheckpointFailed
 from regroup.core.workers import TrainerPhase
@@ -48,6 +49,37 @@ def test_a_checkpoint_counts_once_all_members_committed_its_step(scene):
     assert note.reason == "the state of step 4 is durable: /c/j/g1-s4"
     writes(scene, "a", 1, 4, at=6)
     assert len(scene.noted("checkpoint")) == 1
+
+
+def test_a_checkpoint_counts_as_soon_as_all_committed_its_step_though_its_writer_is_cut_off(scene):
+    scene.running("a", "b", checkpoint_every=4)
+    writes(scene, "a", 1, 4, at=5)
+    scene.does(Disconnected("a"))
+    scene.train("b", 4)
+    assert scene.job.checkpoint == file(1, 4)
+    assert len(scene.noted("checkpoint")) == 1
+
+
+def test_a_checkpoint_counts_once_the_training_goes_on_beyond_it_though_its_writer_is_cut_off(scene):
+    """b holds step 5, and c was not heard since step 3: whether it made the fourth is known from nobody. Seed 316747"""
+    scene.running("a", "b", "c", min_workers=1, checkpoint_every=4)
+    scene.does(Disconnected("c"))
+    scene.train("b", 5)
+    writes(scene, "a", 1, 4, at=5)
+    scene.exits("a")
+    scene.does(Disconnected("a"))
+    assert scene.job.checkpoint is None
+    while scene.job.formation.generation == 1:
+        scene.halt("b", (1, 5))
+        scene.after(1.0, heard="b")
+    assert scene.job.formation.base == Version(1, 5)
+    assert scene.job.checkpoint == file(1, 4)
+    scene.exits("b")
+    scene.prepare("b", incarnation="i2")
+    while scene.job.formation.base == Version(1, 5):
+        scene.halt("b", None, incarnation="i2")
+        scene.after(1.0, heard="b")
+    assert scene.job.formation.base == Version(1, 4)
 
 
 def settled(scene, name):

@@ -28,11 +28,12 @@ from regroup.core.messages.events import Report
 from regroup.core.messages.orders import Heard, Order, TurnAway, Welcome
 from regroup.core.messages.protocol import PROTOCOL
 from regroup.core.observing import bury_listed, observe, take_left
-from regroup.core.saves import files_discarded, settled
+from regroup.core.saves import files_discarded
 from regroup.core.stragglers import compare_pace
 from regroup.core.trainer_reports import take_in_trainer
 from regroup.core.turn import Turn
 from regroup.core.workers import LEFT, Sighting, TrainerPhase, Worker
+from regroup.core.written import settled
 
 DIED = "its agent died"
 ENDED = 64  # trainers of a worker whose ends are remembered: what is told again is what its agent told last

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 
-from regroup.core.jobs import Job, Member, Version
+from regroup.core.jobs import Checkpoint, Job, Member, Version
 from regroup.core.spec import Problem
 from regroup.core.workers import Hang, Sighting, TrainerStatus, Worker
 
@@ -113,6 +113,7 @@ class Watch:
     fruitless: int = 0  # generations in a row that formed, and broke before their first step
     doubted: Mapping[str, Doubt] = field(default_factory=dict)  # workers whose trainers were evicted for a suspicion
     failed_savers: tuple[Member, ...] = ()  # the last try last
+    written: tuple[Checkpoint, ...] = ()  # beside the last formation's training, and not known to count yet
     unable: Mapping[Member, str] = field(default_factory=dict)  # to read the checkpoint, and why
     rereads: int = 0  # how often all of them were to try again
     questioned: str = ""  # the file of the checkpoint that could not be read

@@ -2,7 +2,7 @@
 
 Owns: taking a new one in, what it pushes out, whom the deleting of a file is due to, and what else may be deleted:
 files that nobody told of, because their writers died.
-Refuses to know: when a checkpoint counts (`saves`), and how a file is deleted.
+Refuses to know: when a checkpoint counts (`written`), and how a file is deleted.
 Does not guarantee: that a file goes away: its worker may never come back. It is named as long as it is not told gone.
 """
 

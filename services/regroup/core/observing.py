@@ -12,9 +12,9 @@ from regroup.core.cluster import Answer, reached
 from regroup.core.jobs import Job, JobPhase, Member
 from regroup.core.likeness import agrees
 from regroup.core.rounds import begin_round
-from regroup.core.saves import take_written
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase, TrainerStatus
+from regroup.core.written import take_committed, take_written
 
 
 def observe(turn: Turn, name: str, status: TrainerStatus | None, broken: str = "its group broke") -> None:
@@ -114,6 +114,7 @@ def _take_step(turn: Turn, job: Job, member: Member, status: TrainerStatus) -> N
         turn.change_watch(job.id, fruitless=0, proven=frozenset(one.worker for one in formation.members))
     if watch.first is None and len(committed) == len(formation.members):
         turn.change_watch(job.id, first=(turn.now, reached(job, turn.watch(job.id))))
+    take_committed(turn, job.id)
 
 
 def _take_evaluation(turn: Turn, job: Job, member: Member, status: TrainerStatus) -> None:

@@ -23,6 +23,7 @@ from regroup.core.severed import formed_together, rests
 from regroup.core.suspicion import doubt, hang_at_save, hang_words, heard_lately, is_mute, is_stuck, suspect
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase
+from regroup.core.written import take_committed
 
 
 class Stage(Enum):
@@ -168,6 +169,7 @@ def _halt(turn: Turn, job: Job) -> None:
     set_aside(turn, job, starved)
     if not turn.jobs[job.id].ended:
         settle(turn, turn.jobs[job.id], unanswered)
+        take_committed(turn, job.id)  # what a new formation has behind it
 
 
 def _at_work(turn: Turn, member: Member) -> bool:

@@ -2,7 +2,7 @@
 
 Owns: which report belongs to the trainer that its agent says runs, and to which generation. What a later promise or
 formation overtook is history, and changes nothing.
-Refuses to know: what its status changes (`observing`), what is told of files (`saves`), whose error a failure is
+Refuses to know: what its status changes (`observing`), what becomes of saves (`saves`), whose error a failure is
 (`blame`).
 """
 

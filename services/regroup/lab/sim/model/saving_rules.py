@@ -15,6 +15,7 @@ from regroup.lab.sim.model import leaving_rules
 from regroup.lab.sim.model.ending_rules import is_at_once
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up
+from regroup.lab.sim.model.trainer import History
 from regroup.lab.sim.model.world import World, answered, fresh, is_overtaken, told_back
 
 
@@ -62,7 +63,7 @@ def saved(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old
     for each in beside:
         if _lies_on(each, status.version if status is not None else None) or _was_asked(ghosts, old, each):
             continue  # what the saver has, or had before: it is told before the task is asked for its report
-        _beside(ghosts, world, old, each, said=reached(job, decision.cluster.watches.get(job.id)))
+        _beside(ghosts, world, old, job, each, said=reached(job, decision.cluster.watches.get(job.id)))
 
 
 def _last_word(world: World, cluster: Cluster, member: Member) -> TrainerStatus | None:
@@ -106,13 +107,14 @@ def forgotten(ghosts: Ghosts, job: Job | None, files: Collection[str]) -> None:
 
 
 def left(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
-    """Who goes back goes back to no less than what agents told that is whole, and whose writers ended."""
+    """Who goes back goes back to no less than what agents told that is whole, though they may be cut off by now."""
     if job.saver is not None or old.formation is None or is_at_once(job):
         return
     issued = job.formation is not None and job.formation is not old.formation
     base = job.formation.base if job.formation is not None and issued else job.saved
     last, watch = old.formation.generation, before.watches.get(job.id)
-    told = [(name, ended) for name, ended in world.told_left(decision.cluster) if ended.job == job.id]
+    known = [(name, one.trainer) for name, one in before.sightings.items() if one.trainer is not None]
+    told = [(name, one) for name, one in (*world.told_left(decision.cluster), *known) if one.job == job.id]
     steps = dict(watch.committed) if watch is not None else {}
     for name, ended in told:
         if ended.version is not None and ended.version.generation == last:
@@ -159,13 +161,19 @@ def discards(ghosts: Ghosts, cluster: Cluster, order: Discard) -> None:
     assert order.below <= job.saved, f"all below {order.below} is to be deleted, and {job.saved} is the newest"
 
 
-def _beside(ghosts: Ghosts, world: World, job: Job, version: Version, said: int) -> None:
-    """What was written beside the training counts only once all who train on said that they are not behind it."""
-    assert job.formation is not None, "a checkpoint moves, and nobody trains, and nobody was asked to save"
-    newest = job.history[-1]
-    line = surviving(job.history, Version(newest.generation, max(said, newest.base_step)), job.origin.step)
-    assert ghosts.states[job.id, version] == line[: version.step], f"{version} counts, and step {said} is committed"
-    for trainer in [one for one in map(world.living, job.formation.members) if one is not None]:
+def _beside(ghosts: Ghosts, world: World, old: Job, job: Job, version: Version, said: int) -> None:
+    """What was written beside the training counts only once all who train on said that they are not behind it, or go on
+    from beyond it."""
+    assert old.formation is not None, "a checkpoint moves, and nobody trains, and nobody was asked to save"
+    made = ghosts.states[job.id, version]
+    on = [one.formation for one in (old, job) if one.formation and made == _line(one, said)[: version.step]]
+    assert on, f"{version} counts, and step {said} is committed"
+    for trainer in [one for one in map(world.living, on[0].members) if one is not None]:
         held = trainer.session.version
-        behind = held is not None and held < version and job.formation.base < version  # else it is given its base
+        behind = held is not None and held < version and on[0].base < version  # else it is given its base
         assert not behind, f"{version} counts, and {trainer.member} holds {held}"
+
+
+def _line(job: Job, said: int) -> History:
+    newest = job.history[-1]
+    return surviving(job.history, Version(newest.generation, max(said, newest.base_step)), job.origin.step)

@@ -6,6 +6,7 @@ Owns: mutations of the core's text about files, ends, pauses and what is held. R
 from regroup.lab.sim.planted.planting import Bug
 
 SAVES = "regroup.core.saves"
+WRITTEN = "regroup.core.written"
 HISTORY = "regroup.core.history"
 BEGINNING = "regroup.core.beginning"
 KEEPING = "regroup.core.keeping"
@@ -29,7 +30,7 @@ BUGS = (
     # checkpoints beside the training
     Bug(
         "a checkpoint counts before all committed it",
-        SAVES,
+        WRITTEN,
         "survives(job.history, state, committed)",
         "survives(job.history, state, state.step)",
     ),
@@ -45,13 +46,15 @@ BUGS = (
         "return self.base.generation > 0 and",
         "return False and",
     ),
-    Bug("an older checkpoint takes the place of a newer one", SAVES, "return state > newest and", "return"),
+    Bug("an older checkpoint takes the place of a newer one", WRITTEN, "return state > newest and", "return"),
     Bug("a checkpoint that is kept is deleted", KEEPING, "one for one in others if one not in kept", "*others"),
     Bug("what is kept is swept away with what nobody told of", KEEPING, "keep=_to_keep(cluster, job)", "keep=()"),
     Bug("a best one is deleted", KEEPING, " or one in best]", "]"),
     Bug("the worst are taken for the best", KEEPING, "sorted(scored)[:count]", "sorted(scored, reverse=True)[:count]"),
-    Bug("a file that was overtaken before it was told is named by nobody", SAVES, "    if late:\n", "    if False:\n"),
-    Bug("a file that may yet count is told of no more", SAVES, "one.path in kept or _is_over(job, one)", "True"),
+    Bug(
+        "a file that was overtaken before it was told is named by nobody", WRITTEN, "    if late:\n", "    if False:\n"
+    ),
+    Bug("a file that may yet count is told of no more", WRITTEN, "one.path in kept or _is_over(job, one)", "True"),
     # another job's checkpoint
     Bug("a file that a job begins from is deleted", KEEPING, "if not is_needed(cluster.live, path)", "if True"),
     Bug(

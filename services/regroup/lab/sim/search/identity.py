@@ -178,7 +178,7 @@ def _watch(watch: Watch) -> Hashable:
     words = frozenset((name, word.damaged) for name, word in watch.words.items() if word.damaged)
     rests = frozenset(watch.resting.items())
     given_up = watch.evicted, watch.suspected, watch.back, watch.proven
-    return (*seen, dead, answers, *given_up, *counts, *doubts, rests, frozenset(watch.unable), words)
+    return (*seen, dead, answers, *given_up, *counts, *doubts, rests, frozenset(watch.unable), words, watch.written)
 
 
 def _ghosts(ghosts: Ghosts) -> Hashable:

@@ -1,0 +1,108 @@
+"""What was written of a job's states: whose word on a file counts, and when.
+
+Owns: files beside the training, which count once all committed their step; files of savers, also of those that were
+given up; what is told of files until then.
+Refuses to know: what a job that waited for a state becomes (`saves`), which checkpoints are kept (`keeping`), and which
+word against a file counts (`striking`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from regroup.core import blame
+from regroup.core.cluster import reached
+from regroup.core.history import survives
+from regroup.core.jobs import Checkpoint, Job, Member, Version
+from regroup.core.keeping import taken_in
+from regroup.core.turn import Turn
+from regroup.core.workers import TrainerStatus
+
+
+def take_written(turn: Turn, job: Job, name: str, status: TrainerStatus) -> None:
+    """What was written beside the training counts once all members committed it, and is told until then. What was
+    written as it was ordered counts at once, whatever the task's report does to its process then. What was overtaken
+    before, or its job ended, is to be deleted."""
+    for one in status.written:
+        _count(turn, turn.jobs[job.id], status, written_by(turn, name, one))
+    job = turn.jobs[job.id]
+    named = {one.path for one in (*job.kept, *job.doomed, *(each.checkpoint for each in job.struck))}
+    late = [written_by(turn, name, one) for one in status.written if _is_over(job, one) and one.path not in named]
+    if late:
+        turn.change_job(job, doomed=(*job.doomed, *late))
+
+
+def _count(turn: Turn, job: Job, status: TrainerStatus, written: Checkpoint) -> None:
+    if job.formation is None:
+        return  # a pause closed what it was written by, and said what is left
+    state, held, committed = written.version, status.version, reached(job, turn.watches.get(job.id))
+    if not is_newer(job, state):
+        return
+    writer = Member(written.worker, status.incarnation)
+    saves = job.saver == writer and status.promised == job.generation
+    lies_on = held is not None and held.generation == state.generation and held >= state  # its line, below what it has
+    ordered = lies_on and (saves or was_asked(job, writer, state))
+    if ordered or survives(job.history, state, committed):
+        take_in(turn, job, written)
+        if saves and held == state:
+            turn.change_watch(job.id, since=turn.now)  # the report has its own time
+    elif state.generation == job.formation.generation and written not in turn.watch(job.id).written:
+        turn.change_watch(job.id, written=(*turn.watch(job.id).written, written))
+
+
+def take_committed(turn: Turn, id: str) -> None:
+    """What was told before counts as soon as all are known to have committed it, or the training went on from beyond
+    it: whoever told may be cut off by then, or gone. Of older generations, what does not count now never will."""
+    job, watch = turn.jobs[id], turn.watches.get(id)
+    if job.formation is None or watch is None or not watch.written:
+        return
+    for written in sorted(watch.written, key=lambda one: one.version):
+        job = turn.jobs[id]  # as the one before left it
+        if is_newer(job, written.version) and survives(job.history, written.version, reached(job, watch)):
+            take_in(turn, job, written)
+    saved, last = turn.jobs[id].saved, job.history[-1].generation
+    left = tuple(one for one in watch.written if one.version.generation == last and one.version > saved)
+    turn.change_watch(id, written=left)
+
+
+def is_newer(job: Job, state: Version) -> bool:
+    """Below one that was struck its file may have been deleted, as one that nobody told of."""
+    newest = max([job.saved, *(one.checkpoint.version for one in job.struck)])
+    return state > newest and not job.ended
+
+
+def was_asked(job: Job, writer: Member, state: Version) -> bool:
+    """Whether it was to save this state of the last generation, and was given up: it may have come off after all."""
+    last = job.formation.generation if job.formation is not None else 0
+    return state.generation == last and writer in job.savers
+
+
+def take_in(turn: Turn, job: Job, written: Checkpoint) -> None:
+    turn.change_job(job, **came_off(job, written))
+    state, name = written.version, written.worker
+    reason = f"the state of step {state.step} is durable: {written.path}"
+    turn.note("checkpoint", reason, job=job.id, worker=name, step=state.step, generation=state.generation)
+
+
+def came_off(job: Job, written: Checkpoint) -> Mapping[str, Any]:
+    """What changes of a job with a new checkpoint: its state() came off, and is blamed for no earlier failure."""
+    return {**taken_in(job, written), "failures": blame.saved(job)}
+
+
+def settled(turn: Turn, trainer: TrainerStatus) -> tuple[str, ...]:
+    """The files of which this trainer's agent need not tell again: the job names them, or did until they were gone."""
+    job = turn.jobs.get(trainer.job)
+    if job is None:
+        return tuple(one.path for one in trainer.written)
+    kept = {one.path for one in (*job.kept, *(each.checkpoint for each in job.struck))}
+    return tuple(one.path for one in trainer.written if one.path in kept or _is_over(job, one))
+
+
+def _is_over(job: Job, written: Checkpoint) -> bool:
+    """Whether it can count no more."""
+    return job.ended or written.version < job.saved
+
+
+def written_by(turn: Turn, name: str, file: Checkpoint) -> Checkpoint:
+    """Its writer, and the machine of the writing: the name may later be another machine's, or nobody's."""
+    return replace(file, worker=name, host=turn.workers[name].host)
