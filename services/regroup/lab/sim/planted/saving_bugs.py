@@ -54,6 +54,13 @@ BUGS = (
     Bug(
         "a file that was overtaken before it was told is named by nobody", WRITTEN, "    if late:\n", "    if False:\n"
     ),
+    Bug(
+        "what was told of a file is not known any more when the training goes on from beyond it",
+        "regroup.core.rounds",
+        "take_committed(turn, job.id)",
+        "pass",
+        among="told in vain",
+    ),
     Bug("a file that may yet count is told of no more", WRITTEN, "one.path in kept or _is_over(job, one)", "True"),
     # another job's checkpoint
     Bug("a file that a job begins from is deleted", KEEPING, "if not is_needed(cluster.live, path)", "if True"),

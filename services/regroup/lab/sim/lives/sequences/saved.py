@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 
 from regroup.lab.sim.lives.plan import Fault, Kind
-from regroup.lab.sim.lives.sequences.sequence import ENDINGS, Sequence, long
+from regroup.lab.sim.lives.sequences.sequence import ENDINGS, Sequence, long, written_often
 
 RESTS = (Kind.PAUSE, Kind.PAUSE, Kind.STOP)
 
@@ -82,11 +82,24 @@ def _raises_again(random: Random, workers: int) -> list[Fault]:
     return [Fault(Kind.STATE_RAISES, everybody, at=0.5, seconds=18.0), *pauses, gone]
 
 
+def _told_in_vain(random: Random, workers: int) -> list[Fault]:
+    """A state is written while one is cut off, and nobody knows whether that one has its step. The writer dies, tells of
+    it, and is cut off, too; the others train on from beyond it, and die at once."""
+    at, (cut, writer, *others) = random.uniform(1.0, 3.0), random.sample(range(workers), k=workers)
+    return [
+        Fault(Kind.ISOLATE, (cut,), at=at, seconds=12.0),
+        Fault(random.choice(ENDINGS), (writer,), at=at, border="written", arrival=1),
+        Fault(Kind.ISOLATE, (writer,), at=at + 0.1, border="form", seconds=9.0),
+        Fault(Kind.KILL_AGENT, tuple(others), at=at + 0.1, border="form"),
+    ]
+
+
 SAVED = {  # by the names of their dice
     "unheard": Sequence(0.04, 1, _unheard),
     "a step more": Sequence(0.03, 2, _a_step_more),
     "told late": Sequence(0.03, 2, _told_late),
     "reads again": Sequence(0.02, 2, _reads_again),
     "saved twice": Sequence(0.02, 1, _saved_twice),
+    "told in vain": Sequence(0.03, 3, _told_in_vain, written_often),
     "raises again": Sequence(0.02, 2, _raises_again, long),
 }

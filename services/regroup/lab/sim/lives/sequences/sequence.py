@@ -32,6 +32,10 @@ def long_and_small(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
     return (replace(spec, steps=24, epochs=None, min_workers=1, max_workers=workers),)
 
 
+def written_often(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
+    return (replace(spec, steps=24, epochs=None, min_workers=1, max_workers=workers, checkpoint_every=2),)
+
+
 def impatient(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
     return (replace(spec, steps=24, epochs=None, min_workers=1, max_workers=1, step_timeout=2.0),)
 
