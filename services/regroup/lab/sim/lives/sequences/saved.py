@@ -83,8 +83,8 @@ def _raises_again(random: Random, workers: int) -> list[Fault]:
 
 
 def _told_in_vain(random: Random, workers: int) -> list[Fault]:
-    """A state is written while one is cut off, and nobody knows whether that one has its step. The writer dies, tells of
-    it, and is cut off, too; the others train on from beyond it, and die at once."""
+    """A state is written while one is cut off, and nobody knows whether that one has its step. The writer dies, tells
+    of it, and is cut off, too; the others train on from beyond it, and die at once."""
     at, (cut, writer, *others) = random.uniform(1.0, 3.0), random.sample(range(workers), k=workers)
     return [
         Fault(Kind.ISOLATE, (cut,), at=at, seconds=12.0),
