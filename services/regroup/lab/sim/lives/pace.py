@@ -204,7 +204,7 @@ class Paced(LinkedAgents[LinkedAgent]):
         if at == "preparing" and (field := self._unprepared(agent)):
             return [partial(self._give_up, trainer, field)]
         if at == "stepping" and self.faults.lasts(Kind.POISON) and POISONED in trainer.shards:
-            return [partial(self.end_trainer, agent, cause="killed by SIGSEGV")]
+            return [partial(self._segfault, agent, trainer)]
         if at == self._unfit_at and self.faults.lasts(Kind.UNFIT, agent.name):
             return [partial(self.raise_in_loop, trainer, self.dice.choice(trainer.shards) if trainer.shards else 0)]
         if at in AT_SAVE and (wrong := self._wrong_at_save(agent, trainer)):
@@ -300,6 +300,10 @@ class Paced(LinkedAgents[LinkedAgent]):
             point = StepPoint(version.step - 1, nan, 1.0, 8, 0.1, 0.1)
             generation, step = version.generation, version.step
             trainer.outbox.append(StepsCommitted(**trainer.who, generation=generation, step=step, points=(point,)))
+
+    def _segfault(self, agent: LinkedAgent, trainer: Trainer) -> None:
+        self.waiting.segfaults(trainer)
+        self.end_trainer(agent, cause="killed by SIGSEGV")
 
     def position(self, trainer: Trainer) -> tuple[int | None, int | None]:
         if trainer.loop.at in EVALUATING or takes(trainer):

@@ -31,6 +31,10 @@ class Waiting:
         self._wedged: dict[Member, float] = {}  # since when a trainer hangs in the task's code at a save
         self._failed_at: dict[str, float] = {}  # when a job's last save failed
         self._raised_in_state: dict[str, list[str]] = {}  # job -> workers of which it is known, since it last came off
+        self._segfaulted: dict[
+            str, tuple[str, int]
+        ] = {}  # worker -> job and step in which a pass did, and is not known
+        self._killed_in: dict[tuple[str, int], set[str]] = {}  # job and step -> workers of which that is known
 
     def wedged(self, trainer: Trainer) -> None:
         self._wedged[trainer.member] = self._life.decided_at  # as the coordinator's clock goes
@@ -40,6 +44,9 @@ class Waiting:
         if trainer.group.checkpoint is None:
             self._raised_in_state.pop(trainer.job, None)
 
+    def segfaults(self, trainer: Trainer) -> None:
+        self._segfaulted[trainer.member.worker] = trainer.job, len(trainer.state)
+
     def judge(self, before: Cluster, decision: Decision) -> None:
         after = decision.cluster
         assert after.awake <= self._life.decided_at + TURN, "time passed that is yet to come"
@@ -48,6 +55,8 @@ class Waiting:
                 self._failed_at[note.job] = self._life.decided_at
                 if note.reason.endswith("E: no") and note.worker is not None:
                     self._raised_in_state.setdefault(note.job, []).append(note.worker)
+            if note.kind == "exited" and note.worker in self._segfaulted:
+                self._killed_in.setdefault(self._segfaulted.pop(note.worker), set()).add(note.worker)
         for id, job in after.jobs.items():
             if job.ended and job is before.jobs.get(id):
                 continue
@@ -57,12 +66,17 @@ class Waiting:
                 if not set(job.kept) <= set(old.kept):
                     self._raised_in_state.pop(id, None)  # it came off, into a file
                 raised = self._raised_in_state.get(id, [])
-                raised[:] = [name for name in raised if name not in old.refused.keys() - job.refused.keys()]  # forgiven
+                forgiven = old.refused.keys() - job.refused.keys()
+                raised[:] = [name for name in raised if name not in forgiven]
+                for which in [which for which in self._killed_in if which[0] == id]:
+                    self._killed_in[which] -= forgiven
                 if job.saver is not None and job.saver != old.saver:
                     self._saver(before, after, job, job.saver)
                 self._measures(old, job)
                 self._evaluates(old, job)
             if not self._life.jobs[id].ended:  # as is durable: who was deposed may not know
+                killed = [names for which, names in self._killed_in.items() if which[0] == id and len(names) > 1]
+                assert not killed, f"one shard kills {killed} in one step, and {id} goes on"
                 self._saves(after, job)
 
     def _measures(self, before: Job, job: Job) -> None:

@@ -13,6 +13,13 @@ SUSPICION = "regroup.core.suspicion"
 
 BUGS = (
     Bug(
+        "a pass that kills one worker after the other is nobody's failure",
+        "regroup.core.agent_reports",
+        "        blame_task(turn, job, failure)",
+        "        pass",
+        among="POISON",
+    ),
+    Bug(
         "who cannot take the state that others hold fails the job",
         BLAME,
         "taken, trained = _was_taken(turn, job, failure.worker), ",
