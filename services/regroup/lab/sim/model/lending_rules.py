@@ -28,6 +28,10 @@ def lent(world: World, before: Cluster, decision: Decision, handed_over: Excused
             refused = worker.job in before.jobs and name in before.jobs[worker.job].refused and not cleared
             if refused and brings_back(after, name):
                 _alone(world, after, before.jobs[worker.job], name)
+        if worker.quarantined and worker.job is not None and not (old is not None and old.quarantined):
+            seen = after.sightings.get(name)
+            trains = seen is not None and seen.trainer is not None
+            assert trains, f"{name} is in quarantine from now on, and lent without a trainer that goes on"
         if old is not None and old.job is not None and worker.job is None:
             _unlent(world, after, worker, after.jobs[old.job], handed_over)
 

@@ -13,6 +13,12 @@ SUSPICION = "regroup.core.suspicion"
 
 BUGS = (
     Bug(
+        "who is quarantined stays lent",
+        "regroup.core.turn",
+        "        if not succeeded:\n",
+        "        if False:\n",
+    ),
+    Bug(
         "a pass that kills one worker after the other is nobody's failure",
         "regroup.core.agent_reports",
         "        blame_task(turn, job, failure)",

@@ -50,6 +50,7 @@ BUGS = (
         SHELL,
         "            await self._drop_points_of(id, step)\n",
         "            pass\n",
+        among="all killed",
     ),
     Bug(
         "an answer that changes nothing does not pass the fence",
