@@ -76,6 +76,18 @@ def test_whoever_reports_that_it_could_not_form_is_no_suspect_and_counts_outlive
     assert [note.worker for note in scene.noted("evicted")] == ["c", "b"]
 
 
+def test_a_task_that_raised_is_why_its_members_did_not_form_and_nobody_is_suspected(scene):
+    scene.running("a", "b", "c", min_workers=1)
+    scene.incarnations = dict.fromkeys("abc", "i1")
+    scene.breaks("a", 1)
+    fails_to_form(scene, "a", "a", "b", "c")
+    for name in "abc":
+        scene.halt(name, (1, 3))
+    scene.raises("b", generation=scene.job.generation)
+    fails_to_form(scene, "a", "a", "b", "c")
+    assert scene.noted("evicted") == []
+
+
 @pytest.mark.parametrize(("survivor", "dying"), ["ab", "ba"])
 def test_who_is_left_of_two_is_not_suspected_for_one_that_is_away(scene, survivor, dying):
     """Its machine failed before it was off. What the other holds may be the last copy."""
@@ -141,6 +153,19 @@ def test_nobody_is_doubted_for_one_that_is_away(scene):
     assert scene.noted("evicted") == []
     scene.halt("b", (generation, 3))
     assert scene.members == ["b"]
+
+
+def test_nobody_is_doubted_for_one_that_died(scene):
+    fruitless_twice(scene, "a", "b", "c")
+    generation = scene.job.generation
+    for name in "abc":
+        scene.train(name)
+    scene.exits("c")
+    scene.breaks("a", generation)
+    for name in "ab":
+        scene.halt(name, (generation, 3))
+    assert scene.noted("evicted") == []
+    assert scene.members == ["a", "b"]
 
 
 def test_a_step_clears_everybody_also_where_its_generation_ended_at_a_boundary(scene):

@@ -305,6 +305,7 @@ def test_a_job_that_fails_while_it_is_halted_shows_the_step_that_all_answered(sc
     scene.beat("b", TrainerPhase.HALTED, promised=2, generation=1, version=Version(1, 5), at_work=True)
     scene.raises("b", step=5)
     assert (scene.job.phase, scene.job.step) == (JobPhase.FAILED, 5)
+    assert scene.job.round is None, "a job that ended asks nobody"
 
 
 # --- Growing and shrinking
