@@ -79,7 +79,8 @@ def _is_passed(world: World, before: Cluster, decision: Decision, old: Job, job:
 
 
 def ended(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
-    assert job.round is None and not job.savers, f"{job.id} ended, and still asks {job.round or job.savers}"
+    asked = job.round or job.savers
+    assert not asked, f"{job.id} ended, and {asked} is still asked"
     if job.phase is JobPhase.COMPLETED:
         assert job.checkpoint is not None, "called completed before its state was durable"
         assert job.checkpoint is not old.checkpoint, "called completed, and nothing was saved"

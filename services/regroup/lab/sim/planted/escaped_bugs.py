@@ -22,6 +22,7 @@ SHELL = "regroup.coordinator.shell"
 PERSISTENCE = "regroup.coordinator.persistence"
 
 BUGS = (
+    Bug("a job that ended asks on", TURN, "reason=reason, round=None, saver=None, savers=(), **", "reason=reason, **"),
     # of a job's watch
     Bug("a formation's first step proves nobody", OBSERVING, "if most <= formation.base", "if most < formation.base"),
     Bug(
