@@ -9,8 +9,8 @@ from regroup.core.messages.orders import Discard
 from regroup.lab.sim.model.ghosts import Ghosts
 
 
-def submitted(ghosts: Ghosts, cluster: Cluster, job: Job) -> None:
-    """It comes after all others, and begins exactly where the newest checkpoint is that the other job keeps."""
+def submitted(ghosts: Ghosts, before: Cluster, cluster: Cluster, job: Job) -> None:
+    """It comes after all others, and begins exactly where the newest checkpoint is that the other job had kept."""
     assert all(one.submitted < job.submitted for one in cluster.jobs.values() if one is not job), (
         f"{job.id} is no later than those before it, as the store tells them"
     )
@@ -19,7 +19,7 @@ def submitted(ghosts: Ghosts, cluster: Cluster, job: Job) -> None:
     if asked is None or begins is None:
         assert job.step == 0, f"{job.id} begins at its seed, and step {job.step} is shown"
         return
-    source = cluster.jobs[asked.job]
+    source = before.jobs[asked.job]  # a newer one may count in this very decision
     assert begins.checkpoint == source.checkpoint, f"{job.id} begins from {begins.checkpoint}, not from the newest"
     assert begins.checkpoint.path not in ghosts.deleted, f"{job.id} begins from a file that was deleted"
     assert job.step == begins.checkpoint.version.step, f"{job.id} begins, and step {job.step} is shown"

@@ -37,7 +37,7 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
     for id, job in decision.cluster.jobs.items():
         old = before.jobs.get(id)
         if old is None:
-            beginning_rules.submitted(ghosts, decision.cluster, job)
+            beginning_rules.submitted(ghosts, before, decision.cluster, job)
         if old is not None and old is not job:
             _changed(ghosts, world, before, decision, old, job)
         same = old is job and before.watches.get(id) is decision.cluster.watches.get(id)
