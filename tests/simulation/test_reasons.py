@@ -160,6 +160,11 @@ def test_a_reason_within_a_longer_one_is_reached_with_it():
     assert found == ["it did not answer the Halt in {} s", "{} is evicted: {}"]
 
 
+def test_a_reason_that_another_function_adds_after_a_comma_is_reached_with_it():
+    assert "for the second time" in reached("killed by SIGSEGV, for the second time")
+    assert "for the second time" not in reached("it was tried for the second time")
+
+
 def test_what_is_added_to_a_sentence_is_reached_with_it():
     given_up = "; what its workers held of step {} is given up, as its user asked"
     assert given_up in reached("stopped at once, at step 3; its state is in x" + given_up.format(5))

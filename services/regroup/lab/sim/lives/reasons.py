@@ -91,7 +91,7 @@ class Sentence:
         """It stands alone, or is a clause of a longer one; it may begin with what parts it from the one before."""
         inner = "".join(".*?" if part is None else re.escape(part) for part in self.parts)
         inner = inner.removeprefix(re.escape("; "))
-        return re.compile(rf"(?:^|[:;] ){inner}(?:$|[:;] )", re.DOTALL)
+        return re.compile(rf"(?:^|[:;,] ){inner}(?:$|[:;] )", re.DOTALL)
 
 
 @cache
