@@ -7,7 +7,6 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from itertools import chain, groupby, zip_longest
 from pathlib import Path
 from uuid import uuid4
 
@@ -29,18 +28,8 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that compute for minutes and files that wait for their clusters come first, in turn: so with several files
-    at a time neither kind has the machine for itself."""
-    files = [list(of_file) for _, of_file in groupby(items, lambda item: item.path)]
-    computing = [file for file in files if "simulation" in file[0].path.parts]
-    waiting = [file for file in files if file not in computing and any(map(_runs_a_cluster, file))]
-    others = [file for file in files if file not in computing and file not in waiting]
-    in_turn = zip_longest(computing, waiting, fillvalue=list[pytest.Item]())
-    items[:] = chain(*chain(*in_turn), *others)
-
-
-def _runs_a_cluster(item: pytest.Item) -> bool:
-    return item.get_closest_marker("cluster") is not None
+    """What computes for minutes begins first, and others wait for their clusters beside it."""
+    items.sort(key=lambda item: "simulation" not in item.path.parts)
 
 
 @pytest.fixture(scope="session")

@@ -152,10 +152,16 @@ def test_a_fault_in_the_update_fails_the_job(served: Any) -> None:
 
 
 def test_a_fault_in_what_a_module_tells_of_its_state_fails_the_job_and_blames_nobody(served: Any) -> None:
-    """It is asked for it outside of the task's own functions: where replicas are compared."""
+    """It is asked for it outside of the task's own functions: where replicas are compared.
+
+    Whoever comes there first breaks the group, in which the other may still be at the last sums of the step before:
+    then the first one has the state, and cannot give it.
+    """
     job = served.ended(served.submit("faulty:TellsNoMore", min_workers=2, max_workers=2, steps=200))
-    assert (job.phase, job.step) == ("failed", 100)
-    assert job.reason.startswith("the task failed in step 100, outside of a pass on w")
+    assert job.phase == "failed"
+    assert job.step in (99, 100)
+    place = "outside of a pass" if job.step == 100 else "in its state()"
+    assert job.reason.startswith(f"the task failed in step 100, {place} on w")
     assert 'raise RuntimeError("my extra state is broken")' in job.error
     assert [worker.errors for worker in served.client.workers()] == [0, 0]
     served.all_serve()
