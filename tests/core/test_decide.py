@@ -277,6 +277,17 @@ def test_a_generation_above_the_coordinators_is_jumped_above(scene):
     assert "above the coordinator's" in scene.job.reason
 
 
+def test_the_same_words_may_also_make_a_file_count(scene):
+    scene.running("a", "b", steps=100, checkpoint_every=2)
+    for name in "ab":
+        scene.train(name, 3)
+    four = Checkpoint(Version(1, 4), "/c/4", "sum", 1)
+    training = {"promised": 1, "generation": 1, "version": Version(1, 4)}
+    scene.beat("a", TrainerPhase.TRAINING, **training, written=(four,))
+    scene.beat("b", TrainerPhase.HALTED, promised=9, generation=1, version=Version(1, 4))
+    assert (scene.job.generation, scene.job.saved.step) == (10, 4)
+
+
 # --- Commands that cannot be carried out
 
 

@@ -318,3 +318,12 @@ def test_that_an_end_was_meant_outlives_the_coordinator_that_saw_its_agent_come_
     assert [note.kind for note in scene.notes if note.kind in ("rolled_back", "failed")] == ["rolled_back"]
     assert scene.job.restarts == 0
     assert not any(worker.meant for worker in scene.cluster.workers.values())
+
+
+def test_an_agent_that_died_while_nobody_led_may_have_lost_its_power_with_the_coordinator(scene):
+    scene.running("a", "b", step=3)
+    scene.restart()
+    scene.register("a", boot="b2")
+    assert scene.cluster.workers["a"].errors == 0
+    scene.register("a", boot="b3")
+    assert scene.cluster.workers["a"].errors == 1

@@ -139,7 +139,8 @@ def _register(turn: Turn, name: str, report: AgentRegistered) -> None:
         meant = known.boot == LEFT or known.leaving
         preparing = _prepares(turn, name)
         _exited(turn, name, ASKED if meant else DIED)
-        if busy and not meant and not known.barren:
+        heard = name in turn.sightings  # else this coordinator may have lost its power with it
+        if busy and heard and not meant and not known.barren:
             turn.count_error(name, DIED)
             if preparing is not None and not preparing.history:  # later the loss of power is likelier
                 blame_task(turn, preparing, StepFailure(-1, -1, name, DIED, died=True, chance=True))

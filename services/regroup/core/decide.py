@@ -14,7 +14,7 @@ from regroup.core import commands
 from regroup.core.absence import expected, forget_gone, idle, lacks_for, lingers, unlend_absent
 from regroup.core.agent_reports import take_in
 from regroup.core.cluster import Cluster, Policy, reached
-from regroup.core.forgiving import forgive_in_time
+from regroup.core.forgiving import forgive_in_time, try_again
 from regroup.core.jobs import JobPhase, StepPoint, Wanted
 from regroup.core.leaving import admit, drain, let_go
 from regroup.core.messages.agent_reports import Heartbeat
@@ -83,6 +83,7 @@ def decide(cluster: Cluster, event: Event, now: float, policy: Policy) -> Decisi
             forget_gone(turn)
             forgive_in_time(turn)
             evict_unprepared(turn)
+            try_again(turn)
             _make_room(turn)
         case KeepSteps():
             _keep_steps(turn)

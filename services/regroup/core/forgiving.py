@@ -1,4 +1,5 @@
 """When an error that was counted against a worker is forgiven, or a suspicion: one for each long while without another.
+And when a job that waits for workers tries those again that may take no part in it.
 
 Owns: how long that is. A sound worker whose trainer somebody kills now and then is never quarantined; one that dies
 more often than it is forgiven is, in the end.
@@ -10,7 +11,12 @@ Does not guarantee: that a while is as long as it looks: it begins anew when the
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from regroup.core.absence import lacks_for
 from regroup.core.cluster import Doubt
+from regroup.core.jobs import Wanted
+from regroup.core.rounds import Stage, stage
+from regroup.core.schedule import at_hand, reads_in_vain
+from regroup.core.severed import LONGEST
 from regroup.core.turn import Turn
 
 
@@ -35,3 +41,22 @@ def _forgiven(turn: Turn, doubted: Mapping[str, Doubt]) -> Iterator[tuple[str, D
             yield name, doubt
         elif doubt.times > 1:
             yield name, Doubt(doubt.times - 1, turn.now)
+
+
+def try_again(turn: Turn) -> None:
+    """What keeps a worker out of a job may pass, or be mended, and nobody tells. So a job that cannot go on without it
+    takes it back, after twice as long each time; whoever is still unfit is soon refused again."""
+    for id, watch in list(turn.watches.items()):
+        job, limit = turn.jobs[id], turn.policy.absent_limit
+        if not job.refused or job.wanted is not Wanted.RUN or stage(job) is not Stage.GATHERING:
+            continue
+        enough = len(at_hand(turn.cluster, job)) >= job.spec.min_workers and not reads_in_vain(turn.cluster, job)
+        if enough or lacks_for(turn, id) <= limit:
+            continue
+        if turn.waited(watch.retried) <= min(limit * 2.0 ** min(watch.retries, 16), LONGEST):
+            continue
+        names = ", ".join(job.refused)
+        for name in job.refused:
+            turn.take_back(id, name)
+        turn.change_watch(id, retries=watch.retries + 1, retried=turn.now)
+        turn.note("readmitted", f"{names} may take part again: it cannot go on without", job=id)

@@ -58,10 +58,10 @@ def _take_status(turn: Turn, name: str, status: TrainerStatus | None, broken: st
     _take_evaluation(turn, turn.jobs[job.id], member, status)
     if max(status.promised, status.generation) > job.generation:
         highest = max(status.promised, status.generation)
-        turn.change_job(job, generation=highest)
+        job = turn.change_job(turn.jobs[job.id], generation=highest)
         if job.phase is JobPhase.PAUSED:
             return  # a number above it is taken when it is resumed
-        begin_round(turn, turn.jobs[job.id], f"{name} knows generation {highest}, above the coordinator's")
+        begin_round(turn, job, f"{name} knows generation {highest}, above the coordinator's")
         return
     _take_phase(turn, job, member, status, broken)
 

@@ -249,6 +249,7 @@ def _run(turn: Turn, job: Job) -> None:
         unable={},
         rereads=0,
         words={},
+        retries=0,
     )
     formed_together(turn, job)
     kind = "started" if first else "regrouped"

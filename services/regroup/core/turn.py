@@ -105,7 +105,7 @@ class Turn:
         `wanted`: PAUSE, until its user says so; or YIELD, until the next tick.
         """
         closed = {"formation": None, "round": None, "saver": None, "savers": (), "wanted": wanted}
-        job = self.change_job(job, phase=JobPhase.PAUSED, reason=reason, **closed, **changes)
+        job = self.change_job(job, phase=JobPhase.PAUSED, reason=reason, refused={}, **closed, **changes)
         self._free_workers(self.change_job(job, step=job.saved.step))
 
     def _free_workers(self, job: Job) -> None:
@@ -117,7 +117,8 @@ class Turn:
         self.note(str(job.phase), job.reason, job=job.id, step=job.step)
 
     def refuse(self, job: Job, name: str, reason: str) -> None:
-        """The worker takes no part in the job, until its agent starts anew or its operator clears it."""
+        """The worker takes no part in the job, until its agent starts anew, its operator clears it, the job rests, or
+        waits for workers (`forgiving`)."""
         self.change_job(job, refused={**job.refused, name: reason})
         self.note("refused", f"{name} may not take part: {reason}", job=job.id, worker=name)
         if self.workers[name].job == job.id:  # it may be told late, and another job has it by now

@@ -98,7 +98,8 @@ class Users:
         for job in life.jobs.values() if life.healed else ():
             if job.wanted in (Wanted.HOLD, Wanted.PAUSE):
                 self._command(leader, ResumeJob(job.id))
-            able = life.agents.keys() - job.refused.keys() - life.gone
+            unlike = {name for name, why in job.refused.items() if "from the other workers'" in why}
+            able = life.agents.keys() - unlike - life.gone  # who is refused for anything else tries again
             lacks = len(able) < job.spec.min_workers or not self._may_be_read(job, able)
             if lacks and job.phase in _WAITS and job.wanted is Wanted.RUN:
                 self._command(leader, StopJob(job.id))

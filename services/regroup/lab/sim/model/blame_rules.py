@@ -10,7 +10,19 @@ from itertools import pairwise
 
 from regroup.core.cluster import ASKED, Cluster, reached
 from regroup.core.decide import Decision
-from regroup.core.jobs import IN_LOAD, IN_REPORT, IN_STATE, ORIGIN, Formation, Job, JobPhase, Member, StepFailure
+from regroup.core.jobs import (
+    IN_LOAD,
+    IN_REPORT,
+    IN_STATE,
+    ORIGIN,
+    Formation,
+    Job,
+    JobPhase,
+    Member,
+    StepFailure,
+    Wanted,
+)
+from regroup.core.schedule import at_hand, reads_in_vain
 from regroup.core.workers import LEFT, Worker
 from regroup.lab.sim.model import likeness_rules
 from regroup.lab.sim.model.ghosts import Ghosts
@@ -152,6 +164,27 @@ def readmitted(before: Cluster, decision: Decision) -> None:
                 failed = [one for one in job.failures if one.worker == note.worker] if not job.ended else []
                 forgotten = note.worker not in old.refused or not failed
                 assert forgotten or id in again, f"{note.worker} begins anew, and {id} remembers {failed}"
+
+
+def tried_again(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -> None:
+    """Who was refused is only tried again by a job that waited for workers with those that it had; and a rest, after
+    which all are, leaves nobody refused."""
+    for note in decision.notes:
+        if note.kind == "readmitted" and note.job is not None:
+            job, watch = before.jobs[note.job], before.watches[note.job]
+            had = at_hand(before, job)
+            blind = reads_in_vain(before, job)  # each of its tries begins anew
+            assert blind or len(had) < job.spec.min_workers, f"{job.id} takes back whom it refused, and has {had}"
+            waited = world.decided_at - max(0.0 if blind else watch.since, ghosts.retried.get(job.id, 0.0))
+            ghosts.retried[job.id] = world.decided_at
+            assert waited > world.policy.absent_limit, f"{job.id} takes back whom it refused after {waited:.1f} s"
+        if note.kind == JobPhase.PAUSED and note.job is not None:
+            job = decision.cluster.jobs[note.job]
+            assert not job.refused or job.wanted is Wanted.HOLD, f"{job.id} rests, and refuses {set(job.refused)}"
+        if note.kind == "registered" and note.worker is not None and note.worker not in before.sightings:
+            known, worker = before.workers.get(note.worker), decision.cluster.workers[note.worker]
+            more = worker.errors - (known.errors if known is not None else 0)
+            assert more <= 0, f"{note.worker} is blamed for what happened while nobody led"
 
 
 def counted(ghosts: Ghosts, world: World, decision: Decision, before: Worker, after: Worker) -> None:

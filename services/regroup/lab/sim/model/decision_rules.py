@@ -70,6 +70,7 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
             blame_rules.counted(ghosts, world, decision, known_worker, worker)
     blame_rules.forgiven(ghosts, world, decision.cluster)
     blame_rules.readmitted(before, decision)
+    blame_rules.tried_again(ghosts, world, before, decision)
     blame_rules.refused(ghosts, world, decision)
     _noted(world, decision)
     if any(worker.departs for worker in decision.cluster.workers.values()):

@@ -85,6 +85,7 @@ def ended(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old
         assert job.checkpoint is not None, "called completed before its state was durable"
         assert job.checkpoint is not old.checkpoint, "called completed, and nothing was saved"
         assert job.steps == job.checkpoint.version.step, "called completed before its last step"
+        assert job.result == {"steps": job.steps}, f"completed, and its task reports {job.result} of its final state"
         _each_sample_once(job)
     if job.phase is JobPhase.STOPPED and job.checkpoint is not None:
         durable = job.checkpoint.version.step

@@ -23,6 +23,9 @@ def lent(world: World, before: Cluster, decision: Decision, handed_over: Excused
     for name, old, worker in changes(before.workers, after.workers):
         if worker.job is not None and (old is None or old.job != worker.job):
             assert not worker.quarantined, f"{name} is lent from its quarantine"
+            seen = after.sightings.get(name)
+            assert seen is not None, f"{name} is lent, and was never there"
+            assert seen.sequence, f"{name} is lent, and has yet to tell whether it has a trainer"
             assert name not in after.jobs[worker.job].refused, f"{name} is lent to a job that refused it"
             cleared = any(note.kind == "cleared" and note.worker == name for note in decision.notes)
             refused = worker.job in before.jobs and name in before.jobs[worker.job].refused and not cleared

@@ -9,7 +9,7 @@ from math import inf
 from regroup.core.cluster import Cluster, Watch, reached
 from regroup.core.decide import Decision
 from regroup.core.jobs import Formation, Job, JobPhase, Member
-from regroup.core.messages.orders import Heard
+from regroup.core.messages.orders import Heard, Welcome
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model.ghosts import Ghosts
 from regroup.lab.sim.model.world import World, changes, fresh, told_back
@@ -59,6 +59,9 @@ def watched(before: Cluster, decision: Decision, old: Job, job: Job) -> None:
     if formation is not None and formation is not old.formation:
         stale = watch.first, dict(watch.committed), dict(watch.evaluated), watch.broken, set(watch.formed)
         assert stale == (None, {}, {}, None, set()), f"{job.id} forms anew, and of the last it is known: {stale}"
+        listed = [decision.cluster.workers[one.worker] for one in formation.members]
+        gone = [worker.name for worker in listed if worker.meant]
+        assert not gone, f"{job.id} forms anew with {gone}, whose end is said to be meant"
     if was is None:
         return
     if job.round is not None and job.round is not old.round:
@@ -74,15 +77,29 @@ def watched(before: Cluster, decision: Decision, old: Job, job: Job) -> None:
 
 
 def sighted(world: World, before: Cluster, decision: Decision) -> None:
-    """What was heard of workers: each trainer that is said to be gone is, what each told counts, and so its lease."""
+    """What was heard of workers: each trainer that is said to be gone is, what each told counts, and so its lease. Who
+    connects anew has its time anew; who was given up has no lease."""
     _counted(before, decision)
     answered = {name for name, order in decision.orders if isinstance(order, Heard) and order.generation}
+    welcome = {name for name, order in decision.orders if isinstance(order, Welcome)}
+    for name in answered:
+        _leased(before, decision.cluster, name)
     for name, was, seen in changes(before.sightings, decision.cluster.sightings):
         told = name in answered or seen.renewed <= (was.renewed if was is not None else -inf)
         assert told, f"the lease of {name} is known as renewed, and it was not"
+        anew = name not in welcome or seen.since == world.decided_at
+        assert anew, f"{name} connects anew, and is known to be there since {seen.since:.3f}"
         if was is not None and was.trainer is not None and seen.trainer is None:
             member = Member(name, was.trainer.incarnation)
             assert world.living(member) is None, f"{member} lives, and is known gone"
+
+
+def _leased(before: Cluster, after: Cluster, name: str) -> None:
+    """An answer that renews a lease goes to nobody who was given up: the others are not to wait for ever."""
+    trainer = seen.trainer if (seen := after.present(name)) is not None else None
+    watch = before.watches.get(trainer.job) if trainer is not None else None
+    given_up = trainer is not None and watch is not None and Member(name, trainer.incarnation) in watch.evicted
+    assert not given_up, f"{name} is given up, and its lease is renewed"
 
 
 def _counted(before: Cluster, decision: Decision) -> None:

@@ -107,7 +107,9 @@ class Writers(Sessions):
         task, file = trainer.loop.write, trainer.loop.file
         assert task is not None
         assert file is not None
-        self._end_writing(trainer, StateSaved(**trainer.who, generation=task.generation, checkpoint=file))
+        result = {"steps": len(trainer.state)} if task.final else None
+        saved = StateSaved(**trainer.who, generation=task.generation, checkpoint=file, result=result)
+        self._end_writing(trainer, saved)
 
     def fail_to_write(self, trainer: Trainer) -> None:
         task = trainer.loop.write

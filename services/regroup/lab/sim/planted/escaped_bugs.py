@@ -9,6 +9,7 @@ from regroup.lab.sim.planted.planting import Bug
 ABSENCE = "regroup.core.absence"
 AGENT_REPORTS = "regroup.core.agent_reports"
 COMMANDS = "regroup.core.commands"
+FORGIVING = "regroup.core.forgiving"
 HANGING = "regroup.core.hanging"
 OBSERVING = "regroup.core.observing"
 ORDERS = "regroup.core.orders"
@@ -145,6 +146,62 @@ BUGS = (
         "point = point if before is None else replace(before, metrics=point.metrics)",
         "pass",
         among="all killed",
+    ),
+    # of who may take part
+    Bug(
+        "who was refused is never tried again",
+        FORGIVING,
+        "if not job.refused or job.wanted",
+        "if True or job.wanted",
+    ),
+    Bug("who was refused is tried again where enough are left", FORGIVING, "if enough or lacks_for", "if lacks_for"),
+    Bug(
+        "who was refused is tried again at once",
+        FORGIVING,
+        "retries=watch.retries + 1, retried=turn.now",
+        "retries=watch.retries + 1",
+    ),
+    Bug(
+        "who was refused is refused after a rest",
+        TURN,
+        "reason=reason, refused={}, **closed",
+        "reason=reason, **closed",
+    ),
+    Bug(
+        "who has yet to tell of its trainer is free",
+        "regroup.core.schedule",
+        "sighting is not None and sighting.sequence > 0 and sighting.trainer is None",
+        "sighting is not None and sighting.trainer is None",
+    ),
+    Bug(
+        "who lost its power with the coordinator is blamed",
+        AGENT_REPORTS,
+        "heard = name in turn.sightings",
+        "heard = True",
+    ),
+    Bug(
+        "who once said goodbye is taken for gone by the next coordinator",
+        SETTLING,
+        "turn.workers[name] = replace(turn.workers[name], meant=False)",
+        "pass",
+    ),
+    Bug(
+        "the lease of who was given up is renewed",
+        AGENT_REPORTS,
+        "if watch is not None and member in watch.evicted:\n        return 0",
+        "if False:\n        return 0",
+    ),
+    Bug(
+        "who connects anew has been there all the while",
+        AGENT_REPORTS,
+        "replace(again, seen=turn.now, connected=True, since=turn.now)",
+        "replace(again, seen=turn.now, connected=True)",
+    ),
+    Bug(
+        "a job completes without its task's report",
+        ORDERS,
+        "job.wanted is Wanted.STOP or job.complete_at(trainer.version.step)",
+        "job.wanted is Wanted.STOP",
     ),
     # of what is shown
     Bug(
