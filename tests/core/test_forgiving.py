@@ -61,16 +61,36 @@ def test_once_they_form_together_the_next_wait_is_short_again(waiting):
     assert waiting.job.refused == {}
 
 
-def test_where_enough_are_left_it_stays_out(scene):
+def test_where_enough_are_left_it_stays_out_for_long(make_scene):
+    scene = make_scene(error_forget=50.0)
     scene.running("a", "b", step=3, min_workers=1)
     scene.exits("b")
     scene.halt("a", (1, 3))
     scene.train("a")
     scene.beat("b")
     is_refused(scene, "b", "i2")
-    for _ in range(100):
-        scene.after(10 * scene.policy.absent_limit, heard="ab")
+    scene.after(49.9, heard="ab")
     assert "b" in scene.job.refused
+    scene.after(0.2, heard="ab")
+    assert (scene.job.refused, scene.cluster.workers["b"].job) == ({}, "j")
+
+
+def test_whose_agent_is_not_heard_is_not_enough(scene):
+    scene.running("a", "b", "c", step=3, min_workers=2)
+    scene.exits("b")
+    scene.halt("a", (1, 3))
+    scene.halt("c", (1, 3))
+    scene.train("a")
+    scene.train("c")
+    scene.beat("b")
+    is_refused(scene, "b", "i2")
+    scene.after(scene.policy.absent_limit + 0.1, heard="ab")  # c's connection stands
+    scene.breaks("a", scene.job.generation)
+    scene.halt("a", (scene.job.formation.generation, 3))
+    scene.after(scene.policy.halt_limit + 0.1, heard="ab")
+    assert scene.job.phase is JobPhase.WAITING
+    scene.after(scene.policy.absent_limit + 0.1, heard="ab")
+    assert "b" not in scene.job.refused
 
 
 def test_after_a_rest_all_may_take_part(waiting):

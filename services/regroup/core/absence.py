@@ -36,6 +36,11 @@ def others_to_try(turn: Turn, job: Job, name: str) -> list[str]:
     return [one for one in others if may_be_lent(turn.cluster, one)]
 
 
+def untried(turn: Turn, job: Job, name: str) -> list[str]:
+    """Those of them with which the job could go on now: those that it has, and the free ones."""
+    return [one for one in others_to_try(turn, job, name) if turn.workers[one].job in (None, job.id)]
+
+
 def _near(turn: Turn) -> list[str]:
     """The workers that did not say goodbye, and are connected, or were a moment ago."""
     known = (name for name, worker in turn.workers.items() if worker.boot != LEFT)

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from regroup.core import leaving
 from regroup.core.blame import blame_task, died_preparing
-from regroup.core.cluster import ASKED
+from regroup.core.cluster import ASKED, reached
 from regroup.core.hanging import hang_told, stacks_taken
-from regroup.core.jobs import Job, Member, StepFailure
+from regroup.core.jobs import OUTSIDE, Job, Member, StepFailure
 from regroup.core.messages.agent_reports import (
     AgentLeft,
     AgentRegistered,
@@ -137,13 +137,17 @@ def _register(turn: Turn, name: str, report: AgentRegistered) -> None:
         # The same worker began anew: whatever ran under its old agent is known dead.
         busy = known.job is not None or any(member.worker == name for _, member in turn.listed())
         meant = known.boot == LEFT or known.leaving
-        preparing = _prepares(turn, name)
+        preparing, trained = _prepares(turn, name), _trains(turn, name)
         _exited(turn, name, ASKED if meant else DIED)
         heard = name in turn.sightings  # else this coordinator may have lost its power with it
         if busy and heard and not meant and not known.barren:
             turn.count_error(name, DIED)
             if preparing is not None and not preparing.history:  # later the loss of power is likelier
                 blame_task(turn, preparing, StepFailure(-1, -1, name, DIED, died=True, chance=True))
+            elif trained is not None and trained.formation is not None:  # its task may have taken all of its memory
+                step, generation = reached(trained, turn.watch(trained.id)), trained.formation.generation
+                failure = StepFailure(step, OUTSIDE, name, DIED, died=True, generation=generation, chance=True)
+                blame_task(turn, trained, failure)
         known = replace(turn.workers[name], leaving=False, meant=meant or known.meant, barren=False)
     if known is None:
         turn.recall(name)
@@ -164,6 +168,16 @@ def _prepares(turn: Turn, name: str) -> Job | None:
     trainer = sighting.trainer if sighting is not None else None
     job = turn.jobs.get(trainer.job) if trainer is not None and trainer.phase is TrainerPhase.PREPARING else None
     return job if job is not None and not job.ended else None
+
+
+def _trains(turn: Turn, name: str) -> Job | None:
+    """The job in whose step it was, if none of that job was committed since."""
+    sighting = turn.sightings.get(name)
+    trainer = sighting.trainer if sighting is not None else None
+    job = turn.jobs.get(trainer.job) if trainer is not None and trainer.phase is TrainerPhase.TRAINING else None
+    if job is None or job.ended or trainer is None or trainer.version is None:
+        return None
+    return job if trainer.version.step == reached(job, turn.watch(job.id)) else None
 
 
 def _exited(turn: Turn, name: str, cause: str) -> None:

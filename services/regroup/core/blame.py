@@ -8,7 +8,7 @@ Refuses to know: how failures are noticed (`agent_reports`, `trainer_reports`, `
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from regroup.core.absence import others_to_try
+from regroup.core.absence import others_to_try, untried
 from regroup.core.cluster import reached
 from regroup.core.jobs import (
     IN_DATA,
@@ -107,18 +107,18 @@ def _is_its_own(turn: Turn, job: Job, failure: StepFailure, others: bool) -> boo
 
 def _prepares_elsewhere(turn: Turn, job: Job, failure: StepFailure) -> bool:
     """Others are to try as well. Each death was counted: where they are too few, it is tried until its quarantine."""
-    untried = _untried(turn, job, failure.worker)
+    others = untried(turn, job, failure.worker)
     times, again = _times(one for one in job.failures if one.worker == failure.worker and one.step < 0)
-    if times > 1 and _enough(job, untried):
+    if times > 1 and _enough(job, others):
         _leave_out(turn, job, failure, again)
-    return bool(untried)
+    return bool(others)
 
 
 def _can_be_taken(turn: Turn, job: Job, failure: StepFailure) -> bool:
     """Once another one took the state, who cannot has that error. If the job waits without it, it tries more often."""
     times, again = _times(one for one in job.failures if one.worker == failure.worker and one.shard == IN_LOAD)
     taken, trained = _was_taken(turn, job, failure.worker), _trained(turn, job)
-    enough = _enough(job, _untried(turn, job, failure.worker))
+    enough = _enough(job, untried(turn, job, failure.worker))
     if taken and times > 1 and (enough or (trained and times > TRIES_OF_ONE)):
         _leave_out(turn, job, failure, again)
         return True
@@ -130,7 +130,7 @@ def _fails_alone(turn: Turn, job: Job, failure: StepFailure) -> bool:
     times, trained = _in_a_row(job.failures), _trained(turn, job)
     if times <= TRIES_OF_ONE:
         return False
-    enough = _enough(job, _untried(turn, job, failure.worker))
+    enough = _enough(job, untried(turn, job, failure.worker))
     if _others_hold(turn, job, failure.worker) and (enough or trained):
         _leave_out(turn, job, failure, f"{times} times in a row, and nobody else")
         return True
@@ -151,11 +151,6 @@ def _times(failures: Iterable[StepFailure]) -> tuple[int, str]:
     chances = [failure.chance for failure in failures]
     told = "for the second time" if len(chances) == 2 else f"{len(chances)} times"
     return max(chances.count(False), len(chances) - 1), told
-
-
-def _untried(turn: Turn, job: Job, name: str) -> list[str]:
-    """The workers, but this one, with which the job could go on: those that it has, and the free ones."""
-    return [one for one in others_to_try(turn, job, name) if turn.workers[one].job in (None, job.id)]
 
 
 def _enough(job: Job, workers: Sequence[str]) -> bool:

@@ -1,5 +1,5 @@
 """When an error that was counted against a worker is forgiven, or a suspicion: one for each long while without another.
-And when a job that waits for workers tries those again that may take no part in it.
+And when a job tries those again that may take no part in it.
 
 Owns: how long that is. A sound worker whose trainer somebody kills now and then is never quarantined; one that dies
 more often than it is forgiven is, in the end.
@@ -11,12 +11,13 @@ Does not guarantee: that a while is as long as it looks: it begins anew when the
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from regroup.core.absence import lacks_for
+from regroup.core.absence import lacks_for, lingers
 from regroup.core.cluster import Doubt
-from regroup.core.jobs import Wanted
+from regroup.core.jobs import Job, Wanted
 from regroup.core.rounds import Stage, stage
 from regroup.core.schedule import at_hand, reads_in_vain
 from regroup.core.severed import LONGEST
+from regroup.core.suspicion import is_mute
 from regroup.core.turn import Turn
 
 
@@ -44,19 +45,28 @@ def _forgiven(turn: Turn, doubted: Mapping[str, Doubt]) -> Iterator[tuple[str, D
 
 
 def try_again(turn: Turn) -> None:
-    """What keeps a worker out of a job may pass, or be mended, and nobody tells. So a job that cannot go on without it
-    takes it back, after twice as long each time; whoever is still unfit is soon refused again."""
+    """What keeps a worker out of a job may pass, or be mended, and nobody tells. So it is taken back once in a long
+    while; where the job cannot go on without it much sooner, after twice as long each time. Whoever is unfit is soon
+    refused again."""
     for id, watch in list(turn.watches.items()):
-        job, limit = turn.jobs[id], turn.policy.absent_limit
-        if not job.refused or job.wanted is not Wanted.RUN or stage(job) is not Stage.GATHERING:
+        job, waited = turn.jobs[id], turn.waited(watch.out_since)
+        if not job.refused or job.wanted is not Wanted.RUN or stage(job) is Stage.IDLE:
             continue
-        enough = len(at_hand(turn.cluster, job)) >= job.spec.min_workers and not reads_in_vain(turn.cluster, job)
-        if enough or lacks_for(turn, id) <= limit:
+        patience = min(turn.policy.absent_limit * 2.0 ** min(watch.retries, 16), LONGEST)
+        lacks = waited > patience and _lacks(turn, job)
+        if not lacks and waited <= turn.policy.error_forget:
             continue
-        if turn.waited(watch.retried) <= min(limit * 2.0 ** min(watch.retries, 16), LONGEST):
-            continue
-        names = ", ".join(job.refused)
+        why = "it cannot go on without" if lacks else "it was refused long ago"
+        reason = f"{', '.join(job.refused)} may take part again: {why}"
         for name in job.refused:
             turn.take_back(id, name)
-        turn.change_watch(id, retries=watch.retries + 1, retried=turn.now)
-        turn.note("readmitted", f"{names} may take part again: it cannot go on without", job=id)
+        turn.change_watch(id, retries=watch.retries + lacks, out_since=turn.now)
+        turn.note("readmitted", reason, job=id)
+
+
+def _lacks(turn: Turn, job: Job) -> bool:
+    """Whether it has waited for long, and those that it has are too few, or cannot read its checkpoint."""
+    if stage(job) is not Stage.GATHERING or lacks_for(turn, job.id) <= turn.policy.absent_limit:
+        return False
+    useful = [name for name in at_hand(turn.cluster, job) if not (is_mute(turn, name) or lingers(turn, name))]
+    return len(useful) < job.spec.min_workers or bool(reads_in_vain(turn.cluster, job))

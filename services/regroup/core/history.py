@@ -17,7 +17,7 @@ def survives(history: Sequence[Link], state: Version, committed: int) -> bool:
     links = {link.generation: link for link in history}
     generation, end = (history[-1].generation if history else 0), committed
     while generation > state.generation:
-        if (link := links.get(generation)) is None:
-            return False  # what the store lost says nothing
+        if (link := links.get(generation)) is None or link.parent >= generation:
+            return False  # what the store lost, or never had, says nothing
         generation, end = link.parent, link.base_step
     return generation == state.generation and state.step <= end

@@ -5,10 +5,10 @@ Refuses to know: how fingerprints and digests are made, and failures (`blame`).
 Does not guarantee: that what is alike at the places that are looked at is alike elsewhere.
 """
 
-from regroup.core.absence import others_to_try
+from regroup.core.absence import others_to_try, untried
 from regroup.core.beginning import other_data
 from regroup.core.jobs import Job, JobPhase
-from regroup.core.messages.trainer_reports import WORKER, PrepareFailed, ReplicasDiffered
+from regroup.core.messages.trainer_reports import TASK, WORKER, PrepareFailed, ReplicasDiffered
 from regroup.core.replicas import sound
 from regroup.core.settling import candidates
 from regroup.core.turn import Turn
@@ -50,9 +50,12 @@ def _refuse_data(turn: Turn, job: Job, name: str, why: str) -> None:
 
 
 def prepare_failed(turn: Turn, job: Job, name: str, report: PrepareFailed) -> None:
-    """Before the first formation it is the job's spec that is wrong; later, or if it says so itself, the worker."""
+    """Before the first formation it is the job's spec that is wrong; later, or if it says so itself, the worker. What
+    its task raises may be for want of a file there: that is the job's where two find so, or nobody else is to try."""
     reason = f"{report.field}: {report.message}"
-    if not job.history and report.field != WORKER:
+    found = [one for one in job.refused.values() if one.startswith(f"{TASK}: ")]
+    alone = report.field == TASK and not found and untried(turn, job, name)
+    if not (job.history or alone or report.field == WORKER):
         turn.end(job, JobPhase.FAILED, reason, error=report.traceback or reason)
     else:
         turn.refuse(job, name, reason)

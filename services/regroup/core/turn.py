@@ -120,6 +120,7 @@ class Turn:
         """The worker takes no part in the job, until its agent starts anew, its operator clears it, the job rests, or
         waits for workers (`forgiving`)."""
         self.change_job(job, refused={**job.refused, name: reason})
+        self.change_watch(job.id, out_since=self.now)
         self.note("refused", f"{name} may not take part: {reason}", job=job.id, worker=name)
         if self.workers[name].job == job.id:  # it may be told late, and another job has it by now
             self.unlend(name, reason)

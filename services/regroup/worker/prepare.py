@@ -20,6 +20,7 @@ from torch.optim import Optimizer
 from torch.utils.data import IterableDataset
 
 from regroup.core.jobs import Fingerprint
+from regroup.core.messages.trainer_reports import TASK
 from regroup.core.spec import JobSpec
 from regroup.tasks.contract import OptionError, SizedDataset, Task
 from regroup.tasks.loading import TaskNotFound, load_task
@@ -75,9 +76,9 @@ def _blaming(doing: str) -> Iterator[None]:
     except OptionError as error:
         raise CannotPrepare(str(error.path), str(error.message)) from error
     except TaskNotFound as error:
-        raise CannotPrepare("task", str(error), trace()) from error
+        raise CannotPrepare(TASK, str(error), trace()) from error
     except USERS as error:
-        raise CannotPrepare("task", f"{doing} raised {said(error)}", trace()) from error
+        raise CannotPrepare(TASK, f"{doing} raised {said(error)}", trace()) from error
 
 
 def _bench(spec: JobSpec) -> Bench:
@@ -89,7 +90,7 @@ def _bench(spec: JobSpec) -> Bench:
     names, nominal = _warm_up(spec, task, dataset, replica)
     if names and task.independent_samples:
         message = f"declares its samples independent, yet training changes the buffers {', '.join(names)} (BatchNorm?)"
-        raise CannotPrepare("task", message)
+        raise CannotPrepare(TASK, message)
     replica.nominal_weight = nominal
     samples = len(dataset)
     loader = Loader(
@@ -113,10 +114,10 @@ def _dataset(task: Task) -> SizedDataset:
     indexed = hasattr(dataset, "__getitem__") and not isinstance(dataset, IterableDataset)  # torch's inherits an index
     if not indexed or not hasattr(dataset, "__len__"):
         message = "its dataset has no length or no index: iterable datasets are not covered"
-        raise CannotPrepare("task", message)
+        raise CannotPrepare(TASK, message)
     with _blaming("its dataset's length"):
         if len(dataset) == 0:
-            raise CannotPrepare("task", "its dataset is empty: at least one sample is needed")
+            raise CannotPrepare(TASK, "its dataset is empty: at least one sample is needed")
     return dataset
 
 
@@ -125,12 +126,12 @@ def _replica(spec: JobSpec, task: Task) -> Replica:
         replica = Replica(task, spec.seed)
     optimizer = replica.optimizer
     if not isinstance(optimizer, Optimizer):
-        raise CannotPrepare("task", f"optimizer() gave {optimizer!r:.80}: it must give a torch.optim.Optimizer")
+        raise CannotPrepare(TASK, f"optimizer() gave {optimizer!r:.80}: it must give a torch.optim.Optimizer")
     _, *asked = signature(type(optimizer).step).parameters.values()  # the instance's may be wrapped by a schedule
     if any(each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in asked):
         name = type(optimizer).__name__
         message = f"optimizer() gave {name}, whose step() wants a closure: several evaluations per step are not covered"
-        raise CannotPrepare("task", message)
+        raise CannotPrepare(TASK, message)
     with _blaming("keeping its state"):  # what could never be saved is better said now than at the end
         pack(replica.tree())
     return replica
@@ -162,13 +163,11 @@ def _warm_up(spec: JobSpec, task: Task, dataset: SizedDataset, replica: Replica)
         batch = task.collate([dataset[index] for index in range(count)])
         given = task.loss(replica.model, batch)
         if not isinstance(given, tuple) or len(given) != 2:
-            raise CannotPrepare(
-                "task", f"loss() must return the summed loss and its weight; it returned {_kind(given)}"
-            )
+            raise CannotPrepare(TASK, f"loss() must return the summed loss and its weight; it returned {_kind(given)}")
         loss, weight = given
         if not isinstance(loss, Tensor) or loss.dim() != 0 or not loss.requires_grad:
             wanted = "loss() must return a scalar that backward() can start from, and a weight"
-            raise CannotPrepare("task", f"{wanted}; its loss is {_kind(loss)}")
+            raise CannotPrepare(TASK, f"{wanted}; its loss is {_kind(loss)}")
         loss.backward()  # type: ignore[no-untyped-call]
         weights.append(float(weight))
 
@@ -180,7 +179,7 @@ def _warm_up(spec: JobSpec, task: Task, dataset: SizedDataset, replica: Replica)
         parameter.grad = None
     weight = weights[0]
     if not math.isfinite(weight) or weight < 0:
-        raise CannotPrepare("task", f"loss() gave the weight {weight}: it must be finite and not negative")
+        raise CannotPrepare(TASK, f"loss() gave the weight {weight}: it must be finite and not negative")
     return names, weight / count * spec.global_batch if weight > 0 else float(spec.global_batch)
 
 

@@ -23,7 +23,9 @@ class Prepared:
     store: str
 
 
-WORKER = "worker"  # as the field of a failure to prepare: the fault is this worker's, such as a disk that is full
+# Fields of a failure to prepare that are none of the job's spec alone:
+WORKER = "worker"  # the fault is this worker's, such as a disk that is full
+TASK = "task"  # the task's code is wrong, or what it reads on this worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

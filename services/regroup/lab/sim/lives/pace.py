@@ -15,7 +15,7 @@ from typing import Any
 
 from regroup.core.jobs import IN_REPORT, IN_STATE, Fingerprint, Job, Member, StepPoint, Version
 from regroup.core.messages.orders import TrainerOrder
-from regroup.core.messages.trainer_reports import WORKER, PeersUnreached, PrepareFailed, StepsCommitted
+from regroup.core.messages.trainer_reports import TASK, WORKER, PeersUnreached, PrepareFailed, StepsCommitted
 from regroup.lab.sim.lives.faults import Faults
 from regroup.lab.sim.lives.justice import Justice
 from regroup.lab.sim.lives.looks import Looks
@@ -73,6 +73,7 @@ class Paced(LinkedAgents[LinkedAgent]):
         odd = Random(f"{plan.seed} odd")  # likewise
         self._odd = (odd.choice(ODD_PRINTS), odd.choice(OTHER_DATA))  # fingerprints of mismatched code and data
         self._unfit_at = Random(f"{plan.seed} unfit at").choice(UNFIT_AT)
+        self._lacking = Random(f"{plan.seed} lacking").choice((WORKER, TASK))  # what who cannot prepare says is wrong
         self.looks = Looks(self)
         self._flipped: dict[Member, int] = {}  # digests of replicas that are not as they should be
 
@@ -258,7 +259,7 @@ class Paced(LinkedAgents[LinkedAgent]):
     def _unprepared(self, agent: LinkedAgent) -> str | None:
         """What a trainer names as the reason that it cannot prepare."""
         if self.faults.lasts(Kind.UNPREPARED, agent.name):
-            return WORKER
+            return self._lacking
         return "options.lr" if self.faults.lasts(Kind.BAD_SPEC) else None
 
     def _give_up(self, trainer: Trainer, field: str) -> None:

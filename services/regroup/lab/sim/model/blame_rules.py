@@ -167,17 +167,17 @@ def readmitted(before: Cluster, decision: Decision) -> None:
 
 
 def tried_again(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -> None:
-    """Who was refused is only tried again by a job that waited for workers with those that it had; and a rest, after
-    which all are, leaves nobody refused."""
+    """Who was refused is tried again after a long while, and before that only by a job that waited for workers with
+    those that it had; and a rest, after which all are, leaves nobody refused."""
     for note in decision.notes:
         if note.kind == "readmitted" and note.job is not None:
-            job, watch = before.jobs[note.job], before.watches[note.job]
-            had = at_hand(before, job)
-            blind = reads_in_vain(before, job)  # each of its tries begins anew
-            assert blind or len(had) < job.spec.min_workers, f"{job.id} takes back whom it refused, and has {had}"
-            waited = world.decided_at - max(0.0 if blind else watch.since, ghosts.retried.get(job.id, 0.0))
-            ghosts.retried[job.id] = world.decided_at
-            assert waited > world.policy.absent_limit, f"{job.id} takes back whom it refused after {waited:.1f} s"
+            waited = world.decided_at - ghosts.out_since.get(note.job, 0.0)
+            long = waited > world.policy.error_forget
+            assert long or _lacks(world, before, before.jobs[note.job]), f"{note.job} takes back whom it does not need"
+            enough = long or waited > world.policy.absent_limit
+            assert enough, f"{note.job} takes back whom it refused after {waited:.1f} s"
+        if note.kind in ("readmitted", "refused") and note.job is not None:
+            ghosts.out_since[note.job] = world.decided_at
         if note.kind == JobPhase.PAUSED and note.job is not None:
             job = decision.cluster.jobs[note.job]
             assert not job.refused or job.wanted is Wanted.HOLD, f"{job.id} rests, and refuses {set(job.refused)}"
@@ -185,6 +185,23 @@ def tried_again(ghosts: Ghosts, world: World, before: Cluster, decision: Decisio
             known, worker = before.workers.get(note.worker), decision.cluster.workers[note.worker]
             more = worker.errors - (known.errors if known is not None else 0)
             assert more <= 0, f"{note.worker} is blamed for what happened while nobody led"
+    after = decision.cluster
+    for id, job in after.jobs.items():
+        rests = job.ended or job.wanted is not Wanted.RUN or job.phase in (JobPhase.QUEUED, JobPhase.PAUSED)
+        if rests:
+            ghosts.rested[id] = world.decided_at
+        elif job.refused:
+            last = max(ghosts.out_since.get(id, 0.0), ghosts.rested.get(id, 0.0))
+            since = world.decided_at - max(last, after.started, after.awake)
+            named = set(job.refused)
+            assert since <= world.policy.error_forget + LATE, f"{id} refuses {named} for what is {since:.1f} s ago"
+
+
+def _lacks(world: World, before: Cluster, job: Job) -> bool:
+    """Whether those that a job has, and that are heard and not given up, are too few, or cannot read its checkpoint."""
+    given_up = {one.worker for one in before.watches[job.id].evicted}
+    sound = [name for name in at_hand(before, job) if is_heard(world, before, name) and name not in given_up]
+    return len(sound) < job.spec.min_workers or bool(reads_in_vain(before, job))
 
 
 def counted(ghosts: Ghosts, world: World, decision: Decision, before: Worker, after: Worker) -> None:

@@ -27,7 +27,8 @@ class Ghosts:
     words: dict[str, set[tuple[str, int]]] = field(default_factory=dict)  # file -> (worker, generation) that said so
     asked: dict[str, set[str]] = field(default_factory=dict)  # file -> workers that could not read it
     blamed: dict[str, float] = field(default_factory=dict)  # when an error of a worker was last counted or forgiven
-    retried: dict[str, float] = field(default_factory=dict)  # when a job last took back whom it had refused
+    out_since: dict[str, float] = field(default_factory=dict)  # when a job last refused somebody, or took all back
+    rested: dict[str, float] = field(default_factory=dict)  # when a job last rested, or was to
     unpreparable: set[str] = field(default_factory=set)  # jobs of which a trainer said, or showed, that they are wrong
     cut_short: set[str] = field(default_factory=set)  # jobs that a user wanted to end at once
     fetches: dict[tuple[str, str, int], set[tuple[str, int]]] = field(
@@ -61,7 +62,8 @@ class Ghosts:
             {file: set(each) for file, each in self.words.items()},
             {file: set(each) for file, each in self.asked.items()},
             dict(self.blamed),
-            dict(self.retried),
+            dict(self.out_since),
+            dict(self.rested),
             set(self.unpreparable),
             set(self.cut_short),
             {which: set(each) for which, each in self.fetches.items()},

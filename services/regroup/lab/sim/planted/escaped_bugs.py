@@ -154,12 +154,23 @@ BUGS = (
         "if not job.refused or job.wanted",
         "if True or job.wanted",
     ),
-    Bug("who was refused is tried again where enough are left", FORGIVING, "if enough or lacks_for", "if lacks_for"),
+    Bug(
+        "who was refused is tried again where enough are left",
+        FORGIVING,
+        "return len(useful) < job.spec.min_workers or",
+        "return True or",
+    ),
+    Bug(
+        "who was refused long ago is never tried again",
+        FORGIVING,
+        "if not lacks and waited <=",
+        "if not lacks or waited <=",
+    ),
     Bug(
         "who was refused is tried again at once",
         FORGIVING,
-        "retries=watch.retries + 1, retried=turn.now",
-        "retries=watch.retries + 1",
+        "retries=watch.retries + lacks, out_since=turn.now",
+        "retries=watch.retries + lacks",
     ),
     Bug(
         "who was refused is refused after a rest",
