@@ -74,6 +74,48 @@ def test_a_task_that_kills_whoever_prepares_fails_its_job_also_after_it_trained(
     assert not any(worker.quarantined for worker in scene.cluster.workers.values())
 
 
+def die_in_turn(scene, steps):
+    """a, b and c train; an agent after the other dies with its trainer, after so many more steps, and comes back."""
+    scene.running("a", "b", "c", step=3, min_workers=1)
+    names = dict.fromkeys("abc", "i1")
+    done = 3
+    for number, dead in enumerate("abcab", start=2):
+        if scene.job.ended:
+            return
+        scene.does(Disconnected(dead))
+        last, others = scene.job.formation, [name for name in scene.members if name != dead]
+        for name in others:
+            scene.breaks(name, last.generation, names[name])
+        for name in others:
+            scene.halt(name, (last.generation, done), names[name])
+        done += steps
+        for name in others:
+            scene.train(name, done, names[name])
+        scene.register(dead, boot=f"b{number}")
+        if scene.job.ended:
+            return
+        names[dead] = f"i{number}"
+        scene.prepare(dead, incarnation=names[dead])
+        for name in "abc":
+            scene.halt(name, None if name == dead else (scene.job.formation.generation, done), names[name])
+        for name in scene.members:
+            scene.train(name, done, names[name])
+
+
+def test_a_task_that_takes_agent_after_agent_with_it_in_one_step_fails_its_job(scene):
+    """As where it takes all the memory of their containers."""
+    die_in_turn(scene, 0)
+    assert scene.job.phase is JobPhase.FAILED
+    assert scene.job.reason.startswith("the task failed in step 3, outside of a pass on a, b, c: its agent died")
+    assert [worker.errors for worker in scene.cluster.workers.values()] == [0, 0, 0]
+
+
+def test_agents_that_die_one_after_the_other_while_others_train_on_fail_no_job(scene):
+    die_in_turn(scene, 1)
+    assert scene.job.phase is JobPhase.RUNNING
+    assert scene.job.failures == ()
+
+
 def test_who_died_while_it_prepared_long_ago_does_not_count_any_more(scene):
     scene.submit(min_workers=1, max_workers=2)
     scene.register("a", "b")

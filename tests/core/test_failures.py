@@ -9,6 +9,7 @@ from regroup.core.messages.commands import ClearWorker, StopJob
 from regroup.core.messages.events import Disconnected
 from regroup.core.messages.orders import Prepare, Release
 from regroup.core.messages.trainer_reports import (
+    TASK,
     WORKER,
     GroupBroke,
     PrepareFailed,
@@ -86,6 +87,37 @@ def test_a_job_that_cannot_be_prepared_fails_and_names_the_field(scene):
     assert scene.job.phase is JobPhase.FAILED
     assert scene.job.reason == "options.lr: must be positive"
     assert scene.job.error == "T"
+
+
+def raises_preparing(scene, name, why):
+    scene.beat(name, TrainerPhase.PREPARING)
+    scene.says(name, PrepareFailed(job="j", incarnation="i1", field=TASK, message=why))
+
+
+def test_what_a_task_raises_as_it_prepares_fails_its_job_once_two_workers_find_so(scene):
+    scene.submit(min_workers=1, max_workers=1)
+    scene.register("a", "b")
+    raises_preparing(scene, "a", "dataset() raised FileNotFoundError: /data")
+    assert (scene.job.phase, set(scene.job.refused)) == (JobPhase.PREPARING, {"a"})
+    raises_preparing(scene, "b", "dataset() raised FileNotFoundError: /data")
+    assert scene.job.phase is JobPhase.FAILED
+    assert scene.job.reason == "task: dataset() raised FileNotFoundError: /data"
+
+
+def test_where_nobody_else_is_to_try_it_fails_at_once(scene):
+    scene.submit(min_workers=1, max_workers=1)
+    scene.register("a")
+    raises_preparing(scene, "a", "cannot be imported")
+    assert scene.job.phase is JobPhase.FAILED
+
+
+def test_a_worker_without_the_data_fails_no_job_of_which_others_have_them(scene):
+    scene.submit(min_workers=2, max_workers=3)
+    scene.register("a", "b", "c")
+    scene.prepare("a", "b")
+    raises_preparing(scene, "c", "dataset() raised FileNotFoundError: /data")
+    assert not scene.job.ended
+    assert set(scene.job.refused) == {"c"}
 
 
 def test_a_worker_that_cannot_prepare_by_its_own_fault_is_refused_and_another_one_takes_its_place(scene):
