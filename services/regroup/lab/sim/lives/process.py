@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from regroup.coordinator.leadership import AnotherLeads, lead
-from regroup.coordinator.persistence import Lease, Saved, StoreUnavailable
+from regroup.coordinator.persistence import Lease, Saved, StoreUnavailable, Unconfirmed
 from regroup.coordinator.shell import Leadership, LeadershipLost, Shell
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
@@ -112,8 +112,16 @@ class Watched(Shell):
         assert done is None or not done.done(), "a command that was refused, or that nobody waits for, is carried out"
         self._process.pending, self._process.decided_at = (self.cluster, decision), self._now
         await super()._persist(decision, done, patient)
+        said = done.exception() if done is not None and done.done() and not done.cancelled() else None
+        assert said is None or isinstance(said, Unconfirmed), (
+            "a command is carried out, and its user was told it is not"
+        )
         self._process.life.durable(self._process, saved=False)
         self._process.life.adopted(decision)
+
+    def _awake(self) -> None:
+        super()._awake()
+        assert self.cluster.awake >= self.time(), "what was not heard for so long is counted as silence"
 
 
 class _Freezing(asyncio.Queue[tuple[Any, float, Any]]):

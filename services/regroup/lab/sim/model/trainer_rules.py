@@ -52,6 +52,10 @@ def handled(ghosts: Ghosts, trainer: Trainer, before: s.Session, happening: Happ
     if after.generation > before.generation:
         assert isinstance(happening, Form), "only a Form takes a trainer into a generation"
         assert before.promised == after.generation, "a formation is accepted under another promise"
+        assert not after.evaluated, f"{after.evaluated} chunks of an evaluation are told, and it forms"
+    if isinstance(happening, RenewLease):
+        again = {one.path for one in after.written} & set(happening.settled)
+        assert not again, f"{again} are told of again, though that was answered"
     if after.written != before.written or isinstance(happening, h.SaveEnded):
         _tells(ghosts, before, after, happening, job)
     if after.version is not None and after.version != before.version:

@@ -239,4 +239,38 @@ BUGS = (
         "    session, promised = _promise(session, owed)\n    return session, (formed, *promised)",
         "    return replace(session, owed=None), (formed,)",
     ),
+    Bug(
+        "an evaluation of a state that was left is told on",
+        SESSION,
+        "**begun, boundary=None, evaluated=0)",
+        "**begun, boundary=None)",
+    ),
+    Bug(
+        "a file is told of again by who is in no generation",
+        SESSION,
+        "    if answered.settled:\n        told",
+        "    if answered.settled and answered.generation:\n        told",
+    ),
+    # of the store
+    Bug(
+        "a command that is under way is said not to be taken",
+        SHELL,
+        "                self._waiting.discard(done)\n            began",
+        "                pass\n            began",
+        among="STORE_AWAY",
+    ),
+    Bug(
+        "what the store may have kept is said not to be taken",
+        SHELL,
+        "patient=refused is None and not isinstance(event, KeepSteps))",
+        "patient=done is None and not isinstance(event, KeepSteps))",
+        among="STORE_CUT",
+    ),
+    Bug(
+        "a coordinator that woke up counts what it slept through",
+        SHELL,
+        "awake=max(self._now, self.time()))",
+        "awake=self._now)",
+        among="FREEZE",
+    ),
 )
