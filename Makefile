@@ -33,7 +33,7 @@ up: $(READY) ## Start a cluster on this machine; Ctrl-C stops it
 	@$(BIN)/regroup up $(ARGS)
 
 test: $(READY) ## Run all tests that need no GPU; about a quarter of an hour
-	@$(BIN)/pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder -m 'not docker and not long' $(ARGS)
+	@$(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m 'not docker and not long' $(ARGS)
 
 e2e: $(READY) ## Build the images, start a cluster in containers, and do to it what machines do; needs a Docker engine
 	@$(BIN)/pytest tests/docker -m docker $(ARGS)

@@ -52,7 +52,7 @@ def test_a_step_loop_that_waits_is_woken_by_what_it_waits_for():
 
 TOLD = {
     Kind.MISMATCH: " from the other workers'",
-    Kind.UNPREPARED: "may not take part: worker: it will not do",
+    Kind.UNPREPARED: "may not take part: task: it will not do",
     Kind.BAD_SPEC: "failed: options.lr: it will not do",
     Kind.POISON: "failed: the task failed in step",
     Kind.FLIP: "replicas differed at step",

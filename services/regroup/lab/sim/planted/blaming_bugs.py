@@ -126,8 +126,8 @@ BUGS = (
     Bug(
         "who dies once as it prepares takes no part",
         BLAME,
-        "    if times > 1 and _enough(job, untried):",
-        "    if times and _enough(job, untried):",
+        "    if times > 1 and _enough(job, others):",
+        "    if times and _enough(job, others):",
     ),
     Bug(
         "who has yet to say what code it has does not count",
