@@ -119,7 +119,7 @@ class Watch:
     questioned: str = ""  # the file of the checkpoint that could not be read
     words: Mapping[str, Word] = field(default_factory=dict)  # of each worker that could not read it
     retries: int = 0  # how often those that may take no part were to try again, since all formed together
-    out_since: float = -inf  # when they last were, or one was refused
+    out_since: float = -inf  # when one was last refused
     late: Mapping[str, Late] = field(default_factory=dict)  # by worker: data that did not come in time
     differed: int = 0  # the last generation whose replicas differed
     slow: Mapping[str, int] = field(default_factory=dict)  # looks in a row at which a worker was slower than the others

@@ -60,7 +60,7 @@ def try_again(turn: Turn) -> None:
         reason = f"{', '.join(job.refused)} may take part again: {why}"
         for name in job.refused:
             turn.take_back(id, name)
-        turn.change_watch(id, retries=watch.retries + lacks, out_since=turn.now)
+        turn.change_watch(id, retries=watch.retries + lacks)
         turn.note("readmitted", reason, job=id)
 
 

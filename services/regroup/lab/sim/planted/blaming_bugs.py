@@ -176,6 +176,7 @@ BUGS = (
         "                left = tuple(one for one in self.jobs[id].failures if one.worker != name)\n"
         "                self.change_job(self.jobs[id], failures=left)\n",
         "",
+        among="killed as it prepares",
     ),
     Bug(
         "whoever begins anew is suspected for what was",

@@ -168,9 +168,9 @@ BUGS = (
     ),
     Bug(
         "who was refused is tried again at once",
-        FORGIVING,
-        "retries=watch.retries + lacks, out_since=turn.now",
-        "retries=watch.retries + lacks",
+        TURN,
+        "        self.change_watch(job.id, out_since=self.now)\n",
+        "",
     ),
     Bug(
         "who was refused is refused after a rest",
