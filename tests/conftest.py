@@ -118,7 +118,7 @@ def make_bucket(s3_server: str) -> Callable[[], str]:
 
     def make() -> str:
         name = f"bucket-{uuid4().hex}"
-        httpx.put(f"{s3_server}/{name}").raise_for_status()
+        httpx.put(f"{s3_server}/{name}", timeout=60).raise_for_status()  # its first answer takes imports, too
         return f"s3://{name}"
 
     return make
