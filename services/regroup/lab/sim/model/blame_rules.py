@@ -173,14 +173,15 @@ def tried_again(ghosts: Ghosts, world: World, before: Cluster, decision: Decisio
         if note.kind == "readmitted" and note.job is not None:
             waited = world.decided_at - ghosts.out_since.get(note.job, 0.0)
             long = waited > world.policy.error_forget
-            assert long or _lacks(world, before, before.jobs[note.job]), f"{note.job} takes back whom it does not need"
+            assert long or _lacks(world, before, decision, note.job), f"{note.job} takes back whom it does not need"
             enough = long or waited > world.policy.absent_limit
             assert enough, f"{note.job} takes back whom it refused after {waited:.1f} s"
         if note.kind in ("readmitted", "refused") and note.job is not None:
             ghosts.out_since[note.job] = world.decided_at
         if note.kind == JobPhase.PAUSED and note.job is not None:
             job = decision.cluster.jobs[note.job]
-            assert not job.refused or job.wanted is Wanted.HOLD, f"{job.id} rests, and refuses {set(job.refused)}"
+            rests = job.phase is JobPhase.PAUSED and job.wanted is not Wanted.HOLD  # a hold may be a pause at once
+            assert not (rests and job.refused), f"{job.id} rests, and refuses {set(job.refused)}"
         if note.kind == "registered" and note.worker is not None and note.worker not in before.sightings:
             known, worker = before.workers.get(note.worker), decision.cluster.workers[note.worker]
             more = worker.errors - (known.errors if known is not None else 0)
@@ -197,9 +198,11 @@ def tried_again(ghosts: Ghosts, world: World, before: Cluster, decision: Decisio
             assert since <= world.policy.error_forget + LATE, f"{id} refuses {named} for what is {since:.1f} s ago"
 
 
-def _lacks(world: World, before: Cluster, job: Job) -> bool:
+def _lacks(world: World, before: Cluster, decision: Decision, id: str) -> bool:
     """Whether those that a job has, and that are heard and not given up, are too few, or cannot read its checkpoint."""
-    given_up = {one.worker for one in before.watches[job.id].evicted}
+    job, watches = before.jobs[id], (before.watches[id], decision.cluster.watches[id])
+    given_up = {one.worker for watch in watches for one in watch.evicted}  # it may be in the same breath
+    given_up |= {note.worker for note in decision.notes if note.kind == "unlent" and note.worker is not None}
     sound = [name for name in at_hand(before, job) if is_heard(world, before, name) and name not in given_up]
     return len(sound) < job.spec.min_workers or bool(reads_in_vain(before, job))
 
