@@ -33,6 +33,7 @@ up: $(READY) ## Start a cluster on this machine; Ctrl-C stops it
 	@$(BIN)/regroup up $(ARGS)
 
 test: $(READY) ## Run all tests that need no GPU; about a quarter of an hour
+	@$(BIN)/python -m compileall -q services # once, for the hundreds of processes that import it
 	@$(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m 'not docker and not long' $(ARGS)
 
 e2e: $(READY) ## Build the images, start a cluster in containers, and do to it what machines do; needs a Docker engine
