@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 2.0  # seconds until an answer is not waited for any more
 AGAIN = 0.5  # seconds between two tries to submit a job
+UNLIKE, OTHER_DATA = "from the other workers'", "samples are others than those of job"  # why some are refused
 TWICE = 0.1  # of the jobs are submitted once more when they are known
 _WAITS = (JobPhase.QUEUED, JobPhase.PREPARING, JobPhase.WAITING)
 
@@ -98,7 +99,7 @@ class Users:
         for job in life.jobs.values() if life.healed else ():
             if job.wanted in (Wanted.HOLD, Wanted.PAUSE):
                 self._command(leader, ResumeJob(job.id))
-            unlike = {name for name, why in job.refused.items() if "from the other workers'" in why}
+            unlike = {name for name, why in job.refused.items() if any(each in why for each in _unlike(job))}
             able = life.agents.keys() - unlike - life.gone  # who is refused for anything else tries again
             lacks = len(able) < job.spec.min_workers or not self._may_be_read(job, able)
             if lacks and job.phase in _WAITS and job.wanted is Wanted.RUN:
@@ -170,6 +171,12 @@ class Users:
         cleared = Note("cleared", f"{command.worker} was cleared by its operator", worker=command.worker)
         told = await self._life.store.events(limit=EVENTS_KEPT)
         return any(event.note == cleared for event in told if event.at >= since)
+
+
+def _unlike(job: Job) -> tuple[str, ...]:
+    """What a worker is told whose code or data stay others than the job's. Data that a job began from, and nobody has,
+    fail it before it is trained, so its user need not."""
+    return (UNLIKE, OTHER_DATA) if job.history else (UNLIKE,)
 
 
 def _is_done(command: Command, kept: Saved) -> bool:
