@@ -107,7 +107,7 @@ def metrics(bed: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], 
 def test_five_kills_and_three_joins_leave_the_loss_curve_as_it_was(
     trial: Any, undisturbed: Undisturbed, options: dict[str, Any], spec: dict[str, Any], other: Any, most: float
 ) -> None:
-    spec = {"task": "disturbed_digits:Digits", **spec, "options": {**MLP, **options}}
+    spec = {"task": "disturbed:Digits", **spec, "options": {**MLP, **options}}
     calm, second_calm = undisturbed(spec, {**spec, **other})
     rounding = difference(calm, second_calm)
     trial.bed.rest()

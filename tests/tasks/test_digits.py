@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import default_collate
 
@@ -39,6 +40,13 @@ def test_samples_and_model_have_the_dtype_asked_for() -> None:
     assert (image.shape, image.dtype, label.dtype) == ((64,), torch.float64, torch.int64)
     assert 0 <= image.min() < image.max() <= 1
     assert {p.dtype for p in task.model().parameters()} == {torch.float64}
+
+
+def test_they_are_the_digits_of_scikit_learn() -> None:
+    images, labels = Digits(dtype="float64", holdout=0).dataset().tensors
+    theirs, told = load_digits(return_X_y=True)
+    assert torch.equal(images, torch.from_numpy(theirs / 16))
+    assert torch.equal(labels, torch.from_numpy(told))
 
 
 def test_the_last_images_are_held_out() -> None:

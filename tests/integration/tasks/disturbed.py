@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 from torch.utils.data import TensorDataset
 
+from regroup.tasks import digits
 from regroup.tasks.contract import SizedDataset, Task
 
 SLOWLY = 0.05  # seconds that a step takes longer while somebody is missing
@@ -228,6 +229,10 @@ class _Curve(Task):
 
     def optimizer(self, model: nn.Module) -> Optimizer:
         return AdamW(model.parameters(), lr=1e-2, fused=True)
+
+
+class Digits(Disturbed, digits.Digits):
+    """The built-in task; see it for its options."""
 
 
 class Curve(Disturbed, _Curve):
