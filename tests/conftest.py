@@ -20,6 +20,8 @@ from regroup.coordinator import embedded
 hypothesis.settings.register_profile("regroup", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("regroup")
 
+LONGEST_FIRST = ("simulation", "properties", "slurm", "lab", "integration", "e2e", "hosts", "worker")
+
 
 def pytest_configure() -> None:
     """A shell's background job ignores Ctrl-C, and so would every command that a test starts."""
@@ -28,8 +30,11 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What computes for minutes begins first, and others wait for their clusters beside it."""
-    items.sort(key=lambda item: "simulation" not in item.path.parts)
+    """What computes for minutes begins first, and others wait for their clusters beside it; what is short fills the end,
+    since a file is one worker's."""
+    tests = Path(__file__).parent
+    rank = {folder: number for number, folder in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: rank.get(item.path.relative_to(tests).parts[0], len(rank)))
 
 
 @pytest.fixture(scope="session")
