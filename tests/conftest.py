@@ -30,8 +30,8 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What computes for minutes begins first, and others wait for their clusters beside it; what is short fills the end,
-    since a file is one worker's."""
+    """What computes for minutes begins first, and others wait for their clusters beside it. Short files fill the end:
+    each is one process's."""
     tests = Path(__file__).parent
     rank = {folder: number for number, folder in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: rank.get(item.path.relative_to(tests).parts[0], len(rank)))

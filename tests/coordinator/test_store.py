@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from itertools import pairwise
 from math import inf, isnan, nan
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from regroup.core.jobs import Fingerprint, Formation, Job, JobPhase, Link, Membe
 from regroup.core.notes import Note
 from regroup.core.spec import JobSpec
 from regroup.core.workers import Worker
-from regroup.wire.codec import Undecodable
+from regroup.wire.codec import Undecodable, decode_value
 
 LEASE = 30.0  # seconds; nothing here waits for it
 EVENTS_KEPT, POINTS_KEPT, ALL_POINTS_KEPT = 50, 20, 50
@@ -107,6 +108,36 @@ async def test_thousands_of_workers_are_saved_at_once(store: Store) -> None:
     many = [replace(worker, name=f"w{number}") for number in range(5000)]
     await store.save(fence, workers=many)
     assert len((await store.load()).workers) == 5000
+
+
+async def test_others_have_their_turn_while_very_many_jobs_are_read(
+    redis_url: str, key_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Among them whoever renews the lease of the coordinator that reads them."""
+    store = RedisStore(redis_url, key_prefix)
+    fence = await first_fence(store)
+    many = {f"j{number}": replace(job, id=f"j{number}") for number in range(5000)}
+    await store.save(fence, list(many.values()))
+    read, seen = 0, [0]
+
+    def counted(*what: Any) -> Any:
+        nonlocal read
+        read += 1
+        return decode_value(*what)
+
+    async def others() -> None:
+        while True:
+            seen.append(read)
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr("regroup.coordinator.store.decode_value", counted)
+    beside = asyncio.create_task(others())
+    loaded = await store.load()
+    beside.cancel()
+    await store.close()
+    assert loaded.jobs == many
+    assert read == 5000
+    assert max(after - before for before, after in pairwise([*seen, read])) <= 500
 
 
 async def test_a_held_leadership_is_not_given_out_again(store: Store) -> None:
