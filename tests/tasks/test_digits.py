@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import default_collate
 
@@ -43,6 +42,8 @@ def test_samples_and_model_have_the_dtype_asked_for() -> None:
 
 
 def test_they_are_the_digits_of_scikit_learn() -> None:
+    from sklearn.datasets import load_digits  # a second, for this test alone
+
     images, labels = Digits(dtype="float64", holdout=0).dataset().tensors
     theirs, told = load_digits(return_X_y=True)
     assert torch.equal(images, torch.from_numpy(theirs / 16))
