@@ -168,7 +168,7 @@ def readmitted(before: Cluster, decision: Decision) -> None:
 
 def tried_again(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -> None:
     """Who was refused is tried again after a long while, and before that only by a job that waited for workers with
-    those that it had; and a rest, after which all are, leaves nobody refused."""
+    those that it had."""
     for note in decision.notes:
         if note.kind == "readmitted" and note.job is not None:
             waited = world.decided_at - ghosts.out_since.get(note.job, 0.0)
@@ -178,24 +178,6 @@ def tried_again(ghosts: Ghosts, world: World, before: Cluster, decision: Decisio
             assert enough, f"{note.job} takes back whom it refused after {waited:.1f} s"
         if note.kind in ("readmitted", "refused") and note.job is not None:
             ghosts.out_since[note.job] = world.decided_at
-        if note.kind == JobPhase.PAUSED and note.job is not None:
-            job = decision.cluster.jobs[note.job]
-            rests = job.phase is JobPhase.PAUSED and job.wanted is not Wanted.HOLD  # a hold may be a pause at once
-            assert not (rests and job.refused), f"{job.id} rests, and refuses {set(job.refused)}"
-        if note.kind == "registered" and note.worker is not None and note.worker not in before.sightings:
-            known, worker = before.workers.get(note.worker), decision.cluster.workers[note.worker]
-            more = worker.errors - (known.errors if known is not None else 0)
-            assert more <= 0, f"{note.worker} is blamed for what happened while nobody led"
-    after = decision.cluster
-    for id, job in after.jobs.items():
-        rests = job.ended or job.wanted is not Wanted.RUN or job.phase in (JobPhase.QUEUED, JobPhase.PAUSED)
-        if rests:
-            ghosts.rested[id] = world.decided_at
-        elif job.refused:
-            last = max(ghosts.out_since.get(id, 0.0), ghosts.rested.get(id, 0.0))
-            since = world.decided_at - max(last, after.started, after.awake)
-            named = set(job.refused)
-            assert since <= world.policy.error_forget + LATE, f"{id} refuses {named} for what is {since:.1f} s ago"
 
 
 def _lacks(world: World, before: Cluster, decision: Decision, id: str) -> bool:
@@ -205,6 +187,32 @@ def _lacks(world: World, before: Cluster, decision: Decision, id: str) -> bool:
     given_up |= {note.worker for note in decision.notes if note.kind == "unlent" and note.worker is not None}
     sound = [name for name in at_hand(before, job) if is_heard(world, before, name) and name not in given_up]
     return len(sound) < job.spec.min_workers or bool(reads_in_vain(before, job))
+
+
+def left_refused(ghosts: Ghosts, world: World, decision: Decision) -> None:
+    """By a job that rested nobody is refused, and nobody is refused for ever."""
+    after, at = decision.cluster, world.decided_at
+    paused = [note.job for note in decision.notes if note.kind == JobPhase.PAUSED and note.job is not None]
+    for job in (after.jobs[id] for id in paused):
+        rests = job.phase is JobPhase.PAUSED and job.wanted is not Wanted.HOLD  # a hold may be a pause at once
+        assert not (rests and job.refused), f"{job.id} rests, and refuses {set(job.refused)}"
+    for id, job in after.jobs.items():
+        if job.ended or job.wanted is not Wanted.RUN or job.phase in (JobPhase.QUEUED, JobPhase.PAUSED):
+            ghosts.rested[id] = at
+        elif job.refused:
+            last = max(ghosts.out_since.get(id, 0.0), ghosts.rested.get(id, 0.0))
+            since = at - max(last, after.started, after.awake)
+            named = set(job.refused)
+            assert since <= world.policy.error_forget + LATE, f"{id} refuses {named} for what is {since:.1f} s ago"
+
+
+def blamed_unseen(before: Cluster, decision: Decision) -> None:
+    """Nobody is blamed for what happened while nobody led."""
+    for note in decision.notes:
+        if note.kind == "registered" and note.worker is not None and note.worker not in before.sightings:
+            known, worker = before.workers.get(note.worker), decision.cluster.workers[note.worker]
+            more = worker.errors - (known.errors if known is not None else 0)
+            assert more <= 0, f"{note.worker} is blamed for what happened while nobody led"
 
 
 def counted(ghosts: Ghosts, world: World, decision: Decision, before: Worker, after: Worker) -> None:

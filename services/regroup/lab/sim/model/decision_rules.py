@@ -71,6 +71,8 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
     blame_rules.forgiven(ghosts, world, decision.cluster)
     blame_rules.readmitted(before, decision)
     blame_rules.tried_again(ghosts, world, before, decision)
+    blame_rules.left_refused(ghosts, world, decision)
+    blame_rules.blamed_unseen(before, decision)
     blame_rules.refused(ghosts, world, decision)
     _noted(world, decision)
     if any(worker.departs for worker in decision.cluster.workers.values()):
