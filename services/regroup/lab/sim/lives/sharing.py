@@ -107,7 +107,7 @@ class Sharing:
             if life.agents[name].alive and worker.boot != LEFT and name not in job.refused
             if not (worker.quarantined or worker.departs) and worker.job not in keep
             if (seen := after.sightings.get(name)) and life.decided_at - seen.seen < silent
-            if not (self._clings(worker, seen) or self._is_given_up(after, worker, seen))
+            if not (self._clings(worker, seen) or self._is_given_up(after, name, seen))
         ]
 
     def _clings(self, worker: Worker, seen: Sighting) -> bool:
@@ -115,11 +115,12 @@ class Sharing:
         freed = worker.job is None and seen.trainer is not None
         return freed and self._life.decided_at - seen.moved > self._life.policy.absent_limit
 
-    def _is_given_up(self, after: Cluster, worker: Worker, seen: Sighting) -> bool:
-        """Whether its trainer was, and did not end yet."""
-        watch = after.watches.get(worker.job or "")
-        gone = watch.evicted if watch is not None else ()
-        return seen.trainer is not None and Member(worker.name, seen.trainer.incarnation) in gone
+    def _is_given_up(self, after: Cluster, name: str, seen: Sighting) -> bool:
+        """Whether its trainer was, and did not end yet; the job that gave it up may have let it go already."""
+        if seen.trainer is None:
+            return False
+        watch = after.watches.get(seen.trainer.job)
+        return watch is not None and Member(name, seen.trainer.incarnation) in watch.evicted
 
     def _keeps(self, after: Cluster, job: Job) -> None:
         """A job that has all that it asked for lets go of the others, in time; one that saves may need them yet."""

@@ -31,10 +31,9 @@ class Waiting:
         self._wedged: dict[Member, float] = {}  # since when a trainer hangs in the task's code at a save
         self._failed_at: dict[str, float] = {}  # when a job's last save failed
         self._raised_in_state: dict[str, list[str]] = {}  # job -> workers of which it is known, since it last came off
-        self._segfaulted: dict[
-            str, tuple[str, int]
-        ] = {}  # worker -> job and step in which a pass did, and is not known
-        self._killed_in: dict[tuple[str, int], set[str]] = {}  # job and step -> workers of which that is known
+        # By worker: who segfaulted in a pass, and is not known to have; and in which job and step.
+        self._segfaulted: dict[str, tuple[Member, tuple[str, int]]] = {}
+        self._killed_in: dict[tuple[str, int], set[str]] = {}  # job and step -> workers of which it is known
 
     def wedged(self, trainer: Trainer) -> None:
         self._wedged[trainer.member] = self._life.decided_at  # as the coordinator's clock goes
@@ -45,7 +44,7 @@ class Waiting:
             self._raised_in_state.pop(trainer.job, None)
 
     def segfaults(self, trainer: Trainer) -> None:
-        self._segfaulted[trainer.member.worker] = trainer.job, len(trainer.state)
+        self._segfaulted[trainer.member.worker] = trainer.member, (trainer.job, len(trainer.state))
 
     def judge(self, before: Cluster, decision: Decision) -> None:
         after = decision.cluster
@@ -56,7 +55,11 @@ class Waiting:
                 if note.reason.endswith("E: no") and note.worker is not None:
                     self._raised_in_state.setdefault(note.job, []).append(note.worker)
             if note.kind == "exited" and note.worker in self._segfaulted:
-                self._killed_in.setdefault(self._segfaulted.pop(note.worker), set()).add(note.worker)
+                member, where = self._segfaulted.pop(note.worker)
+                known = before.present(note.worker)
+                another = known is not None and known.trainer is not None and before.trainer(member) is None
+                if not another:  # nobody heard how that one ended
+                    self._killed_in.setdefault(where, set()).add(note.worker)
         for id, job in after.jobs.items():
             if job.ended and job is before.jobs.get(id):
                 continue

@@ -58,6 +58,8 @@ def _alone(world: World, before: Cluster, old: Job, job: Job) -> None:
     if not row or row[-1] in old.failures or {one.shard for one in row} & {IN_STATE, IN_REPORT}:
         return  # who was alone as it failed, and goes on beside others, has yet to fail there
     last, held = row[-1], _holders(world, before, old, row[-1].worker)
+    # Who fails at something else before that has its tries to take the state all the same.
+    loads = last.shard == IN_LOAD and any(one.shard != IN_LOAD for one in row)
     made = old.formation is not None and old.formation.base.step > old.origin.step
     ended = held and made and job.phase is JobPhase.FAILED and last is job.failures[-1]
     assert not (ended and last.shard == IN_LOAD), f"failed as {last.worker} took the state that {held} hold"
@@ -65,7 +67,8 @@ def _alone(world: World, before: Cluster, old: Job, job: Job) -> None:
     five = row[1 - ROW :]
     by_one = failed_there == {last.worker} and len(five) == ROW - 1 and _in_a_row(five)
     assert not (ended and by_one), f"failed for what {last.worker} alone cannot do, and {held} hold the state"
-    kept = len(row) == ROW and _in_a_row(row) and last.worker not in job.refused and not job.ended
+    many = len(row) == ROW and _in_a_row(row) and not loads
+    kept = many and last.worker not in job.refused and not job.ended
     assert not (kept and held), f"{last.worker} alone fails again and again, beside {held}"
 
 
