@@ -154,9 +154,7 @@ class Justice:
         assert formation is not None, f"{worker} is evicted for generations, and there was none"
         dead = set(formation.members) & after.watches[job].dead.keys()
         assert not dead, f"{worker} is evicted for what broke although nobody died, and {dead} did"
-        leader, limit = formation.members[formation.leader], self._life.policy.halt_limit / 2
-        heard = {name for name, seen in before.sightings.items() if self._life.decided_at - seen.since >= limit}
-        others = {one.worker for one in formation.members if one != leader} & heard
+        others = self._had_their_chance(before, formation)
         spared = worker in proven and not others <= proven
         assert not spared, f"{worker} had a part in the last step, and goes for who had none"
         doubted = before.watches[job].doubted
@@ -164,12 +162,18 @@ class Justice:
         times = {name: doubted[name].times if name in doubted else 0 for name in alike}
         assert times[worker] == min(times.values()), f"{worker} goes again, and others went less often: {times}"
 
-    def _begins(self, job: Job, formation: Formation) -> None:
+    def _had_their_chance(self, cluster: Cluster, formation: Formation) -> set[str]:
+        """The workers that it lists, but its leader's, whose agents were connected for a while: one of those may go."""
+        leader, limit = formation.members[formation.leader], self._life.policy.halt_limit / 2
+        heard = {name for name, seen in cluster.sightings.items() if self._life.decided_at - seen.since >= limit}
+        return {one.worker for one in formation.members if one != leader} & heard
+
+    def _begins(self, after: Cluster, job: Job, formation: Formation) -> None:
         """Members that begin a step again and again, and never make it, lose one of them in time."""
         names, members = [member.worker for member in formation.members], formation.members
         self._together |= {frozenset(two): self._life.now for two in combinations(names, 2)}
         which = job.id, members, formation.base.step, job.failures  # another failure is another reason
-        self._begun[which] += 1
+        self._begun[which] += bool(self._had_their_chance(after, formation))
         excuses = self._excuses
         excused = excuses.away or excuses.unheard or excuses.late or excuses.starved
         if len(members) > 1 and not excused and not any(map(excuses.holds_up, names)):
@@ -213,7 +217,7 @@ class Justice:
         watch = after.watches.get(job.id)
         if job.phase is JobPhase.RUNNING and job.formation is not None:
             if (job.id, job.formation.generation) not in self._formed:
-                self._begins(job, job.formation)
+                self._begins(after, job, job.formation)
             self._formed.add((job.id, job.formation.generation))
         if job.formation is not None and not job.ended and watch is not None:
             for one in job.formation.members:

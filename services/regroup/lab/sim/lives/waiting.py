@@ -55,10 +55,10 @@ class Waiting:
                 if note.reason.endswith("E: no") and note.worker is not None:
                     self._raised_in_state.setdefault(note.job, []).append(note.worker)
             if note.kind == "exited" and note.worker in self._segfaulted:
-                member, where = self._segfaulted.pop(note.worker)
-                known = before.present(note.worker)
-                another = known is not None and known.trainer is not None and before.trainer(member) is None
-                if not another:  # nobody heard how that one ended
+                member, where = self._segfaulted[note.worker]
+                known = before.sightings.get(note.worker)
+                told = {*after.sightings[note.worker].ended} - {*(known.ended if known is not None else ())}
+                if member.incarnation in told:  # else another trainer's end is heard of
                     self._killed_in.setdefault(where, set()).add(note.worker)
         for id, job in after.jobs.items():
             if job.ended and job is before.jobs.get(id):
