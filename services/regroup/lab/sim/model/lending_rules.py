@@ -64,14 +64,14 @@ def _unlent(world: World, after: Cluster, worker: Worker, job: Job, handed_over:
     dead = watch is not None and (member in watch.dead or member in watch.evicted)
     trainer = world.living(member)
     mine = trainer.session.version if trainer is not None else None
-    # Others hold it; or one that may have died this moment, and was heard with it of late.
+    # Others hold it; or one that may have died this moment, and was heard with it of late. A step more than what that
+    # one has was never shown: it is made again.
     others = [one for one in job.formation.members if one != member and is_heard(world, after, one.worker)]
     heard = [after.trainer(one) for one in others]
     said = [one.version or ORIGIN for one in heard if one is not None]
-    spare = mine is None or mine.step == 0 or len(holders(world, job.id)) > 1 or any(one >= mine for one in said)
-    # A step more than the base, which others have, was never shown: it is made again.
-    near = mine is not None and mine.step <= job.formation.base.step + 1
-    spare = spare or (near and any(one >= job.formation.base for one in said))
+    base, spare = job.formation.base, mine is None or mine.step == 0 or len(holders(world, job.id)) > 1
+    if mine is not None and not spare:
+        spare = any(one >= mine or (one >= base and mine.step <= one.step + 1) for one in said)
     meant = ((worker.quarantined or worker.name in job.refused) and spare) or dead
     nothing = mine is None or is_durable(job, job.formation, mine) or handed_over(after, job, member, mine)
     assert meant or nothing or member not in job.formation.members, f"{member} is sent away with its state"
