@@ -99,8 +99,7 @@ class Users:
         for job in life.jobs.values() if life.healed else ():
             if job.wanted in (Wanted.HOLD, Wanted.PAUSE):
                 self._command(leader, ResumeJob(job.id))
-            unlike = {name for name, why in job.refused.items() if any(each in why for each in _unlike(job))}
-            able = life.agents.keys() - unlike - life.gone  # who is refused for anything else tries again
+            able = life.agents.keys() - _unlike(job) - life.gone  # who is refused for anything else tries again
             lacks = len(able) < job.spec.min_workers or not self._may_be_read(job, able)
             if lacks and job.phase in _WAITS and job.wanted is Wanted.RUN:
                 self._command(leader, StopJob(job.id))
@@ -173,10 +172,12 @@ class Users:
         return any(event.note == cleared for event in told if event.at >= since)
 
 
-def _unlike(job: Job) -> tuple[str, ...]:
-    """What a worker is told whose code or data stay others than the job's. Data that a job began from, and nobody has,
-    fail it before it is trained, so its user need not."""
-    return (UNLIKE, OTHER_DATA) if job.history else (UNLIKE,)
+def _unlike(job: Job) -> set[str]:
+    """The workers whose code or data stay others than the job's. Two that have not the data that it begins from fail
+    it before it is trained, so its user need not."""
+    unlike = {name for name, why in job.refused.items() if UNLIKE in why}
+    other = {name for name, why in job.refused.items() if OTHER_DATA in why}
+    return unlike | other if job.history or len(other) == 1 else unlike
 
 
 def _is_done(command: Command, kept: Saved) -> bool:

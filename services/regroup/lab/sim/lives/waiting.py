@@ -135,9 +135,11 @@ class Waiting:
             assert now < over + SLACK, f"{trainer.member} hangs in the task's code at a save for {now - since:.1f} s"
 
     def _others_have(self, after: Cluster, job: Job, trainer: Trainer, held: Version) -> float | None:
-        """Since when somebody else is heard with what this one holds, and could give it; None: nobody is."""
-        others = [one for one in holders(self._life, job.id) if one is not trainer and not one.wedged]
-        heard = [one for one in others if is_heard(self._life, after, one.member.worker)]
+        """Since when somebody else whom the last formation lists is heard with what this one holds, and could give it;
+        None: nobody is, and rule 7 gives this one its time."""
+        listed = job.formation.members if job.formation is not None else ()
+        able = [one for one in holders(self._life, job.id) if one.member in listed and not one.wedged]
+        heard = [one for one in able if one is not trainer and is_heard(self._life, after, one.member.worker)]
         have = [one.member.worker for one in heard if (one.session.version or ORIGIN) >= held]
         return min([after.sightings[name].since for name in have], default=None)
 

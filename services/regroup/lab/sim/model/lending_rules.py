@@ -124,7 +124,7 @@ def evicted(world: World, before: Cluster, decision: Decision, job: Job, member:
     told_so = job.round is None or not job.round.boundary or member not in job.round.participants
     assert told_so or idle, f"{member} is given up, and was never told to halt at once"
     heard = decision.cluster.sightings.get(member.worker)
-    chance = heard is not None and world.decided_at - heard.seen <= world.policy.halt_limit
+    chance = heard is not None and world.decided_at - max(heard.seen, before.awake) <= world.policy.halt_limit
     assert chance, f"{member} is given up, and its agent was not heard"
     trainer = world.living(member)
     if trainer is None or job.ended or trainer.stuck or trainer not in holders(world, job.id) or not job.formation:
