@@ -3138,7 +3138,7 @@ MENDED = {  # what the code did once
             read_retry=1.5,
             error_limit=0,
         ),
-        faults=(Fault(kind=Kind.MISMATCH, workers=(0,), at=0.09558483767993421, seconds=18.0),),
+        faults=(Fault(kind=Kind.MISMATCH, workers=(0,), at=0.51, seconds=18.0),),
         skews=(764160.2249046532, 565589.5489550604, 67236.01015739822),
         drifts=(-0.0012331167644672406, -0.00027799645662069, 0.005383865633715519),
         pace=0.02,
