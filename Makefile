@@ -48,7 +48,7 @@ chaos: $(READY) ## Do real faults to real processes in every phase of a job, and
 soak: $(READY) ## Regroup a thousand times, show that nothing grows, then half an hour of faults; about three quarters of an hour
 	@$(BIN)/regroup soak $(ARGS)
 
-check: lint ## Lint, types, import rules, unit and property tests; about a minute
+check: lint ## Lint, types, import rules, unit and property tests; some minutes
 	@$(BIN)/pytest -m 'not cluster and not docker and not long' $(ARGS)
 
 lint: $(READY) ## Lint, formatting, types and import rules alone

@@ -85,6 +85,7 @@ def surviving(history: tuple[Link, ...], version: Version, begins: int = 0) -> H
         assert generation in links, f"{version} comes from generation {generation}, and history does not tell of it"
         link = links[generation]
         assert step >= link.base_step, f"{version} is below its own generation's base"
+        assert link.parent < generation, f"generation {generation} comes from {link.parent}, which is no older one"
         found = [generation] * (step - link.base_step) + found
         generation, step = link.parent, link.base_step
     assert step == begins, f"{version} begins with {step} steps that no generation committed"
