@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 PATIENCE = 2.0  # seconds until an answer is not waited for any more
 AGAIN = 0.5  # seconds between two tries to submit a job
-UNLIKE, OTHER_DATA = "from the other workers'", "samples are others than those of job"  # why some are refused
 TWICE = 0.1  # of the jobs are submitted once more when they are known
+UNLIKE, OTHER_DATA = "from the other workers'", "samples are others than those of job"  # why some are refused
 _WAITS = (JobPhase.QUEUED, JobPhase.PREPARING, JobPhase.WAITING)
 
 
