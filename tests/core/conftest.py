@@ -59,7 +59,7 @@ class Scene:
         """`heard`: the workers whose agents spoke all the while, whatever their trainers do."""
         self.now += seconds
         known = self.cluster.sightings
-        spoke = {name: replace(known[name], seen=self.now) for name in heard}
+        spoke = {name: replace(known[name], seen=self.now, told=True) for name in heard}
         self.cluster = replace(self.cluster, sightings={**known, **spoke})
 
     def submit(self, job: str = "j", **spec: Any) -> None:

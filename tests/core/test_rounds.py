@@ -8,7 +8,7 @@ from regroup.core.cluster import reached
 from regroup.core.jobs import ORIGIN, JobPhase, Member, Version
 from regroup.core.messages.agent_reports import Heartbeat
 from regroup.core.messages.commands import StopJob, SubmitJob
-from regroup.core.messages.events import Disconnected
+from regroup.core.messages.events import Disconnected, Tick
 from regroup.core.messages.orders import Halt, Kill, Prepare, Release
 from regroup.core.messages.trainer_reports import StepsCommitted
 from regroup.core.spec import JobSpec
@@ -645,6 +645,27 @@ def test_one_that_hangs_and_holds_the_state_stays_where_the_other_is_not_heard_a
     scene.beat("a", TrainerPhase.HALTED, promised=2, generation=1, version=Version(1, 4), at_work=True)
     scene.after(scene.policy.detached_limit / 2, heard="a")
     assert scene.noted("evicted") == []
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_one_that_hangs_and_holds_the_state_stays_until_the_other_that_comes_back_has_told_what_it_holds(scene, closed):
+    """b was cut off, and said before that it holds the state, too. What its agent kept for the coordinator comes before
+    its heartbeat. Seed 507613"""
+    scene.running("a", "b", step=3, step_timeout=5.0)
+    if closed:
+        scene.does(Disconnected("b"))
+    scene.passes(scene.policy.halt_limit, heard="a")
+    scene.breaks("a", 1)
+    scene.beat("a", TrainerPhase.HALTED, promised=2, generation=1, version=Version(1, 3), at_work=True)
+    scene.after(scene.job.spec.step_timeout + 0.1, heard="a")
+    if closed:
+        scene.register("b")
+    scene.says("b", StepsCommitted(job="j", incarnation="i1", generation=1, step=3))
+    scene.after(scene.policy.halt_limit / 2, heard="a")
+    assert scene.noted("evicted") == []
+    scene.train("b", 3)
+    scene.does(Tick())
+    assert [note.worker for note in scene.noted("evicted")] == ["a"]
 
 
 def test_who_did_not_answer_and_holds_the_state_stays_where_who_answered_is_not_heard_any_more(scene):

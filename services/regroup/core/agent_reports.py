@@ -62,6 +62,7 @@ def take_in(turn: Turn, name: str, report: Report) -> tuple[Order, ...]:
         seen=turn.now,
         connected=True,
         since=since,
+        told=newest is report or (sighting.told and not gap),
         sequence=newest.sequence,
         telemetry=newest.telemetry,
         hang=newest.hang,
@@ -137,17 +138,13 @@ def _register(turn: Turn, name: str, report: AgentRegistered) -> None:
         # The same worker began anew: whatever ran under its old agent is known dead.
         busy = known.job is not None or any(member.worker == name for _, member in turn.listed())
         meant = known.boot == LEFT or known.leaving
-        preparing, trained = _prepares(turn, name), _trains(turn, name)
+        doubtful = _died_in_task(turn, name)
         _exited(turn, name, ASKED if meant else DIED)
         heard = name in turn.sightings  # else this coordinator may have lost its power with it
         if busy and heard and not meant and not known.barren:
             turn.count_error(name, DIED)
-            if preparing is not None and not preparing.history:  # later the loss of power is likelier
-                blame_task(turn, preparing, StepFailure(-1, -1, name, DIED, died=True, chance=True))
-            elif trained is not None and trained.formation is not None:  # its task may have taken all of its memory
-                step, generation = reached(trained, turn.watch(trained.id)), trained.formation.generation
-                failure = StepFailure(step, OUTSIDE, name, DIED, died=True, generation=generation, chance=True)
-                blame_task(turn, trained, failure)
+            if doubtful is not None:
+                blame_task(turn, *doubtful)
         known = replace(turn.workers[name], leaving=False, meant=meant or known.meant, barren=False)
     if known is None:
         turn.recall(name)
@@ -157,27 +154,27 @@ def _register(turn: Turn, name: str, report: AgentRegistered) -> None:
     turn.workers[name] = replace(known, **told) if known is not None else Worker(name=name, **told)
     again = turn.sightings.get(name) if known is not None and known.boot == report.boot else None
     if again is not None:
-        turn.sightings[name] = replace(again, seen=turn.now, connected=True, since=turn.now)
+        turn.sightings[name] = replace(again, seen=turn.now, connected=True, since=turn.now, told=False)
     else:
         turn.sightings[name] = Sighting(seen=turn.now, since=turn.now, moved=turn.now, blamed=turn.now)
 
 
-def _prepares(turn: Turn, name: str) -> Job | None:
-    """The job for which its trainer was preparing, as far as this coordinator heard."""
+def _died_in_task(turn: Turn, name: str) -> tuple[Job, StepFailure] | None:
+    """What its task may have done to it as its agent died, as far as this coordinator heard: it may have taken all of
+    its memory."""
     sighting = turn.sightings.get(name)
     trainer = sighting.trainer if sighting is not None else None
-    job = turn.jobs.get(trainer.job) if trainer is not None and trainer.phase is TrainerPhase.PREPARING else None
-    return job if job is not None and not job.ended else None
-
-
-def _trains(turn: Turn, name: str) -> Job | None:
-    """The job in whose step it was, if none of that job was committed since."""
-    sighting = turn.sightings.get(name)
-    trainer = sighting.trainer if sighting is not None else None
-    job = turn.jobs.get(trainer.job) if trainer is not None and trainer.phase is TrainerPhase.TRAINING else None
-    if job is None or job.ended or trainer is None or trainer.version is None:
+    job = turn.jobs.get(trainer.job) if trainer is not None else None
+    if trainer is None or job is None or job.ended:
         return None
-    return job if trainer.version.step == reached(job, turn.watch(job.id)) else None
+    failure = StepFailure(-1, -1, name, DIED, died=True, chance=True)
+    if trainer.phase is TrainerPhase.PREPARING and not job.history:  # later the loss of power is likelier
+        return job, failure
+    step = reached(job, turn.watch(job.id))
+    in_step = trainer.phase is TrainerPhase.TRAINING and trainer.version is not None and trainer.version.step == step
+    if in_step and job.formation is not None:
+        return job, replace(failure, step=step, shard=OUTSIDE, generation=job.formation.generation)
+    return None
 
 
 def _exited(turn: Turn, name: str, cause: str) -> None:

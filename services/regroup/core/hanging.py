@@ -14,7 +14,7 @@ from regroup.core.jobs import IN_DATA, Job, JobPhase, Member, StepFailure
 from regroup.core.messages.agent_reports import MAX_STACKS, StacksTaken
 from regroup.core.regroup import Wait
 from regroup.core.settling import answers_of
-from regroup.core.suspicion import evict, had_its_chance, hang_words, heard_lately
+from regroup.core.suspicion import evict, had_its_chance, hang_words, told_lately
 from regroup.core.turn import Turn
 from regroup.core.workers import Hang, Sighting
 
@@ -77,7 +77,7 @@ def awaits_data(turn: Turn, job: Job) -> list[Member]:
     answers = {one: said for one, said in watch.answers.items() if one not in watch.dead and turn.cluster.trainer(one)}
     hung = [one for one in answers if (hang := turn.cluster.hang(one)) is not None and hang.fetch]
     best = max((answer.version for answer in answers.values() if answer.version is not None), default=None)
-    fit = [one for one in answers if one not in hung and heard_lately(turn, one.worker)]
+    fit = [one for one in answers if one not in hung and told_lately(turn, one.worker)]
     others = [one for one in fit if answers[one].version == best]
     return hung if others else []
 

@@ -14,7 +14,16 @@ from regroup.core.cluster import ASKED, Answer, Cluster, reached
 from regroup.core.jobs import Job, JobPhase, Link, Member, Version, Wanted
 from regroup.core.regroup import ASKED_TO, RESTED, Hold, NothingToSave, SaveState, Train, Verdict, Wait, conclude
 from regroup.core.schedule import Cost
-from regroup.core.suspicion import evict, had_its_chance, hang_words, hangs, heard_lately, is_mute, is_stuck
+from regroup.core.suspicion import (
+    evict,
+    had_its_chance,
+    hang_words,
+    hangs,
+    heard_lately,
+    is_mute,
+    is_stuck,
+    told_lately,
+)
 from regroup.core.turn import Turn
 from regroup.core.workers import LEFT
 
@@ -182,10 +191,10 @@ def give_up(
 ) -> None:
     """Evict those that had their chance to answer; where nothing goes on without them, only after much longer.
 
-    Who answered and is not heard any more may be gone with what it held: then nobody else is ended who holds a state.
+    Who answered and tells nothing any more may be gone with what it held: then nobody else is ended who holds a state.
     """
     held = [member for member, answer in answers.items() if answer.version is not None]
-    unheld = not any(heard_lately(turn, member.worker) for member in held)
+    unheld = not any(told_lately(turn, member.worker) for member in held)
     for member in unanswered:
         trainer = turn.cluster.trainer(member)
         if isinstance(verdict, Wait):

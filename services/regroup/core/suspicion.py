@@ -95,6 +95,12 @@ def heard_lately(turn: Turn, worker: str) -> bool:
     return sighting is not None and turn.waited(sighting.seen) <= turn.policy.quiet_limit
 
 
+def told_lately(turn: Turn, worker: str) -> bool:
+    """Whether it is heard, and what is known of its trainer is not from before it was cut off."""
+    sighting = turn.cluster.present(worker)
+    return sighting is not None and sighting.told and heard_lately(turn, worker)
+
+
 def is_mute(turn: Turn, worker: str) -> bool:
     """Whether its connection stands, and its agent has said nothing for as long as one may be away."""
     sighting = turn.cluster.present(worker)
@@ -103,8 +109,8 @@ def is_mute(turn: Turn, worker: str) -> bool:
 
 
 def quiet(turn: Turn) -> frozenset[str]:
-    """The workers that are not heard of at the moment: what they said that they hold may be gone."""
-    return frozenset(name for name in turn.workers if not heard_lately(turn, name))
+    """The workers that tell nothing at the moment: what they said that they hold may be gone."""
+    return frozenset(name for name in turn.workers if not told_lately(turn, name))
 
 
 def reprieve(turn: Turn, job: Job) -> None:
@@ -134,15 +140,12 @@ def _may_hang(turn: Turn) -> frozenset[str]:
 
 
 def had_its_chance(turn: Turn, member: Member) -> bool:
-    """Whether its agent was there for a while and heard of late, not only as it came, so that its trainer was asked.
+    """Whether its agent was there for a while and heard of late, so that its trainer was asked.
 
     Who is cut off is left out, and may come back with the last copy of the state.
     """
-    sighting = turn.cluster.present(member.worker)
-    if sighting is None or sighting.seen <= sighting.since:
-        return False
-    asked = turn.waited(sighting.since) >= turn.policy.halt_limit / 2
-    return asked and heard_lately(turn, member.worker)
+    there = told_lately(turn, member.worker)
+    return there and turn.waited(turn.sightings[member.worker].since) >= turn.policy.halt_limit / 2
 
 
 def evict_unprepared(turn: Turn) -> None:

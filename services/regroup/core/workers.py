@@ -122,6 +122,7 @@ class Sighting:
     seen: float  # the coordinator's monotonic clock, seconds
     connected: bool = True
     since: float = 0.0  # since when it is heard on this connection, without a gap; on the same clock
+    told: bool = False  # whether a heartbeat came since then
     moved: float = 0.0  # when its trainer last said anything new, or it was lent or freed, on the same clock
     renewed: float = -inf  # when its trainer's lease was last renewed, on the same clock
     blamed: float = 0.0  # when its last error was counted or forgiven, or it registered, on the same clock

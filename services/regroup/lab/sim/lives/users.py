@@ -26,6 +26,7 @@ from regroup.core.messages.commands import (
 from regroup.core.notes import Note
 from regroup.core.spec import BeginFrom, JobSpec
 from regroup.lab.sim.lives.mistakes import mistake
+from regroup.lab.sim.model.likeness_rules import OTHER_DATA
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 PATIENCE = 2.0  # seconds until an answer is not waited for any more
 AGAIN = 0.5  # seconds between two tries to submit a job
 TWICE = 0.1  # of the jobs are submitted once more when they are known
-UNLIKE, OTHER_DATA = "from the other workers'", "samples are others than those of job"  # why some are refused
+UNLIKE = "from the other workers'"  # in the words of a refusal
 _WAITS = (JobPhase.QUEUED, JobPhase.PREPARING, JobPhase.WAITING)
 
 

@@ -7,6 +7,8 @@ from regroup.core.cluster import Cluster
 from regroup.core.jobs import Job
 from regroup.lab.sim.model.world import World
 
+OTHER_DATA = "whose checkpoint this job begins from"  # in the words of each refusal for what `other_data` finds
+
 
 def compared(world: World, before: Cluster, old: Job, job: Job) -> None:
     """Code and data that are a job's stay so while somebody has them who told so, or is about to say it again."""
@@ -27,6 +29,6 @@ def compared(world: World, before: Cluster, old: Job, job: Job) -> None:
 
 def refused(job: Job, why: str) -> None:
     """Where two find the same of the data that a job is to begin from, that is the job's, and fails it."""
-    if job.beginning is not None and not job.history and "whose checkpoint this job begins from" in why:
+    if job.beginning is not None and not job.history and OTHER_DATA in why:
         same = [name for name, theirs in job.refused.items() if theirs == why]
         assert len(same) < 2, f"{same} found the same of the data of {job.id}, and each is refused for it"

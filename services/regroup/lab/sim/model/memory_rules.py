@@ -87,8 +87,8 @@ def sighted(world: World, before: Cluster, decision: Decision) -> None:
     for name, was, seen in changes(before.sightings, decision.cluster.sightings):
         told = name in answered or seen.renewed <= (was.renewed if was is not None else -inf)
         assert told, f"the lease of {name} is known as renewed, and it was not"
-        anew = name not in welcome or seen.since == world.decided_at
-        assert anew, f"{name} connects anew, and is known to be there since {seen.since:.3f}"
+        anew = name not in welcome or (seen.since == world.decided_at and not seen.told)
+        assert anew, f"{name} connects anew, and is known to be there since {seen.since:.3f}, or to have told something"
         if was is not None and was.trainer is not None and seen.trainer is None:
             member = Member(name, was.trainer.incarnation)
             assert world.living(member) is None, f"{member} lives, and is known gone"

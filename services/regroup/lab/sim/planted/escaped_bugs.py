@@ -33,6 +33,12 @@ BUGS = (
         "**fresh)",
     ),
     Bug(
+        "what a worker told before it was cut off counts as told now",
+        AGENT_REPORTS,
+        "since=turn.now, told=False)",
+        "since=turn.now)",
+    ),
+    Bug(
         "who hangs as it saves is not remembered",
         ROUNDS,
         "        turn.change_watch(job.id, failed_savers=(*watch.failed_savers, saver))\n",

@@ -135,8 +135,8 @@ def _worker(worker: Worker) -> Hashable:
 
 def _sighting(sighting: Sighting, started: float) -> Hashable:
     renewed = max(sighting.renewed, started)  # before that is as good as then
-    heard = (sighting.seen, sighting.since, sighting.moved, renewed, sighting.connected, sighting.sequence)
-    return (*heard, _status(sighting.trainer))
+    heard = (sighting.seen, sighting.since, sighting.told, sighting.moved, renewed)
+    return (*heard, sighting.connected, sighting.sequence, _status(sighting.trainer))
 
 
 @_remembered
