@@ -10,7 +10,6 @@ import pytest
 
 from regroup.lab.sim.lives.plan import Kind
 from regroup.lab.sim.lives.sequences import SEQUENCES
-from regroup.lab.sim.planted import finding
 from regroup.lab.sim.planted.bugs import BUGS
 from regroup.lab.sim.planted.finding import find_planted
 
@@ -40,7 +39,7 @@ KNOWN = json.loads(Path(__file__).with_name("planted.json").read_text())["plante
 @pytest.mark.cluster
 @pytest.mark.timeout(1200)  # where no seed is known any more, and the machine is busy
 def test_every_planted_bug_is_found_within_500_lives_by_a_rule_that_says_what_is_wrong():
-    found = list(find_planted(500, processes=os.cpu_count() or 1, known=KNOWN))
+    found = list(find_planted(BUGS, 500, processes=os.cpu_count() or 1, known=KNOWN))
     assert len(found) == len(BUGS) >= 20
     assert [one.bug.name for one in found if one.seed is None] == []
     crashed = {one.bug.name for one in found if not re.match(r"(AssertionError|Stuck): .", one.error or "")}
@@ -49,8 +48,7 @@ def test_every_planted_bug_is_found_within_500_lives_by_a_rule_that_says_what_is
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("known", [{}, {BUGS[0].name: 499}], ids=["none", "one"])
-def test_a_bug_is_found_whatever_is_known_of_it(known, monkeypatch):
-    monkeypatch.setattr(finding, "BUGS", BUGS[:1])
-    (one,) = find_planted(500, processes=1, known=known)
+def test_a_bug_is_found_whatever_is_known_of_it(known):
+    (one,) = find_planted(BUGS[:1], 500, processes=1, known=known)
     assert one.seed is not None
     assert one.lives <= 500

@@ -1,6 +1,8 @@
 """The record of seeds that were lived through."""
 
 import json
+from errno import ENOSPC
+from pathlib import Path
 
 import pytest
 
@@ -48,22 +50,51 @@ def test_what_no_life_met_is_what_none_of_all_those_ranges_did():
     assert kept.add(200, 100, [], {"reasons": ["a", "b"], "pairs": ["d"]}).never == {"reasons": ("b",), "pairs": ()}
 
 
-def test_without_a_file_nothing_was_lived_through(tmp_path):
-    assert read(tmp_path / "lives.json") == Ledger(code_under_test())
+def test_without_a_file_there_is_no_record(tmp_path):
+    assert read(tmp_path / "lives.json") is None
 
 
-def test_lives_on_other_code_do_not_count(tmp_path):
-    write(tmp_path / "lives.json", Ledger("0123456789abcdef").add(0, 100, [], {}))
-    assert read(tmp_path / "lives.json") == Ledger(code_under_test())
+def test_what_is_written_is_there_in_one_piece_or_not_at_all(tmp_path, monkeypatch):
+    write(tmp_path / "lives.json", Ledger("code").add(0, 100, [], {}))
+    full = OSError(ENOSPC, "No space left on device")
+    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(full))
+    with pytest.raises(OSError, match="No space left"):
+        write(tmp_path / "lives.json", Ledger("code").add(0, 200, [], {}))
+    assert read(tmp_path / "lives.json") == Ledger("code").add(0, 100, [], {})
+    assert [each.name for each in tmp_path.iterdir()] == ["lives.json"]
 
 
-WITHOUT = '{"code": "x", "ranges": [[0, 1]], "broken": [], "never": []}'
+RECORD = {"code": "x", "ranges": [[0, 1], [3, 5]], "broken": [4], "never": {"pairs": ["a"]}}
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"code": "x"}', '{"code": "x", "ranges": [[1]], "broken": []}', WITHOUT])
-def test_a_file_that_is_no_record_is_refused_by_name(tmp_path, text):
-    (tmp_path / "lives.json").write_text(text)
-    with pytest.raises(ValueError, match=r"lives\.json is no record of lives"):
+def test_a_record_is_read_as_it_was_written_by_another(tmp_path):
+    (tmp_path / "lives.json").write_text(json.dumps(RECORD))
+    assert read(tmp_path / "lives.json") == Ledger("x", ((0, 1), (3, 5)), (4,), {"pairs": ("a",)})
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"", "it is not JSON"),
+        (b"\xff", "it is not JSON"),
+        (b"[" * 100_000, "it is not JSON"),
+        (b"[]", "it names no code"),
+        (b'{"code": 3}', "it names no code"),
+        (b'{"code": "x"}', "it has no ranges of seeds"),
+        (json.dumps(RECORD | {"ranges": [[1]]}).encode(), "it has no ranges of seeds"),
+        (json.dumps(RECORD | {"ranges": [[5, 3]]}).encode(), "its ranges of seeds are none"),
+        (json.dumps(RECORD | {"ranges": [[-5, 3]]}).encode(), "its ranges of seeds are none"),
+        (json.dumps(RECORD | {"ranges": [[0, 3], [3, 5]]}).encode(), "its ranges of seeds are none"),
+        (json.dumps(RECORD | {"ranges": [[0, 1.5]]}).encode(), "its ranges of seeds are none"),
+        (json.dumps(RECORD).replace("5", "1e400").encode(), "its ranges of seeds are none"),
+        (json.dumps(RECORD | {"broken": [1]}).encode(), "its broken seeds are not of its ranges"),
+        (json.dumps(RECORD | {"never": []}).encode(), "it does not say what was never met"),
+        (json.dumps(RECORD | {"never": {"pairs": "a"}}).encode(), "it does not say what was never met"),
+    ],
+)
+def test_a_file_that_is_no_record_is_refused_with_the_reason(tmp_path, text, why):
+    (tmp_path / "lives.json").write_bytes(text)
+    with pytest.raises(ValueError, match=why):
         read(tmp_path / "lives.json")
 
 

@@ -2,6 +2,8 @@
 
 import json
 import re
+from concurrent.futures.process import BrokenProcessPool
+from errno import ENOSPC
 
 import pytest
 import typer
@@ -9,7 +11,10 @@ from typer.testing import CliRunner
 
 from regroup.lab.sim.command import sim
 from regroup.lab.sim.lives.drawing import draw
+from regroup.lab.sim.lives.many import KILLED
+from regroup.lab.sim.lives.outcome import live
 from regroup.lab.sim.search.bounds import GREAT, SMALL
+from regroup.lab.sim.search.breadth import search
 
 pytestmark = pytest.mark.timeout(1500)  # it computes, and a busy machine takes longer
 
@@ -48,7 +53,7 @@ def test_a_record_that_is_none_is_refused_and_left_alone(regroup_sim, tmp_path):
 @pytest.mark.parametrize("place", ["nowhere/lives.json", "."])
 def test_a_record_that_cannot_be_written_is_said_before_anything_is_lived(regroup_sim, tmp_path, place):
     done = regroup_sim("--count", 1, "--record", tmp_path / place)
-    assert (done.exit_code, done.stdout) == (2, "")
+    assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith(f"regroup: cannot write {tmp_path / place}: ")
     assert len(done.stderr.splitlines()) == 1
 
@@ -63,11 +68,56 @@ def test_a_record_that_cannot_be_written_is_said_before_anything_is_lived(regrou
         ("--exhaustive --coverage", "--coverage says nothing beside --exhaustive: leave it out"),
         ("--cluster three", "--cluster says nothing without --exhaustive: leave it out"),
         ("--minutes 3", "--minutes says nothing without --exhaustive: leave it out"),
+        ("--anew", "--anew says nothing without --record: leave it out"),
+        ("--bug fence", "--bug says nothing without --plants: leave it out"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused_in_one_line(regroup_sim, words, why):
     done = regroup_sim(*words.split())
     assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"regroup: {why}\n")
+
+
+def interrupted(wrong):
+    """Ten lives, and then this."""
+
+    def lives(first, count, processes):
+        yield [live(draw(seed)) for seed in range(first, first + 10)]
+        raise wrong
+
+    return lives
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code", "said"),
+    [
+        (KeyboardInterrupt(), 130, "regroup: interrupted: told is what was lived until then\n"),
+        (BrokenProcessPool(), 1, f"regroup: {KILLED}\n"),
+    ],
+)
+def test_what_was_lived_before_an_end_in_between_is_told_and_recorded(
+    regroup_sim, tmp_path, monkeypatch, wrong, code, said
+):
+    monkeypatch.setattr("regroup.lab.sim.lives.many.lives", interrupted(wrong))
+    done = regroup_sim("--count", 500, "--record", tmp_path / "lives.json", "--json", tmp_path / "facts.json")
+    assert (done.exit_code, done.stderr) == (code, said)
+    assert "seeds 0 to 9: 0 broke a rule" in done.stdout
+    assert json.loads((tmp_path / "lives.json").read_text())["ranges"] == [[0, 10]]
+    facts = json.loads((tmp_path / "facts.json").read_text())
+    assert (facts["asked"], facts["lives"]) == (500, 10)
+
+
+def test_a_record_that_cannot_be_written_any_more_is_named(regroup_sim, tmp_path, monkeypatch):
+    record = tmp_path / "lives.json"
+
+    def full(path, ledger):
+        if ledger.lives:
+            raise OSError(ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr("regroup.lab.sim.lives.record.write", full)
+    done = regroup_sim("--count", 2, "--processes", 1, "--record", record)
+    assert "seeds 0 to 1: 0 broke a rule" in done.stdout
+    assert done.exit_code == 1
+    assert done.stderr == f"regroup: cannot write {record}: No space left on device\n"
 
 
 def test_lives_are_summed_up_and_the_tables_are_shown_if_asked_for(regroup_sim):
@@ -103,6 +153,29 @@ def test_one_of_the_searches_can_be_named(regroup_sim, tmp_path):
     unknown = regroup_sim("--exhaustive", "--cluster", "hundred workers")
     assert unknown.exit_code == 2
     assert unknown.stderr.startswith("regroup: --cluster hundred workers: no cluster has that in its name; there are: ")
+
+
+def test_the_searches_that_ended_before_an_interruption_are_told(regroup_sim, tmp_path, monkeypatch):
+    def searched(named, seconds, memory, processes, on_told):
+        name, bounds = next(iter(named.items()))
+        yield name, search(bounds, 0.0, memory)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("regroup.lab.sim.search.showing.searches", searched)
+    done = regroup_sim("--exhaustive", "--json", tmp_path / "found.json")
+    assert done.exit_code == 130
+    assert done.stderr == "regroup: interrupted: told are the searches that had ended by then\n"
+    first = next(iter(SMALL))
+    assert f"{first}: to depth" in done.stdout
+    assert json.loads((tmp_path / "found.json").read_text()).keys() & SMALL.keys() == {first}
+
+
+@pytest.mark.cluster
+def test_planted_bugs_can_be_named(regroup_sim, tmp_path):
+    done = regroup_sim("--plants", "--bug", "a number is used again", "--json", tmp_path / "found.json")
+    assert done.exit_code == 0, done.output
+    assert list(json.loads((tmp_path / "found.json").read_text())["planted"]) == ["a number is used again"]
+    assert "1 of 1 planted bug found" in done.output
 
 
 @pytest.mark.cluster

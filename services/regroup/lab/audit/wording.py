@@ -10,8 +10,8 @@ def grouped(number: int) -> str:
     return f"{number:,}".replace(",", " ")
 
 
-def plural(number: int, noun: str) -> str:
-    return f"{grouped(number)} {noun}{'' if number == 1 else 's'}"
+def plural(number: int, noun: str, many: str | None = None) -> str:
+    return f"{grouped(number)} {noun if number == 1 else many or f'{noun}s'}"
 
 
 def steps_text(steps: range) -> str:

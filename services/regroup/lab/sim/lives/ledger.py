@@ -2,13 +2,16 @@
 
 Owns: what of the source is under test, the union of ranges, what none of all those lives met, and the file (JSON, small
 enough to be kept with the code).
-Refuses to know: how a life is lived. What was lived through on other code counts for nothing and is left out.
+Refuses to know: how a life is lived, and what becomes of a file whose lives were lived on other code.
 Does not guarantee: that what lives could not meet before, because the lives themselves changed, is named as never met.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fcntl import LOCK_EX, flock
 from hashlib import sha256
 from pathlib import Path
 
@@ -60,22 +63,16 @@ def code_under_test() -> str:
     return digest.hexdigest()[:16]
 
 
-def read(path: Path) -> Ledger:
-    """What the file says of the code as it is; nothing, if there is no file. Raises ValueError if it is none."""
-    code = code_under_test()
-    if not path.exists():
-        return Ledger(code)
+def read(path: Path) -> Ledger | None:
+    """What the file says, of whatever code; None: there is no such file. Raises ValueError if it is no record."""
     try:
-        told = json.loads(path.read_text())
-        ranges = tuple((int(first), int(end)) for first, end in told["ranges"])
-        never = {str(sort): tuple(map(str, names)) for sort, names in told["never"].items()}
-        kept = Ledger(str(told["code"]), ranges, tuple(map(int, told["broken"])), never)
-    except (json.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is no record of lives: {error}") from error
-    return kept if kept.code == code else Ledger(code)
+        return _parsed(path.read_bytes())
+    except FileNotFoundError:
+        return None
 
 
 def write(path: Path, ledger: Ledger) -> None:
+    """In one piece, or not at all. Raises OSError."""
     told = {
         "code": ledger.code,
         "lives": ledger.lives,
@@ -84,5 +81,48 @@ def write(path: Path, ledger: Ledger) -> None:
         "never": ledger.never,
     }
     draft = path.with_name(f"{path.name}.draft")
-    draft.write_text(json.dumps(told, indent=1) + "\n")
-    draft.replace(path)
+    try:
+        draft.write_text(json.dumps(told, indent=1) + "\n")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Nobody else who asks for this changes the file meanwhile: what two run at once add would be lost for one."""
+    folder = os.open(path.absolute().parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        flock(folder, LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _parsed(text: bytes) -> Ledger:
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError("it is not JSON") from None
+    if not isinstance(told, dict) or not isinstance(told.get("code"), str):
+        raise ValueError("it names no code")
+    ranges, broken, never = told.get("ranges"), told.get("broken"), told.get("never")
+    if not isinstance(ranges, list) or not all(isinstance(each, list) and len(each) == 2 for each in ranges):
+        raise ValueError("it has no ranges of seeds")
+    bounds = [bound for each in ranges for bound in each]
+    if not all(type(bound) is int and bound >= 0 for bound in bounds) or bounds != sorted(set(bounds)):
+        raise ValueError("its ranges of seeds are none: each begins above the end of the one before")
+    if not isinstance(broken, list) or not all(type(seed) is int and _within(ranges, seed) for seed in broken):
+        raise ValueError("its broken seeds are not of its ranges")
+    if not isinstance(never, dict) or not all(map(_is_names, never.values())):
+        raise ValueError("it does not say what was never met")
+    missed = {sort: tuple(names) for sort, names in never.items()}
+    return Ledger(told["code"], tuple((first, end) for first, end in ranges), tuple(broken), missed)
+
+
+def _is_names(told: object) -> bool:
+    return isinstance(told, list) and all(isinstance(name, str) for name in told)
+
+
+def _within(ranges: Iterable[tuple[int, int]], seed: int) -> bool:
+    return any(first <= seed < end for first, end in ranges)

@@ -172,7 +172,9 @@ class Fault:
         which = f"arrival {self.arrival} at" if self.arrival else "the next"
         where = f"at {which} '{self.border}' after {self.at:.2f} s" if self.border else f"at {self.at:.2f} s"
         lasts = f", for {self.seconds:.2f} s" if self.seconds else ""
-        who = "" if self.kind in OF_ALL else " of " + ", ".join(NAMES[number] for number in self.workers)
+        names = ", ".join(NAMES[number] for number in self.workers)
+        comes = "whoever is there, or " if self.border and not self.arrival else ""
+        who = "" if self.kind in OF_ALL else f" of {comes}{names}"
         return f"{self.kind}{who} {where}{lasts}"
 
 

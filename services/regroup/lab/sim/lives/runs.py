@@ -1,27 +1,28 @@
 """Ranges of seeds, one life each, over all cores.
 
-Owns: the processes. Refuses to know: what a life is, and how outcomes are shown.
+Owns: how many of them a process is given at once. Refuses to know: what a life is, and how outcomes are shown.
 """
 
 import gc
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Generator
 from dataclasses import replace
 
+from regroup.lab.sim.computing import computing
 from regroup.lab.sim.lives.drawing import draw
 from regroup.lab.sim.lives.outcome import Outcome, live
 
-CHUNK = 100  # lives that a process is given at once
+CHUNK = 100  # lives that a process is given at once, at most
+LOOKS = 10  # times at least that each process tells of its lives, if they are enough
 
 
-def lives(first: int, count: int, processes: int) -> Iterator[list[Outcome]]:
-    """The outcomes of these seeds, chunk by chunk, in the order of the seeds."""
-    starts = range(first, first + count, CHUNK)
-    chunks = [(start, min(start + CHUNK, first + count)) for start in starts]
+def lives(first: int, count: int, processes: int) -> Generator[list[Outcome], None, None]:
+    """The outcomes of these seeds, chunk by chunk, in the order of the seeds. Raises BrokenProcessPool."""
+    size = max(1, min(CHUNK, count // (LOOKS * processes)))
+    chunks = [(start, min(start + size, first + count)) for start in range(first, first + count, size)]
     if processes == 1:
         yield from map(_chunk, chunks)
         return
-    with ProcessPoolExecutor(processes, initializer=_collect_seldom) as pool:
+    with computing(processes, _collect_seldom) as pool:
         yield from pool.map(_chunk, chunks)
 
 

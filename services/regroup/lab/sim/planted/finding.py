@@ -1,4 +1,4 @@
-"""All planted bugs, each looked for by lives in a process of its own, several at once.
+"""Planted bugs, each looked for by lives in a process of its own, several at once.
 
 Owns: the processes. Refuses to know: how a bug is planted (`planting`), and whether it matters that one is not found.
 """
@@ -6,12 +6,11 @@ Owns: the processes. Refuses to know: how a bug is planted (`planting`), and whe
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from regroup.lab.sim.planted.bugs import BUGS
 from regroup.lab.sim.planted.planting import Bug
 
 PATIENCE = 300  # seconds for one of them
@@ -27,19 +26,42 @@ class Found:
     error: str | None
 
 
-def find_planted(count: int, processes: int, known: Mapping[str, int] = {}) -> Iterator[Found]:
-    """Each planted bug, and the first of `count` lives that finds it, where `known` seeds, by the names of bugs, are
-    lived before all others. Raises RuntimeError if a process fails."""
+def find_planted(
+    bugs: Sequence[Bug],
+    count: int,
+    processes: int,
+    known: Mapping[str, int] = {},
+) -> Generator[Found, None, None]:
+    """Each of them, and the first of `count` lives that finds it, where `known` seeds, by the names of bugs, are lived
+    before all others. Raises RuntimeError if a process fails, or takes very long.
+    Whoever stops to ask waits for nothing."""
+    running: set[subprocess.Popen[str]] = set()
     with ThreadPoolExecutor(processes) as pool:
-        yield from pool.map(partial(_find, count, known), BUGS)
+        try:
+            yield from pool.map(partial(_find, running, count, known), bugs)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for one in list(running):
+                one.kill()
 
 
-def _find(count: int, known: Mapping[str, int], bug: Bug) -> Found:
+def _find(running: "set[subprocess.Popen[str]]", count: int, known: Mapping[str, int], bug: Bug) -> Found:
     command = [sys.executable, "-m", "regroup.lab.sim.planted", bug.name, "--count", str(count)]
     if bug.name in known:
         command += ["--first", str(known[bug.name])]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"{bug.name}: {done.stderr.strip().splitlines()[-1:]}")
-    told = json.loads(done.stdout)
+    # A session of its own: an interruption is the command's alone to hear.
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
+        running.add(process)
+        try:
+            out, complaints = process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"{bug.name}: its lives took longer than {PATIENCE} s") from None
+        finally:
+            process.kill()
+            running.discard(process)
+    if process.returncode != 0:
+        why = complaints.strip().splitlines()[-1:] or ["its process was killed"]
+        raise RuntimeError(f"{bug.name}: {why[0]}")
+    told = json.loads(out)
     return Found(bug, told["seed"], told["lives"], told["error"])

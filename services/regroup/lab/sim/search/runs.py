@@ -1,16 +1,17 @@
 """Several searches at once, each in a process of its own, and how far they are.
 
-Owns: the processes, and the queue in which they tell. Refuses to know: what is searched, and how it is shown.
+Owns: the queue in which they tell. Refuses to know: what is searched, and how it is shown.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor, wait
+from collections.abc import Callable, Generator, Iterator, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.queues import Queue
 from queue import Empty
 from typing import Any
 
+from regroup.lab.sim.computing import computing
 from regroup.lab.sim.search.bounds import Bounds
 from regroup.lab.sim.search.breadth import Searched, search
 
@@ -33,11 +34,12 @@ def searches(
     memory: float,
     processes: int,
     on_told: Callable[[Telling], None] = lambda telling: None,
-) -> Iterator[tuple[str, Searched]]:
-    """What came of each search, in the order in which they end. Raises what a search raises."""
+) -> Generator[tuple[str, Searched], None, None]:
+    """What came of each search, in the order in which they end. Raises what a search raises, and
+    BrokenProcessPool."""
     fresh = get_context("spawn")  # so that the memory of one search is not counted for the next
     told: Queue[Telling] = fresh.Queue()
-    with ProcessPoolExecutor(processes, fresh, _begin, (told,), max_tasks_per_child=1) as pool:
+    with computing(processes, _begin, told, context=fresh, fresh=True) as pool:
         names = {pool.submit(_search, name, bounds, seconds, memory): name for name, bounds in named.items()}
         running: set[Future[Searched]] = set(names)
         while running:

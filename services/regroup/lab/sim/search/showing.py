@@ -1,30 +1,61 @@
 """What searches found, for a terminal and as facts.
 
-Owns: the bars while they run, the table at the end, the path to a broken rule.
+Owns: the bars while they run, the figures at the end, the path to a broken rule.
 Refuses to know: how a search is done.
 """
 
 from collections.abc import Mapping
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from dataclasses import asdict
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
 
-from regroup.client.show import plain_table
+from regroup.client.terminal import FAILED, INTERRUPTED, OK, complain
 from regroup.lab.sim.lives.ledger import code_under_test
 from regroup.lab.sim.search.bounds import Bounds
 from regroup.lab.sim.search.breadth import Searched
 from regroup.lab.sim.search.runs import Telling, searches
 
+COLUMNS = {"states": 11, "moves": 12, "depth": 6, "CPU s": 7, "ended": 9, "beyond": 9, "led": 7, "stuck": 7}  # widths
+LEGEND = (
+    "ended: states in which all is over. beyond: those outside the bounds, which are not looked at any further.",
+    "led: so many of them went to their end by one fair schedule. stuck: no end and no bound can be reached without",
+    "another fault. complete: no state within the bounds is left.",
+)
+
 
 def exhaust(
     out: Console, named: Mapping[str, Bounds], *, seconds: float, memory: float, processes: int
-) -> tuple[bool, dict[str, object]]:
-    """Search all of these; `memory` in bytes, for each. Whether every rule held, and the facts."""
+) -> tuple[int, dict[str, object]]:
+    """Search all of these; `memory` in bytes, for each. The exit code, and the facts of those that ended."""
     found: dict[str, Searched] = {}
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    code = OK
+    try:
+        _search(out, named, seconds, memory, processes, found)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+        complain("interrupted: told are the searches that had ended by then")
+    except BrokenProcessPool:
+        code = FAILED
+        complain("a search was killed, as happens where memory is short: give less --memory, or fewer --processes")
+    if found:
+        _show(out, found)
+    facts = {name: asdict(one) for name, one in found.items()}
+    sound = all(one.sound for one in found.values())
+    return code or (OK if sound else FAILED), {"code": code_under_test(), **facts}
+
+
+def _search(
+    out: Console,
+    named: Mapping[str, Bounds],
+    seconds: float,
+    memory: float,
+    processes: int,
+    found: dict[str, Searched],
+) -> None:
+    columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=out, transient=True) as progress:
         bars = {name: progress.add_task(f"{name}: waits", total=None) for name in named}
 
@@ -33,20 +64,13 @@ def exhaust(
             if told.name in bars:  # it may be told later than that the search is over
                 progress.update(bars[told.name], description=f"{told.name}: {far}")
 
-        for name, one in searches(named, seconds, memory, processes, show):
-            found[name] = one
-            progress.remove_task(bars.pop(name))
-            _tell(out, name, one)
-            if not out.is_terminal:
-                out.print(f"{name}: {one.states:,} states, {_verdict(one)}", soft_wrap=True)
-    out.print(_table(found))
-    out.print(
-        "complete: no state within the bounds is left. led: so many of those beyond them went to their end by one fair"
-        " schedule. stuck: no end and no bound can be reached without another fault.",
-        style="dim",
-    )
-    facts = {name: asdict(one) for name, one in found.items()}
-    return all(one.sound for one in found.values()), {"code": code_under_test(), **facts}
+        with closing(searches(named, seconds, memory, processes, show)) as results:
+            for name, one in results:
+                found[name] = one
+                progress.remove_task(bars.pop(name))
+                _tell(out, name, one)
+                if not out.is_terminal:
+                    out.print(f"{name}: {one.states:,} states, {_verdict(one)}", soft_wrap=True)
 
 
 def _tell(out: Console, name: str, one: Searched) -> None:
@@ -61,15 +85,16 @@ def _verdict(one: Searched) -> str:
     return "BROKEN" if one.error is not None else "complete" if one.complete else f"to depth {one.depth}"
 
 
-def _table(found: Mapping[str, Searched]) -> Table:
-    table = plain_table()
-    table.add_column("cluster")
-    for column in ("states", "moves", "depth", "CPU s", "ended", "beyond", "led", "stuck"):
-        table.add_column(column, justify="right")
-    table.add_column("")
+def _show(out: Console, found: Mapping[str, Searched]) -> None:
+    """Three lines each, which a terminal of 80 columns shows whole."""
+    heads = "".join(f"{name:>{width}}" for name, width in COLUMNS.items())
+    out.print(f"\n{heads}", style="dim", soft_wrap=True)
     for name, one in found.items():
         counts = (f"{one.states:,}", f"{one.moves:,}", str(one.depth), f"{one.seconds:.0f}", f"{one.ends:,}")
         checked = (f"{one.cut:,}", f"{one.led:,}", f"{one.stuck:,}" if one.complete else "-")
-        cluster = Text.assemble(name, "\n", (str(one.bounds), "dim"))
-        table.add_row(cluster, *counts, *checked, _verdict(one))
-    return table
+        out.print(f"{name}: {_verdict(one)}", soft_wrap=True, style="red" if one.error is not None else "")
+        out.print(f"  {one.bounds}", soft_wrap=True, style="dim")
+        pairs = zip((*counts, *checked), COLUMNS.values(), strict=True)
+        out.print("".join(f"{count:>{width}}" for count, width in pairs), soft_wrap=True)
+    for line in ("", *LEGEND):
+        out.print(line, soft_wrap=True, style="dim")

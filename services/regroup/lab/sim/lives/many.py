@@ -1,0 +1,82 @@
+"""Many lives: lived over all cores, shown as they come, added to a record.
+
+Owns: the progress bar, what is said in the end, and that what was lived before an interruption is told and recorded.
+Refuses to know: what a life is (`runs`), and how outcomes are counted (`tally`) and put (`showing`).
+"""
+
+import time
+from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from regroup.client.terminal import FAILED, INTERRUPTED, OK, complain
+from regroup.lab.audit.wording import plural
+from regroup.lab.sim.lives.record import Record
+from regroup.lab.sim.lives.runs import lives
+from regroup.lab.sim.lives.showing import tell_reach
+from regroup.lab.sim.lives.tally import Tally
+
+SHOWN = 5  # failing seeds that are told
+RECORDED = 5_000  # lives after which a record is written, so that a night that is cut short was not in vain
+KILLED = "one of its processes was killed, as happens where memory is short: fewer --processes take less of it"
+
+
+def live_many(
+    out: Console, first: int, count: int, processes: int, record: Record | None, show: Callable[[Console, Tally], None]
+) -> tuple[int, dict[str, Any]]:
+    """The exit code, and the facts. Raises NoRecord, OSError where the record cannot be written any more."""
+    tally, code, began = Tally(), OK, time.monotonic()
+    try:
+        _live(out, first, count, processes, tally, record)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+        complain("interrupted: told is what was lived until then")
+    except BrokenProcessPool:
+        code = FAILED
+        complain(KILLED)
+    took = time.monotonic() - began
+    if tally.lives:
+        _sum_up(out, first, tally, took, show)
+        if record is not None:
+            _record(out, first, tally, record)
+    facts = {"first": first, "asked": count, "lives_per_second": tally.lives / took, **tally.facts()}
+    return code or (FAILED if tally.broken else OK), facts
+
+
+def _live(out: Console, first: int, count: int, processes: int, tally: Tally, record: Record | None) -> None:
+    began = time.monotonic()
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
+    with Progress(*columns, console=out, transient=True) as progress, closing(lives(first, count, processes)) as chunks:
+        bar = progress.add_task("lives", total=count, rate="")
+        for chunk in chunks:
+            for one in chunk:
+                tally.add(one)
+                if one.error is not None:
+                    out.print(f"seed {one.seed}: {one.error}", soft_wrap=True)
+            rate = f"{tally.lives / (time.monotonic() - began):.0f} lives/s, {len(tally.broken)} broken"
+            progress.update(bar, advance=len(chunk), rate=rate)
+            if record is not None and tally.lives % RECORDED < len(chunk) and tally.lives < count:
+                record.add(first, tally)
+
+
+def _sum_up(out: Console, first: int, tally: Tally, took: float, show: Callable[[Console, Tally], None]) -> None:
+    show(out, tally)
+    size, hours = f"{tally.events / tally.lives:.0f} events", f"{tally.seconds / 3600:.1f} h of virtual time"
+    lived = plural(tally.lives, "life", "lives")
+    out.print(f"\n{lived} of {size} in {took:.0f} s: {tally.lives / took:.0f}/s; {hours}")
+    seeds = f"seed {first}" if tally.lives == 1 else f"seeds {first} to {first + tally.lives - 1}"
+    out.print(f"{seeds}: {len(tally.broken)} broke a rule")
+    for one in tally.broken[:SHOWN]:
+        out.print(f"regroup sim --seed {one.seed} tells its story")
+
+
+def _record(out: Console, first: int, tally: Tally, record: Record) -> None:
+    now = record.add(first, tally)
+    broken = f"{len(now.broken)} broke a rule"
+    lived = plural(now.lives, "life", "lives")
+    out.print(f"\n{record.path}: {lived} on this code ({now.code}), {broken}; all met:", soft_wrap=True)
+    tell_reach(out, {sort: one.within(now.never[sort]) for sort, one in tally.reach.items()})

@@ -1,0 +1,54 @@
+"""The file that lives are added to as they are lived, maybe by several at once.
+
+Owns: that nothing which was lived is lost, and that lives of other code are not replaced unless that is asked for.
+Refuses to know: what a record says (`ledger`), and who is told what went wrong.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from regroup.lab.sim.lives.ledger import Ledger, alone, code_under_test, read, write
+from regroup.lab.sim.lives.tally import Tally
+
+
+class NoRecord(Exception):
+    """The file is not one that these lives can be added to; why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    path: Path
+    code: str  # of these lives: the source may change while they are lived
+    next: int  # the first seed that is not in it yet
+
+    def add(self, first: int, tally: Tally) -> Ledger:
+        """All that was lived from this seed on, again if some of it was added before. Raises NoRecord, OSError."""
+        never = {sort: one.never for sort, one in tally.reach.items()}
+        with alone(self.path):
+            kept = _read(self.path) or Ledger(self.code)
+            if kept.code != self.code:
+                raise NoRecord(f"{self.path} was begun anew meanwhile, on other code: nothing is added to it any more")
+            now = kept.add(first, tally.lives, [one.seed for one in tally.broken], never)
+            write(self.path, now)
+        return now
+
+
+def begin(path: Path, anew: bool) -> Record:
+    """`anew`: a record of other code is replaced. Raises NoRecord; OSError if it cannot be written."""
+    code = code_under_test()
+    with alone(path):
+        kept = _read(path)
+        if kept is not None and kept.code != code and not anew:
+            lived = f"{path} records {kept.lives:,} lives on other code ({kept.code}; this is {code})"
+            raise NoRecord(f"{lived}, which say nothing of this one: --anew replaces it, or name another file")
+        if kept is None or kept.code != code:
+            kept = Ledger(code)
+        write(path, kept)  # that it cannot be is better known before the night than after it
+    return Record(path, code, kept.next)
+
+
+def _read(path: Path) -> Ledger | None:
+    try:
+        return read(path)
+    except ValueError as error:
+        raise NoRecord(f"{path} is no record of lives: {error}; name another file with --record") from None

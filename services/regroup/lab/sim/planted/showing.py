@@ -1,0 +1,48 @@
+"""Which planted bugs lives found, and how soon: for a terminal, and as facts.
+
+Owns: the lines and their sum. Refuses to know: how a bug is planted and looked for (`finding`).
+"""
+
+from collections.abc import Sequence
+from contextlib import closing
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+
+from regroup.client.terminal import FAILED, INTERRUPTED, OK, complain
+from regroup.lab.audit.wording import plural
+from regroup.lab.sim.planted.finding import Found, find_planted
+from regroup.lab.sim.planted.planting import Bug
+
+WIDTH = 100  # columns at most, also where lines may be as long as they like
+
+
+def look_for(out: Console, bugs: Sequence[Bug], count: int, processes: int) -> tuple[int, dict[str, Any]]:
+    """`count` lives for each. The exit code, and the facts."""
+    found: list[Found] = []
+    code = OK
+    try:
+        with closing(find_planted(bugs, count, processes)) as results:
+            for number, one in enumerate(results, start=1):
+                found.append(one)
+                _tell(out, f"{number}/{len(bugs)}", one)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+        complain("interrupted: the others were not looked for")
+    except RuntimeError as error:
+        code = FAILED
+        complain(f"{error}; the others were not looked for")
+    lives = [one.lives for one in found if one.seed is not None]
+    middle = median(lives) if lives else 0
+    out.print(f"\n{len(lives)} of {plural(len(bugs), 'planted bug')} found; lives until then: median {middle:.0f}")
+    facts = {"planted": {one.bug.name: one.seed for one in found}, "median": middle}
+    return code or (OK if len(lives) == len(bugs) else FAILED), facts
+
+
+def _tell(out: Console, number: str, one: Found) -> None:
+    width = min(out.width, WIDTH)
+    where = f"life {one.lives}, seed {one.seed}" if one.seed is not None else f"NOT FOUND in {one.lives} lives"
+    told = f"    {where}: {one.error}" if one.error else f"    {where}"
+    out.print(f"{number}  {one.bug.name}", soft_wrap=True)
+    out.print(told if len(told) <= width else f"{told[: width - 1]}…", soft_wrap=True, style="dim")
