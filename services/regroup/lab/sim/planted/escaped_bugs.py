@@ -211,8 +211,8 @@ BUGS = (
     Bug(
         "who connects anew has been there all the while",
         AGENT_REPORTS,
-        "replace(again, seen=turn.now, connected=True, since=turn.now)",
-        "replace(again, seen=turn.now, connected=True)",
+        "connected=True, since=turn.now, told=False)",
+        "connected=True, told=False)",
     ),
     Bug(
         "a job completes without its task's report",

@@ -71,8 +71,8 @@ BUGS = (
     Bug(
         "who is cut off is killed when it comes back",
         SUSPICION,
-        "return asked and heard_lately(turn, member.worker)",
-        "return True",
+        "return there and turn.waited(turn.sightings[member.worker].since) >= turn.policy.halt_limit / 2",
+        "return turn.cluster.present(member.worker) is not None",
     ),
     Bug(
         "an answer of the dead counts",

@@ -11,6 +11,7 @@ from dataclasses import asdict
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 from regroup.client.terminal import FAILED, INTERRUPTED, OK, complain
 from regroup.lab.sim.lives.ledger import code_under_test
@@ -20,9 +21,11 @@ from regroup.lab.sim.search.runs import Telling, searches
 
 COLUMNS = {"states": 11, "moves": 12, "depth": 6, "CPU s": 7, "ended": 9, "beyond": 9, "led": 7, "stuck": 7}  # widths
 LEGEND = (
-    "ended: states in which all is over. beyond: those outside the bounds, which are not looked at any further.",
-    "led: so many of them went to their end by one fair schedule. stuck: no end and no bound can be reached without",
-    "another fault. complete: no state within the bounds is left.",
+    "ended: states in which all is over",
+    "beyond: states outside the bounds, which are not looked at any further",
+    "led: so many of those beyond went to their end by one fair schedule",
+    "stuck: states from which no end and no bound is reached without another fault",
+    "complete: no state within the bounds is left",
 )
 
 
@@ -55,13 +58,15 @@ def _search(
     processes: int,
     found: dict[str, Searched],
 ) -> None:
-    columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    elapsed = TimeElapsedColumn(Column(min_width=len("0:00:00")))  # is not what a narrow terminal cuts
+    columns = (SpinnerColumn(), elapsed, TextColumn("{task.description}"))
     with Progress(*columns, console=out, transient=True) as progress:
-        bars = {name: progress.add_task(f"{name}: waits", total=None) for name in named}
+        bars = {name: progress.add_task(f"{name}: waits", start=False, total=None) for name in named}
 
         def show(told: Telling) -> None:
             far = f"{told.states:,} states, depth {told.depth}, {told.waiting:,} wait"
             if told.name in bars:  # it may be told later than that the search is over
+                progress.start_task(bars[told.name])
                 progress.update(bars[told.name], description=f"{told.name}: {far}")
 
         with closing(searches(named, seconds, memory, processes, show)) as results:
