@@ -100,12 +100,13 @@ $(READY): requirements.lock pyproject.toml
 	  fi
 	fi
 	echo "Installing the $$(grep -c == requirements.lock) packages of requirements.lock (the first time takes minutes: torch is large)"
-	if ! $(BIN)/python -m pip install --requirement requirements.lock 2>&1 | tee $(VENV)/install.log \
+	if ! $(BIN)/python -m pip install --no-compile --requirement requirements.lock 2>&1 | tee $(VENV)/install.log \
 	  | awk '/ Downloading .*MB\)/ {print "  " $$2 " " $$3 " " $$4; fflush()} /^Installing/ {print "  unpacking"; fflush()} \
 	    / Retrying / && !told++ {print "  an index does not answer, and pip tries on: $(VENV)/install.log says which"; fflush()}'; then
 	  grep -vE '^(WARNING|Requirement already)' $(VENV)/install.log | cut -c 1-300 | tail -n 10 >&2
 	  echo "pip could not install requirements.lock; all that it said is in $(VENV)/install.log" >&2
 	  exit 1
 	fi
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true # on all cores, and pip would do it on one; some files are for other Pythons
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
