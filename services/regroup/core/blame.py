@@ -24,7 +24,7 @@ from regroup.core.jobs import (
 )
 from regroup.core.schedule import other_holders
 from regroup.core.settling import candidates, passed
-from regroup.core.suspicion import quiet, told_lately
+from regroup.core.suspicion import heard_lately, quiet
 from regroup.core.turn import Turn
 
 REMEMBERED = 20  # failures of a job in full, the newest ones
@@ -164,7 +164,7 @@ def _trained(turn: Turn, job: Job) -> bool:
 
 
 def _others_hold(turn: Turn, job: Job, name: str) -> list[Member]:
-    """The other members of the last formation that tell of themselves, and hold its state."""
+    """The other members of the last formation that are heard of, and hold its state."""
     formation = job.formation
     if formation is None:
         return []
@@ -173,11 +173,11 @@ def _others_hold(turn: Turn, job: Job, name: str) -> list[Member]:
 
 
 def _others_are_away(turn: Turn, job: Job, name: str) -> bool:
-    """Whether another member of the last formation tells nothing, and may train on with its state all the same."""
+    """Whether another member of the last formation is not heard of, and may train on with its state all the same."""
     members = job.formation.members if job.formation is not None else ()
     gone = passed(turn, job) | turn.watch(job.id).evicted
     others = [one for one in members if one.worker != name and one not in gone]
-    return any(turn.cluster.trainer(one) is None or not told_lately(turn, one.worker) for one in others)
+    return any(turn.cluster.trainer(one) is None or not heard_lately(turn, one.worker) for one in others)
 
 
 def _was_taken(turn: Turn, job: Job, name: str) -> bool:

@@ -117,7 +117,7 @@ def _evicted(before: Cluster, after: Cluster, job: str) -> bool:
 
 def _disconnected(turn: Turn, name: str) -> None:
     sighting, worker = turn.sightings[name], turn.workers.get(name)
-    turn.sightings[name] = replace(sighting, connected=False)
+    turn.sightings[name] = replace(sighting, connected=False, told=False)
     if worker is not None and sighting.connected and worker.boot != LEFT:
         turn.note("lost", f"the connection to {name} is lost: it died, or cannot be reached", worker.job, name)
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from regroup.core.jobs import Job, JobPhase, Member, Version, Wanted
 from regroup.core.schedule import other_holders
 from regroup.core.settling import away, candidates
-from regroup.core.suspicion import is_mute, quiet
+from regroup.core.suspicion import is_mute, told_lately
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase, TrainerStatus
 
@@ -71,7 +71,8 @@ def _is_needed(turn: Turn, job: Job, name: str) -> bool:
         return True  # it trains, or may hold more than it told
     if trainer.version is None:
         return False
-    for other, version in other_holders(turn.cluster, job, name, quiet(turn)):
+    silent = frozenset(one for one in turn.workers if not told_lately(turn, one))
+    for other, version in other_holders(turn.cluster, job, name, silent):
         stays, anchors = not turn.workers[other.worker].departs, other in formation.members
         enough = version >= trainer.version or (anchors and not listed)
         if stays and enough and version >= formation.base and (anchors or not listed):

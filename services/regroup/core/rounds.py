@@ -20,7 +20,7 @@ from regroup.core.places import read_elsewhere, unlend_surplus
 from regroup.core.regroup import ASKED_TO, NothingToSave, Wait, durable
 from regroup.core.settling import candidates, gathered, give_up, may_go_on, rest, returning, settle, wait
 from regroup.core.severed import formed_together, rests
-from regroup.core.suspicion import doubt, hang_at_save, hang_words, heard_lately, is_mute, is_stuck, suspect
+from regroup.core.suspicion import doubt, hang_at_save, hang_words, is_mute, is_stuck, suspect, told_lately
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase
 from regroup.core.written import take_committed
@@ -287,7 +287,7 @@ def _train(turn: Turn, job: Job) -> None:
 def _take_in_newcomers(turn: Turn, job: Job, formation: Formation) -> None:
     ready = set(candidates(turn.cluster, job))
     there = (one for one in ready - set(formation.members) if turn.cluster.hang(one) is None)
-    fit = (one for one in there if heard_lately(turn, one.worker))
+    fit = (one for one in there if told_lately(turn, one.worker))
     newcomers = sorted(one for one in fit if not (departs(turn, one) or rests(turn, job, one.worker)))
     if newcomers and ready >= set(formation.members):
         names = ", ".join(member.worker for member in newcomers)

@@ -96,9 +96,11 @@ def heard_lately(turn: Turn, worker: str) -> bool:
 
 
 def told_lately(turn: Turn, worker: str) -> bool:
-    """Whether it is heard, and what is known of its trainer is not from before it was cut off."""
+    """Whether it is heard, and what is known of its trainer is neither from before it was cut off nor from before this
+    coordinator stood still. Anything older is a reason to wait, and none to give up what somebody else holds."""
     sighting = turn.cluster.present(worker)
-    return sighting is not None and sighting.told and heard_lately(turn, worker)
+    told = sighting is not None and sighting.told and sighting.seen >= turn.cluster.awake
+    return told and heard_lately(turn, worker)
 
 
 def is_mute(turn: Turn, worker: str) -> bool:
@@ -109,8 +111,8 @@ def is_mute(turn: Turn, worker: str) -> bool:
 
 
 def quiet(turn: Turn) -> frozenset[str]:
-    """The workers that tell nothing at the moment: what they said that they hold may be gone."""
-    return frozenset(name for name in turn.workers if not told_lately(turn, name))
+    """The workers that are not heard of at the moment: what they said that they hold may be gone."""
+    return frozenset(name for name in turn.workers if not heard_lately(turn, name))
 
 
 def reprieve(turn: Turn, job: Job) -> None:
@@ -140,12 +142,15 @@ def _may_hang(turn: Turn) -> frozenset[str]:
 
 
 def had_its_chance(turn: Turn, member: Member) -> bool:
-    """Whether its agent was there for a while and heard of late, so that its trainer was asked.
+    """Whether its agent was there for a while and heard of late, not only as it came, so that its trainer was asked.
 
     Who is cut off is left out, and may come back with the last copy of the state.
     """
-    there = told_lately(turn, member.worker)
-    return there and turn.waited(turn.sightings[member.worker].since) >= turn.policy.halt_limit / 2
+    sighting = turn.cluster.present(member.worker)
+    if sighting is None or sighting.seen <= sighting.since:
+        return False
+    asked = turn.waited(sighting.since) >= turn.policy.halt_limit / 2
+    return asked and told_lately(turn, member.worker)
 
 
 def evict_unprepared(turn: Turn) -> None:
@@ -226,7 +231,7 @@ def doubt(turn: Turn, job: Job) -> None:
 
 
 def _one_is_away(turn: Turn, formation: Formation) -> bool:
-    return not all(heard_lately(turn, member.worker) for member in formation.members)
+    return not all(told_lately(turn, member.worker) for member in formation.members)
 
 
 def _said_so(turn: Turn, job: Job, member: Member) -> bool:

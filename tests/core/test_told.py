@@ -1,0 +1,195 @@
+"""What is known of a worker that was cut off, or of all as the coordinator stood still: enough to wait, not to act."""
+
+from dataclasses import replace
+
+import pytest
+
+from regroup.core.hanging import GRACE
+from regroup.core.jobs import JobPhase, Version
+from regroup.core.messages.agent_reports import Heartbeat
+from regroup.core.messages.commands import PauseJob
+from regroup.core.messages.events import Disconnected, Tick
+from regroup.core.messages.orders import Go, Kill, Release
+from regroup.core.messages.trainer_reports import StepsCommitted
+from regroup.core.workers import Hang, LoopPhase, TrainerPhase
+
+
+def comes_back(scene, name, told):
+    """It was cut off, and connects again before that was noticed; `told`: its trainer is as it was."""
+    trainer = scene.cluster.sightings[name].trainer
+    scene.register(name)
+    if told:
+        scene.sequence += 1
+        boot = scene.cluster.workers[name].boot
+        scene.says(name, Heartbeat(boot=boot, sequence=scene.sequence, trainer=trainer))
+
+
+def stands_still(scene, seconds, coordinator):
+    """Nobody is heard for so long: because the coordinator stood still, or because nothing arrives."""
+    scene.now += seconds
+    if coordinator:
+        scene.cluster = replace(scene.cluster, awake=scene.now)
+
+
+def says_that_it_starves(scene, name, **facts):
+    trainer = replace(scene.cluster.sightings[name].trainer, **facts)
+    hang = Hang(phase=LoopPhase.DATA, lasts=4.2, limit=4.0, fetch=7)
+    scene.sequence += 1
+    scene.says(name, Heartbeat(boot="b1", sequence=scene.sequence, trainer=trainer, hang=hang))
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_of_two_that_do_not_form_one_is_given_up_only_if_the_other_told_that_it_holds_the_state(scene, told):
+    scene.running("a", "b", step=3)
+    scene.passes(scene.policy.halt_limit, heard="ab")
+    scene.breaks("a", 1)
+    for n in (2, 3):
+        for name in "ab":
+            scene.halt(name, (1, 3))
+        for name in "ab":
+            scene.beat(name, TrainerPhase.FORMING, promised=n, generation=n, version=Version(1, 3))
+        scene.after(scene.policy.form_limit - 0.1, heard="ab")
+        if n == 3:
+            comes_back(scene, "b", told)
+        scene.after(0.2, heard="a")
+    assert [note.worker for note in scene.noted("evicted")] == (["a"] if told else [])
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_member_is_doubted_only_if_all_others_told_that_they_hold_the_state(scene, told):
+    scene.running("a", "b", step=3)
+    scene.passes(scene.policy.halt_limit, heard="ab")
+    for n in (1, 2, 3):
+        scene.breaks("b", n)
+        for name in "ab":
+            scene.halt(name, (n, 3))
+        for name in "ab":
+            scene.train(name)
+    comes_back(scene, "a", told)
+    scene.breaks("b", 4)
+    assert [note.worker for note in scene.noted("evicted")] == (["b"] if told else [])
+
+
+@pytest.mark.parametrize("coordinator", [True, False])
+def test_who_is_back_with_a_state_stays_until_those_that_train_told_that_they_do(scene, coordinator):
+    scene.parted()
+    scene.cluster = replace(scene.cluster, jobs={"j": replace(scene.job, spec=replace(scene.job.spec, max_workers=1))})
+    scene.train("a", 4)
+    stands_still(scene, 8.0, coordinator)
+    scene.register("b")
+    scene.holds_on("b")
+    assert scene.told("b", Release) == []
+    scene.train("a", 5)
+    assert scene.told("b", Release) != []
+
+
+@pytest.mark.parametrize("coordinator", [True, False])
+def test_who_is_to_go_stays_until_another_one_told_that_it_holds_the_state(scene, coordinator):
+    scene.running("a", "b", step=3)
+    scene.does(PauseJob("j", hold=True))
+    for name in "ab":
+        scene.halt(name, (1, 3))
+    assert scene.job.phase is JobPhase.PAUSED
+    trainers = {name: scene.cluster.sightings[name].trainer for name in "ab"}
+    stands_still(scene, 8.0, coordinator)
+    scene.says("a", Heartbeat(boot="b1", sequence=scene.sequence + 1, trainer=trainers["a"], leaving=True))
+    assert scene.told("a", Go) == []
+    scene.says("b", Heartbeat(boot="b1", sequence=scene.sequence + 2, trainer=trainers["b"]))
+    assert scene.told("a", Go) != []
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_who_lacks_its_data_is_not_set_aside_for_what_one_that_is_back_held_before(scene, back):
+    scene.running("a", "b", min_workers=1, step=3, step_timeout=60.0)
+    scene.passes(scene.policy.halt_limit, heard="ab")
+    says_that_it_starves(scene, "a")
+    scene.halt("b", (1, 3))
+    says_that_it_starves(scene, "a", phase=TrainerPhase.HALTED, promised=2)
+    if back:
+        comes_back(scene, "b", told=False)
+    scene.after(GRACE + 0.1, heard="a")
+    assert [note.worker for note in scene.noted("evicted")] == ([] if back else ["a"])
+
+
+LATE = {
+    "steps": StepsCommitted(job="j", incarnation="i1", generation=1, step=3),
+    "an overtaken heartbeat": Heartbeat(boot="b1", sequence=1),
+}
+
+
+@pytest.mark.parametrize("word", LATE)
+@pytest.mark.parametrize("registered", [True, False])
+def test_a_late_word_of_who_was_cut_off_is_no_sign_that_it_holds_what_it_held(scene, word, registered):
+    scene.running("a", "b", step=3, step_timeout=5.0)
+    scene.passes(scene.policy.halt_limit, heard="ab")
+    scene.breaks("a", 1)
+    scene.beat("a", TrainerPhase.HALTED, promised=2, generation=1, version=Version(1, 3), at_work=True)
+    scene.after(scene.job.spec.step_timeout + 0.1, heard="ab")
+    scene.does(Disconnected("b"))
+    if registered:
+        scene.register("b")
+    scene.passes(0.1, heard="a")
+    scene.says("b", LATE[word])
+    scene.after(0.1, heard="a")
+    assert scene.noted("evicted") == []
+    scene.train("b", 3)
+    assert [note.worker for note in scene.noted("evicted")] == ["a"]
+
+
+def test_who_only_sent_late_words_since_it_is_back_had_no_chance_yet(scene):
+    scene.running("a", "b", step=3, min_workers=1)
+    scene.breaks("b", 1)
+    scene.halt("b", (1, 3))
+    scene.register("a")
+    for step in (2, 3):
+        scene.passes(scene.policy.halt_limit / 2, heard="b")
+        scene.says("a", StepsCommitted(job="j", incarnation="i1", generation=1, step=step))
+    scene.after(0.1, heard="b")
+    assert scene.members == ["b"]
+    assert scene.noted("evicted") == []
+
+
+def test_who_spoke_once_after_a_silence_was_not_asked_since_and_is_left_out_alive(scene):
+    """Its one heartbeat may have been under way for long."""
+    scene.running("a", "b", step=3, min_workers=1)
+    scene.passes(scene.policy.halt_limit, heard="b")
+    scene.breaks("b", 1)
+    scene.halt("b", (1, 3))
+    scene.passes(1.9, heard="b")
+    scene.train("a", 3)
+    scene.after(2.2, heard="b")
+    assert scene.members == ["b"]
+    assert scene.told("a", Kill) == []
+
+
+def test_nothing_is_interrupted_for_a_newcomer_that_is_back_until_it_told_that_it_is_prepared(scene):
+    scene.running("a", step=3, min_workers=1, max_workers=2)
+    scene.register("c")
+    scene.breaks("a", 1)
+    scene.prepare("c")
+    scene.does(Disconnected("c"))
+    scene.halt("a", (1, 3))
+    scene.after(scene.policy.halt_limit + 0.1, heard="a")
+    scene.train("a", 3)
+    assert scene.members == ["a"]
+    scene.register("c")
+    scene.does(Tick())
+    assert scene.job.round is None
+    scene.prepare("c")
+    assert scene.job.round is not None
+
+
+def test_what_one_worker_cannot_do_fails_no_job_while_another_holder_has_yet_to_tell(scene):
+    scene.running("a", "b", min_workers=1)
+    for n in range(1, 6):
+        if n == 5:
+            scene.register("b")
+        scene.raises("a", n, step=0, shard=2)
+        for name in "ab":
+            if n < 5:
+                scene.halt(name, (n, 0))
+        for name in "ab":
+            if n < 5:
+                scene.train(name)
+    assert not scene.job.ended
+    assert set(scene.job.refused) == {"a"}
