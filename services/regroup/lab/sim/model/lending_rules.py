@@ -10,7 +10,7 @@ from regroup.core.decide import Decision
 from regroup.core.jobs import ORIGIN, Job, Member, Version
 from regroup.core.messages.orders import Kill
 from regroup.core.workers import TrainerPhase, Worker
-from regroup.lab.sim.model.world import World, changes, holders, is_durable, is_heard, is_overtaken, told_back
+from regroup.lab.sim.model.world import World, changes, holders, is_durable, is_heard, is_overtaken, tells, told_back
 
 Excused = Callable[[Cluster, Job, Member, Version], bool]
 
@@ -66,7 +66,7 @@ def _unlent(world: World, after: Cluster, worker: Worker, job: Job, handed_over:
     mine = trainer.session.version if trainer is not None else None
     # Others hold it; or one that may have died this moment, and was heard with it of late. A step more than what that
     # one has was never shown: it is made again.
-    others = [one for one in job.formation.members if one != member and is_heard(world, after, one.worker)]
+    others = [one for one in job.formation.members if one != member and tells(world, after, one.worker)]
     heard = [after.trainer(one) for one in others]
     said = [one.version or ORIGIN for one in heard if one is not None]
     base, spare = job.formation.base, mine is None or mine.step == 0 or len(holders(world, job.id)) > 1
@@ -90,7 +90,7 @@ def released(world: World, cluster: Cluster, name: str, id: str) -> None:
     if trainer.session.version.step <= job.origin.step:
         return  # it is built again
     excused = cluster.workers[name].quarantined
-    heard = {other for other in cluster.workers if other != name and is_heard(world, cluster, other)}
+    heard = {other for other in cluster.workers if other != name and tells(world, cluster, other)}
     others = [one.worker for one in job.formation.members if one.worker in heard and _has_base(cluster, job, one)]
     for other in [other for other in heard if cluster.workers[other].job == id]:
         known = cluster.present(other)
@@ -154,7 +154,7 @@ def evicted(world: World, before: Cluster, decision: Decision, job: Job, member:
     enough = max(formation.base, Version(mine.generation, mine.step - 1)) if advanced else formation.base
     lost = {member, *watch.dead}
     # Others may be gone with what they had.
-    heard_of = {one for one in told if is_heard(world, decision.cluster, one.worker)}
+    heard_of = {one for one in told if tells(world, decision.cluster, one.worker)}
     others = [one for one in heard_of - lost if (version := told[one]) is not None and version >= enough]
     listed = [world.living(other) for other in formation.members if other != member]
     others += [one.member for one in listed if one is not None and (one.session.version or ORIGIN) >= enough]

@@ -90,6 +90,12 @@ def is_heard(world: World, cluster: Cluster, worker: str) -> bool:
     return seen is not None and world.decided_at - seen.seen <= world.policy.quiet_limit
 
 
+def tells(world: World, cluster: Cluster, worker: str) -> bool:
+    """Whether it spoke of late, and a heartbeat said how it is since it connected: before, it may have lost all."""
+    seen = cluster.present(worker)
+    return seen is not None and seen.told and is_heard(world, cluster, worker)
+
+
 def is_durable(job: Job, formation: Formation, version: Version) -> bool:
     """Whether this state is saved, if only under the number that it had before the formation took it on."""
     return version <= job.saved or (formation.base == job.saved and version.step == formation.base.step)
