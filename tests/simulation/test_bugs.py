@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from regroup.lab.sim.lives.plan import Kind
 from regroup.lab.sim.lives.sequences import SEQUENCES
+from regroup.lab.sim.planted import finding
 from regroup.lab.sim.planted.bugs import BUGS
 from regroup.lab.sim.planted.finding import find_planted
 
@@ -44,6 +47,24 @@ def test_every_planted_bug_is_found_within_500_lives_by_a_rule_that_says_what_is
     assert [one.bug.name for one in found if one.seed is None] == []
     crashed = {one.bug.name for one in found if not re.match(r"(AssertionError|Stuck): .", one.error or "")}
     assert crashed <= CRASHES
+
+
+@pytest.mark.timeout(300)  # its lives would take an hour
+def test_whoever_asks_for_no_more_bugs_waits_for_none(monkeypatch):
+    began, popen = [], subprocess.Popen
+
+    def begin(command, **how):
+        found = {"seed": 0, "lives": 1, "error": "AssertionError: no"}
+        program = f"print({json.dumps(found)!r})" if BUGS[0].name in command else "import time; time.sleep(3600)"
+        began.append(popen([sys.executable, "-c", program], **how))
+        return began[-1]
+
+    monkeypatch.setattr(finding.subprocess, "Popen", begin)
+    results = find_planted(BUGS, 500, processes=2)
+    assert next(results).bug is BUGS[0]
+    results.close()
+    assert len(began) < len(BUGS)
+    assert all(one.poll() is not None for one in began)
 
 
 @pytest.mark.cluster

@@ -8,7 +8,7 @@ from multiprocessing import active_children, get_context
 
 import pytest
 
-from regroup.lab.sim.computing import computing
+from regroup.lab.sim.computing import ENDINGS, computing, interruptible
 
 given: list[object] = []
 
@@ -55,3 +55,11 @@ def test_a_process_that_is_killed_is_said_to_be():
         os.kill(process, signal.SIGKILL)
         with pytest.raises(BrokenProcessPool):
             waiting.result()
+
+
+@pytest.mark.parametrize("number", ENDINGS)
+def test_whatever_asks_to_end_is_an_interruption_while_that_is_asked_for(number):
+    former = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        signal.raise_signal(number)
+    assert signal.getsignal(number) is former

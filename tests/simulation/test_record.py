@@ -30,7 +30,7 @@ def test_a_record_begins_with_no_life_and_goes_on_where_it_ended(tmp_path, tally
 def test_lives_of_other_code_are_replaced_only_if_that_is_asked_for(tmp_path):
     path, other = tmp_path / "lives.json", Ledger("0123456789abcdef").add(0, 1200, [], {})
     write(path, other)
-    told = f"records 1,200 lives on other code .0123456789abcdef; this is {code_under_test()}.*--anew replaces it"
+    told = f"records 1 200 lives on other code .0123456789abcdef; this is {code_under_test()}.*--anew replaces it"
     with pytest.raises(NoRecord, match=told):
         begin(path, anew=False)
     assert read(path) == other

@@ -11,8 +11,11 @@ from typer.testing import CliRunner
 
 from regroup.lab.sim.command import sim
 from regroup.lab.sim.lives.drawing import draw
+from regroup.lab.sim.lives.ledger import Ledger, write
 from regroup.lab.sim.lives.many import KILLED
 from regroup.lab.sim.lives.outcome import live
+from regroup.lab.sim.planted.bugs import BUGS
+from regroup.lab.sim.planted.finding import Found
 from regroup.lab.sim.search.bounds import GREAT, SMALL
 from regroup.lab.sim.search.breadth import search
 
@@ -114,10 +117,39 @@ def test_a_record_that_cannot_be_written_any_more_is_named(regroup_sim, tmp_path
             raise OSError(ENOSPC, "No space left on device", str(path))
 
     monkeypatch.setattr("regroup.lab.sim.lives.record.write", full)
-    done = regroup_sim("--count", 2, "--processes", 1, "--record", record)
+    words = ("--count", 2, "--processes", 1, "--record", record, "--json", tmp_path / "facts.json")
+    done = regroup_sim(*words)
     assert "seeds 0 to 1: 0 broke a rule" in done.stdout
     assert done.exit_code == 1
-    assert done.stderr == f"regroup: cannot write {record}: No space left on device\n"
+    assert done.stderr == f"regroup: not recorded: cannot write {record}: No space left on device\n"
+    assert json.loads((tmp_path / "facts.json").read_text())["lives"] == 2
+
+
+def test_a_record_that_cannot_be_written_in_between_ends_the_lives_and_what_was_lived_is_told(
+    regroup_sim, tmp_path, monkeypatch
+):
+    def full(path, ledger):
+        if ledger.lives:
+            raise OSError(ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr("regroup.lab.sim.lives.record.write", full)
+    monkeypatch.setattr("regroup.lab.sim.lives.many.RECORDED", 5)
+    words = ("--count", 500, "--processes", 1, "--record", tmp_path / "lives.json", "--json", tmp_path / "facts.json")
+    done = regroup_sim(*words)
+    told = f"cannot write {tmp_path / 'lives.json'}: No space left on device"
+    assert done.stderr == f"regroup: {told}: no more is lived\nregroup: not recorded: {told}\n"
+    assert done.exit_code == 1
+    lived = json.loads((tmp_path / "facts.json").read_text())["lives"]
+    assert 0 < lived < 500
+    assert f"seeds 0 to {lived - 1}: 0 broke a rule" in done.stdout
+
+
+def test_a_record_is_not_replaced_where_the_facts_cannot_be_written(regroup_sim, tmp_path):
+    record = tmp_path / "lives.json"
+    write(record, Ledger("0123456789abcdef").add(0, 100, [], {}))
+    done = regroup_sim("--count", 1, "--record", record, "--anew", "--json", tmp_path / "nowhere" / "facts.json")
+    assert done.exit_code == 1
+    assert json.loads(record.read_text())["lives"] == 100
 
 
 def test_lives_are_summed_up_and_the_tables_are_shown_if_asked_for(regroup_sim):
@@ -164,10 +196,58 @@ def test_the_searches_that_ended_before_an_interruption_are_told(regroup_sim, tm
     monkeypatch.setattr("regroup.lab.sim.search.showing.searches", searched)
     done = regroup_sim("--exhaustive", "--json", tmp_path / "found.json")
     assert done.exit_code == 130
-    assert done.stderr == "regroup: interrupted: told are the searches that had ended by then\n"
+    assert done.stderr == f"regroup: interrupted: 1 of {len(SMALL) + len(GREAT)} searches had ended\n"
     first = next(iter(SMALL))
     assert f"{first}: to depth" in done.stdout
     assert json.loads((tmp_path / "found.json").read_text()).keys() & SMALL.keys() == {first}
+
+
+def test_a_search_that_is_killed_is_said_to_be(regroup_sim, monkeypatch):
+    def searched(named, seconds, memory, processes, on_told):
+        yield from ()
+        raise BrokenProcessPool
+
+    monkeypatch.setattr("regroup.lab.sim.search.showing.searches", searched)
+    done = regroup_sim("--exhaustive")
+    assert (done.exit_code, done.stdout.strip()) == (1, "")
+    assert done.stderr.startswith("regroup: a search was killed, as happens where memory is short")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code", "said"),
+    [
+        (KeyboardInterrupt(), 130, "regroup: interrupted: told are those that had been looked for by then\n"),
+        (RuntimeError("x: no"), 1, "regroup: x: no; those after it are not told\n"),
+    ],
+)
+def test_the_planted_bugs_that_were_found_before_an_end_in_between_are_told(
+    regroup_sim, tmp_path, monkeypatch, wrong, code, said
+):
+    def found(bugs, count, processes):
+        yield Found(bugs[0], 7, 8, "AssertionError: it is wrong")
+        raise wrong
+
+    monkeypatch.setattr("regroup.lab.sim.planted.showing.find_planted", found)
+    done = regroup_sim("--plants", "--json", tmp_path / "found.json")
+    assert (done.exit_code, done.stderr) == (code, said)
+    assert f"1/{len(BUGS)}  {BUGS[0].name}\n    life 8, seed 7: AssertionError: it is wrong\n" in done.stdout
+    assert json.loads((tmp_path / "found.json").read_text())["planted"] == {BUGS[0].name: 7}
+
+
+def test_a_bug_that_was_not_found_is_told_and_fails_the_command(regroup_sim, monkeypatch):
+    monkeypatch.setattr(
+        "regroup.lab.sim.planted.showing.find_planted", lambda bugs, *_: (Found(one, None, 500, None) for one in bugs)
+    )
+    done = regroup_sim("--plants", "--bug", BUGS[0].name)
+    assert done.exit_code == 1
+    assert "NOT FOUND in 500 lives" in done.stdout
+
+
+def test_what_is_named_and_is_not_there_is_refused_with_names_that_are(regroup_sim):
+    done = regroup_sim("--plants", "--bug", "no such bug")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("regroup: --bug no such bug: no bug has that in its name; there are: ")
+    assert done.stderr.endswith("; and others\n")
 
 
 @pytest.mark.cluster

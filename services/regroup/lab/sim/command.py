@@ -5,7 +5,6 @@ Refuses to know: how each of these is done and shown (`many`, `telling`, `search
 """
 
 import os
-import signal
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -15,8 +14,9 @@ import typer
 from regroup.client.terminal import FAILED, OK, USAGE, console, give_up
 from regroup.lab.bench.machine import this_machine
 from regroup.lab.result_file import JsonFile, result_file
+from regroup.lab.sim.computing import interruptible
 from regroup.lab.sim.lives.many import live_many
-from regroup.lab.sim.lives.record import NoRecord, Record, begin
+from regroup.lab.sim.lives.record import NoRecord, Record, Unwritable, begin
 from regroup.lab.sim.lives.showing import show, summarize
 from regroup.lab.sim.lives.telling import tell_life
 from regroup.lab.sim.planted.bugs import BUGS
@@ -32,6 +32,7 @@ _TAKES: Mapping[str, Set[str]] = {
 }
 _LIVES = ("first", "count", "record", "anew", "coverage", "processes")
 _ALWAYS = ("facts",)
+NAMED = 30  # at most, where one is asked for that there is not
 _Named = TypeVar("_Named")
 
 
@@ -70,15 +71,13 @@ def sim(
     """Live through simulated clusters under faults.
 
     The real decisions, sessions and shell, in virtual time; or one life told, every schedule of small clusters, or
-    planted bugs. The exit code is 1 if a rule was broken, or a planted bug was not found.
+    planted bugs. The exit code is 1 if a rule was broken, or a planted bug was not found; 130 if it was interrupted.
     """
     _refuse_contradictions(context)
     searched = _named("cluster", cluster, {**SMALL, **GREAT})
     planted = _named("bug", bug, {one.name: one for one in BUGS})
-    kept = _begin(record, anew) if record is not None else None
     out, machine = console(), this_machine()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was lived until then counts
-    with result_file(facts) as save:
+    with result_file(facts) as save, interruptible():
         if seed is not None:
             sound, told = tell_life(out, seed, machine)
             code = OK if sound else FAILED
@@ -88,13 +87,9 @@ def sim(
         elif plants:
             code, told = look_for(out, list(planted.values()), min(count, 500), processes)
         else:
+            kept = _begin(record, anew) if record is not None else None
             start = first if first is not None else kept.next if kept is not None else 0
-            try:
-                code, told = live_many(out, start, count, processes, kept, show if coverage else summarize)
-            except NoRecord as error:
-                give_up(str(error), FAILED)
-            except OSError as error:
-                give_up(f"cannot write {record}: {error.strerror}", FAILED)
+            code, told = live_many(out, start, count, processes, kept, show if coverage else summarize)
         save({"version": machine.regroup, "commit": machine.commit, **told})
     raise typer.Exit(code)
 
@@ -121,7 +116,8 @@ def _named(option: str, parts: Sequence[str] | None, every: Mapping[str, _Named]
     """Those that have one of these parts in their names. Ends the command if none has."""
     for part in parts or ():
         if not any(part in name for name in every):
-            give_up(f"--{option} {part}: no {option} has that in its name; there are: {'; '.join(every)}", USAGE)
+            names = "; ".join(list(every)[:NAMED]) + ("; and others" if len(every) > NAMED else "")
+            give_up(f"--{option} {part}: no {option} has that in its name; there are: {names}", USAGE)
     return {name: one for name, one in every.items() if parts is None or any(part in name for part in parts)}
 
 
@@ -130,8 +126,4 @@ def _begin(path: Path, anew: bool) -> Record:
     try:
         return begin(path, anew)
     except NoRecord as error:
-        give_up(str(error), USAGE)
-    except FileNotFoundError:
-        give_up(f"cannot write {path}: there is no folder {path.parent}", FAILED)
-    except OSError as error:
-        give_up(f"cannot write {path}: {error.strerror}", FAILED)
+        give_up(str(error), FAILED if isinstance(error, Unwritable) else USAGE)

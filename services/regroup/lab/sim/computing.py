@@ -12,6 +12,19 @@ from functools import partial
 from multiprocessing import active_children
 from multiprocessing.context import BaseContext
 
+ENDINGS = (signal.SIGTERM, signal.SIGHUP)  # what else is an interruption, so that what was found until then is told
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Whatever asks this process to end raises KeyboardInterrupt, as Ctrl-C does."""
+    former = {number: signal.signal(number, signal.default_int_handler) for number in ENDINGS}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
 
 @contextmanager
 def computing(
@@ -25,20 +38,22 @@ def computing(
 
     Whoever leaves the block by an exception waits for nothing. A process that was killed raises BrokenProcessPool.
     """
-    each = 1 if fresh else None
-    started = partial(_begin, begin, *given)
+    started, each, others = partial(_begin, begin, *given), 1 if fresh else None, set(active_children())
     pool = ProcessPoolExecutor(processes, context, started, max_tasks_per_child=each)
     try:
         yield pool
     except BaseException:
-        for child in active_children():
-            child.terminate()
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(wait=False, cancel_futures=True)
+        while mine := set(active_children()) - others:
+            for child in mine:
+                child.terminate()
+                child.join()
         raise
     pool.shutdown()
 
 
 def _begin(begin: Callable[..., object], *given: object) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all of its processes
+    for number in (signal.SIGINT, signal.SIGHUP):  # a terminal sends them to all of its processes
+        signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     begin(*given)

@@ -90,7 +90,7 @@ def write(path: Path, ledger: Ledger) -> None:
 
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Nobody else who asks for this changes the file meanwhile: what two run at once add would be lost for one."""
+    """One process at a time: of two that read a record, add to it and write it, one would lose what it added."""
     folder = os.open(path.absolute().parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         flock(folder, LOCK_EX)

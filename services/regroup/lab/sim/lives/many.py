@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from regroup.client.terminal import FAILED, INTERRUPTED, OK, complain
 from regroup.lab.audit.wording import plural
-from regroup.lab.sim.lives.record import Record
+from regroup.lab.sim.lives.record import NoRecord, Record
 from regroup.lab.sim.lives.runs import lives
 from regroup.lab.sim.lives.showing import tell_reach
 from regroup.lab.sim.lives.tally import Tally
@@ -28,7 +28,7 @@ KILLED = "one of its processes was killed, as happens where memory is short: few
 def live_many(
     out: Console, first: int, count: int, processes: int, record: Record | None, show: Callable[[Console, Tally], None]
 ) -> tuple[int, dict[str, Any]]:
-    """The exit code, and the facts. Raises NoRecord, OSError where the record cannot be written any more."""
+    """The exit code, and the facts."""
     tally, code, began = Tally(), OK, time.monotonic()
     try:
         _live(out, first, count, processes, tally, record)
@@ -38,11 +38,14 @@ def live_many(
     except BrokenProcessPool:
         code = FAILED
         complain(KILLED)
+    except NoRecord as error:
+        code = FAILED
+        complain(f"{error}: no more is lived")
     took = time.monotonic() - began
     if tally.lives:
         _sum_up(out, first, tally, took, show)
-        if record is not None:
-            _record(out, first, tally, record)
+        if record is not None and not _record(out, first, tally, record):
+            code = FAILED
     facts = {"first": first, "asked": count, "lives_per_second": tally.lives / took, **tally.facts()}
     return code or (FAILED if tally.broken else OK), facts
 
@@ -74,9 +77,15 @@ def _sum_up(out: Console, first: int, tally: Tally, took: float, show: Callable[
         out.print(f"regroup sim --seed {one.seed} tells its story")
 
 
-def _record(out: Console, first: int, tally: Tally, record: Record) -> None:
-    now = record.add(first, tally)
+def _record(out: Console, first: int, tally: Tally, record: Record) -> bool:
+    """Whether it is written."""
+    try:
+        now = record.add(first, tally)
+    except NoRecord as error:
+        complain(f"not recorded: {error}")
+        return False
     broken = f"{len(now.broken)} broke a rule"
     lived = plural(now.lives, "life", "lives")
     out.print(f"\n{record.path}: {lived} on this code ({now.code}), {broken}; all met:", soft_wrap=True)
     tell_reach(out, {sort: one.within(now.never[sort]) for sort, one in tally.reach.items()})
+    return True

@@ -4,15 +4,22 @@ Owns: that nothing which was lived is lost, and that lives of other code are not
 Refuses to know: what a record says (`ledger`), and who is told what went wrong.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from regroup.lab.audit.wording import plural
 from regroup.lab.sim.lives.ledger import Ledger, alone, code_under_test, read, write
 from regroup.lab.sim.lives.tally import Tally
 
 
 class NoRecord(Exception):
-    """The file is not one that these lives can be added to; why, and what to do."""
+    """These lives cannot be added to the file: why, and what to do."""
+
+
+class Unwritable(NoRecord):
+    """It, or its folder, cannot be written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +29,10 @@ class Record:
     next: int  # the first seed that is not in it yet
 
     def add(self, first: int, tally: Tally) -> Ledger:
-        """All that was lived from this seed on, again if some of it was added before. Raises NoRecord, OSError."""
+        """All that was lived from this seed on, again if some of it was added before. Raises NoRecord."""
         never = {sort: one.never for sort, one in tally.reach.items()}
-        with alone(self.path):
-            kept = _read(self.path) or Ledger(self.code)
+        with _told(self.path), alone(self.path):
+            kept = read(self.path) or Ledger(self.code)
             if kept.code != self.code:
                 raise NoRecord(f"{self.path} was begun anew meanwhile, on other code: nothing is added to it any more")
             now = kept.add(first, tally.lives, [one.seed for one in tally.broken], never)
@@ -34,21 +41,27 @@ class Record:
 
 
 def begin(path: Path, anew: bool) -> Record:
-    """`anew`: a record of other code is replaced. Raises NoRecord; OSError if it cannot be written."""
+    """`anew`: a record of other code is replaced. Raises NoRecord, also if it cannot be written: that is better known
+    before a night than after it."""
     code = code_under_test()
-    with alone(path):
-        kept = _read(path)
+    with _told(path), alone(path):
+        kept = read(path)
         if kept is not None and kept.code != code and not anew:
-            lived = f"{path} records {kept.lives:,} lives on other code ({kept.code}; this is {code})"
+            lived = f"{path} records {plural(kept.lives, 'life', 'lives')} on other code ({kept.code}; this is {code})"
             raise NoRecord(f"{lived}, which say nothing of this one: --anew replaces it, or name another file")
         if kept is None or kept.code != code:
             kept = Ledger(code)
-        write(path, kept)  # that it cannot be is better known before the night than after it
+        write(path, kept)
     return Record(path, code, kept.next)
 
 
-def _read(path: Path) -> Ledger | None:
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
     try:
-        return read(path)
+        yield
     except ValueError as error:
         raise NoRecord(f"{path} is no record of lives: {error}; name another file with --record") from None
+    except FileNotFoundError:
+        raise Unwritable(f"cannot write {path}: there is no folder {path.parent}") from None
+    except OSError as error:
+        raise Unwritable(f"cannot write {path}: {error.strerror}") from None

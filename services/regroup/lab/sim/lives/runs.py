@@ -11,13 +11,13 @@ from regroup.lab.sim.computing import computing
 from regroup.lab.sim.lives.drawing import draw
 from regroup.lab.sim.lives.outcome import Outcome, live
 
-CHUNK = 100  # lives that a process is given at once, at most
+MOST, LEAST = 100, 5  # lives that a process is given at once
 LOOKS = 10  # times at least that each process tells of its lives, if they are enough
 
 
 def lives(first: int, count: int, processes: int) -> Generator[list[Outcome], None, None]:
     """The outcomes of these seeds, chunk by chunk, in the order of the seeds. Raises BrokenProcessPool."""
-    size = max(1, min(CHUNK, count // (LOOKS * processes)))
+    size = max(LEAST, min(MOST, count // (LOOKS * processes)))
     chunks = [(start, min(start + size, first + count)) for start in range(first, first + count, size)]
     if processes == 1:
         yield from map(_chunk, chunks)

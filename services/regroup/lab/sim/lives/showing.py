@@ -26,7 +26,8 @@ def summarize(out: Console, tally: Tally) -> None:
     tell_reach(out, tally.reach)
     for name, why in tally.contradictions.items():
         _contradiction(out, name, why)
-    _say(out, "explained: it is said why it cannot be; neither: it may be, and was not. --coverage and --json name it")
+    _say(out, "explained: it is said why it cannot be; neither: it may be, and was not")
+    _say(out, "what it is that was never met: --coverage, or --json FILE")
 
 
 def tell_reach(out: Console, reach: Mapping[str, Reach]) -> None:

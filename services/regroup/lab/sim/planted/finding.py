@@ -10,6 +10,7 @@ from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from threading import Event
 
 from regroup.lab.sim.planted.planting import Bug
 
@@ -27,25 +28,24 @@ class Found:
 
 
 def find_planted(
-    bugs: Sequence[Bug],
-    count: int,
-    processes: int,
-    known: Mapping[str, int] = {},
+    bugs: Sequence[Bug], count: int, processes: int, known: Mapping[str, int] = {}
 ) -> Generator[Found, None, None]:
     """Each of them, and the first of `count` lives that finds it, where `known` seeds, by the names of bugs, are lived
-    before all others. Raises RuntimeError if a process fails, or takes very long.
-    Whoever stops to ask waits for nothing."""
+    before all others. Raises RuntimeError if a process fails, or takes very long. Whoever asks no more waits for none.
+    """
     running: set[subprocess.Popen[str]] = set()
+    over = Event()
     with ThreadPoolExecutor(processes) as pool:
         try:
-            yield from pool.map(partial(_find, running, count, known), bugs)
+            yield from pool.map(partial(_find, running, over, count, known), bugs)
         finally:
+            over.set()
             pool.shutdown(wait=False, cancel_futures=True)
             for one in list(running):
                 one.kill()
 
 
-def _find(running: "set[subprocess.Popen[str]]", count: int, known: Mapping[str, int], bug: Bug) -> Found:
+def _find(running: set[subprocess.Popen[str]], over: Event, count: int, known: Mapping[str, int], bug: Bug) -> Found:
     command = [sys.executable, "-m", "regroup.lab.sim.planted", bug.name, "--count", str(count)]
     if bug.name in known:
         command += ["--first", str(known[bug.name])]
@@ -54,7 +54,7 @@ def _find(running: "set[subprocess.Popen[str]]", count: int, known: Mapping[str,
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
         running.add(process)
         try:
-            out, complaints = process.communicate(timeout=PATIENCE)
+            out, complaints = process.communicate(timeout=0 if over.is_set() else PATIENCE)
         except subprocess.TimeoutExpired:
             raise RuntimeError(f"{bug.name}: its lives took longer than {PATIENCE} s") from None
         finally:

@@ -29,10 +29,10 @@ def look_for(out: Console, bugs: Sequence[Bug], count: int, processes: int) -> t
                 _tell(out, f"{number}/{len(bugs)}", one)
     except KeyboardInterrupt:
         code = INTERRUPTED
-        complain("interrupted: the others were not looked for")
+        complain("interrupted: told are those that had been looked for by then")
     except RuntimeError as error:
         code = FAILED
-        complain(f"{error}; the others were not looked for")
+        complain(f"{error}; those after it are not told")
     lives = [one.lives for one in found if one.seed is not None]
     middle = median(lives) if lives else 0
     out.print(f"\n{len(lives)} of {plural(len(bugs), 'planted bug')} found; lives until then: median {middle:.0f}")

@@ -19,7 +19,7 @@ from regroup.lab.sim.search.bounds import Bounds
 from regroup.lab.sim.search.breadth import Searched
 from regroup.lab.sim.search.runs import Telling, searches
 
-COLUMNS = {"states": 11, "moves": 12, "depth": 6, "CPU s": 7, "ended": 9, "beyond": 9, "led": 7, "stuck": 7}  # widths
+COLUMNS = {"states": 11, "moves": 12, "depth": 6, "CPU s": 7, "ended": 11, "beyond": 11, "led": 9, "stuck": 7}  # widths
 LEGEND = (
     "ended: states in which all is over",
     "beyond: states outside the bounds, which are not looked at any further",
@@ -39,7 +39,7 @@ def exhaust(
         _search(out, named, seconds, memory, processes, found)
     except KeyboardInterrupt:
         code = INTERRUPTED
-        complain("interrupted: told are the searches that had ended by then")
+        complain(f"interrupted: {len(found)} of {len(named)} searches had ended")
     except BrokenProcessPool:
         code = FAILED
         complain("a search was killed, as happens where memory is short: give less --memory, or fewer --processes")
