@@ -132,8 +132,8 @@ def test_what_a_search_tells_when_it_is_over_already_is_left_out(monkeypatch):
 
     monkeypatch.setattr(showing, "searches", late)
     console = Console(file=io.StringIO(), force_terminal=True)
-    sound, facts = showing.exhaust(console, {"tiny": TINY}, seconds=60, memory=4e9, processes=1)
-    assert sound
+    code, facts = showing.exhaust(console, {"tiny": TINY}, seconds=60, memory=4e9, processes=1)
+    assert code == 0
     assert facts["tiny"]["complete"]
 
 
