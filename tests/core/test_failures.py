@@ -69,6 +69,17 @@ def test_an_end_that_was_asked_for_is_no_error(scene):
     assert scene.cluster.workers["b"].errors == 0
 
 
+def test_who_was_evicted_and_ends_by_itself_before_it_is_killed_has_one_error(scene):
+    scene.running("a", "b", min_workers=1, step=3)
+    scene.passes(scene.policy.halt_limit, heard="ab")
+    scene.breaks("a", 1)
+    scene.halt("a", (1, 3))
+    scene.after(scene.policy.halt_limit + 0.1, heard="ab")
+    assert [note.worker for note in scene.noted("evicted")] == ["b"]
+    scene.exits("b", cause="killed by SIGABRT")
+    assert scene.cluster.workers["b"].errors == 1
+
+
 def test_an_agent_that_died_in_the_middle_of_a_job_counts_as_an_error(scene):
     scene.running("a", "b")
     scene.register("b", boot="b2")

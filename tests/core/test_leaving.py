@@ -541,3 +541,58 @@ def test_what_is_held_is_saved_as_one_leaves_and_the_other_says_nothing_any_more
     assert scene.job.saver is not None
     scene.saved("a", (1, 4))
     assert scene.cluster.workers["a"].job is None
+
+
+# --- Another coordinator has not met all yet
+
+
+def comes_back(scene, name, trainer):
+    """To another coordinator, as it was."""
+    scene.register(name)
+    scene.sequence += 1
+    boot = scene.cluster.workers[name].boot
+    scene.says(name, Heartbeat(boot=boot, sequence=scene.sequence, trainer=trainer))
+
+
+def test_what_a_user_holds_stays_held_while_a_member_that_stays_has_yet_to_come_back_to_another_coordinator(scene):
+    """The first that is back is to go: that it alone has the state may be so for a moment."""
+    hold(scene)
+    leave(scene, "a")
+    held = {name: scene.cluster.sightings[name].trainer for name in "ab"}
+    scene.restart()
+    scene.after(0.2)
+    comes_back(scene, "a", held["a"])
+    assert (scene.job.phase, scene.job.wanted, scene.told("a", Go)) == (JobPhase.PAUSED, Wanted.HOLD, [])
+    comes_back(scene, "b", held["b"])
+    assert scene.job.wanted is Wanted.HOLD
+    leave(scene, "a")
+    assert len(scene.told("a", Go)) == 1
+
+
+def test_what_a_user_holds_is_saved_where_nobody_that_stays_comes_back_to_another_coordinator(scene):
+    hold(scene)
+    leave(scene, "a")
+    held = scene.cluster.sightings["a"].trainer
+    scene.restart()
+    comes_back(scene, "a", held)
+    scene.after(scene.policy.halt_limit + 0.1, heard="a")
+    assert scene.job.wanted is Wanted.PAUSE
+
+
+def test_a_job_that_is_saved_as_its_holder_goes_waits_for_the_other_that_has_yet_to_come_back(scene):
+    scene.running("a", "b", min_workers=1, step=3)
+    scene.does(Disconnected("b"))
+    leave(scene, "a")
+    scene.breaks("a", 1)
+    leave(scene, "a", TrainerPhase.HALTED, promised=scene.job.generation)
+    assert scene.job.saver is not None
+    saving = replace(scene.cluster.sightings["a"].trainer, phase=TrainerPhase.SAVING)
+    scene.restart()
+    comes_back(scene, "a", saving)
+    scene.saved("a", (1, 3))
+    assert scene.job.saved == Version(1, 3)
+    assert scene.job.phase is not JobPhase.PAUSED
+    comes_back(scene, "b", replace(saving, phase=TrainerPhase.BROKEN, promised=1))
+    leave(scene, "a", TrainerPhase.HALTED, promised=scene.job.generation)
+    scene.halt("b", (1, 3))
+    assert scene.members == ["b"]

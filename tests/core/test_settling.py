@@ -6,8 +6,10 @@ import pytest
 
 from regroup.core.cluster import Rest
 from regroup.core.jobs import Checkpoint, JobPhase, Member, Version
-from regroup.core.messages.commands import PauseJob, StopJob
-from regroup.core.messages.trainer_reports import CheckpointUnreadable
+from regroup.core.messages.commands import PauseJob, StopJob, SubmitJob
+from regroup.core.messages.events import Disconnected, Tick
+from regroup.core.messages.orders import Heard
+from regroup.core.messages.trainer_reports import CheckpointUnreadable, ReplicasDiffered
 from regroup.core.settling import passed
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase
@@ -124,3 +126,96 @@ def test_who_beats_more_rarely_than_one_may_be_away_says_enough(make_scene):
     for name in "abc":
         scene.halt(name, None)
     assert scene.members == ["a", "b", "c"]
+
+
+# --- Who holds as much
+
+
+@pytest.mark.parametrize("least", [1, 3])
+def test_an_older_state_that_is_heard_is_no_reason_to_give_up_who_may_alone_hold_the_newest(scene, least):
+    """x answered with it, and is not heard any more. y, which came back, has an older one; z has yet to answer."""
+    scene.running("x", "y", "z", min_workers=1, step=3)
+    scene.does(Disconnected("y"))
+    scene.breaks("x", 1)
+    for name in "xz":
+        scene.halt(name, (1, 3))
+    for name in "xz":
+        scene.train(name, 8)
+    spec = replace(scene.job.spec, min_workers=least)
+    scene.cluster = replace(scene.cluster, jobs={"j": replace(scene.job, spec=spec)})
+    scene.passes(5.0, heard="xz")
+    scene.register("y")
+    scene.holds_on("y")
+    scene.passes(5.0, heard="xyz")
+    scene.breaks("x", 2)
+    scene.halt("x", (2, 8))
+    scene.halt("y", (1, 3))
+    scene.after(scene.policy.halt_limit + 0.1, heard="yz")
+    assert scene.noted("evicted") == []
+
+
+# --- Who was taken off its job has no lease
+
+
+def sent_away(scene):
+    """b, whose replica was the odd one, was taken off the job with nothing, and its process does not end. Then a, which
+    had the state, is lost: nobody asked b for its promise."""
+    scene.running("a", "b", step=3)
+    scene.passes(5.0, heard="ab")
+    worker = replace(scene.cluster.workers["b"], errors=5)
+    scene.cluster = replace(scene.cluster, workers={**scene.cluster.workers, "b": worker})
+    scene.says("a", ReplicasDiffered(job="j", incarnation="i1", generation=1, step=3, digests=("x", "y")))
+    assert scene.cluster.workers["b"].quarantined
+    scene.register("a", boot="b2")
+
+
+def clings(scene):
+    scene.now += 1.0
+    scene.beat("b", TrainerPhase.BROKEN, promised=1, generation=1)
+    assert [order.generation for order in scene.told("b", Heard)] == [0]
+
+
+def test_a_job_goes_on_once_the_lease_of_who_was_taken_off_it_and_does_not_end_is_over(scene):
+    sent_away(scene)
+    scene.register("c")
+    began = scene.now
+    while scene.job.phase is not JobPhase.RUNNING and scene.now < began + 1000.0:
+        clings(scene)
+        for name, incarnation in (("a", "i2"), ("c", "i1")):
+            if scene.cluster.workers[name].job is None:
+                scene.beat(name)
+            elif scene.job.round is not None:
+                scene.halt(name, None, incarnation)
+            elif scene.job.formation.generation == scene.job.generation:
+                scene.train(name, incarnation=incarnation)
+            else:
+                scene.prepare(name, incarnation=incarnation)
+        scene.does(Tick())
+    assert scene.members == ["a", "c"]
+    assert scene.now - began > scene.policy.detached_limit
+
+
+def test_a_stop_waits_for_who_was_taken_off_its_job_no_longer_than_for_anybody(scene):
+    sent_away(scene)
+    scene.does(StopJob("j"))
+    began = scene.now
+    while not scene.job.ended and scene.now < began + 1000.0:
+        clings(scene)
+        scene.beat("a")
+        scene.does(Tick())
+    assert scene.job.phase is JobPhase.STOPPED
+    assert scene.now - began < 2 * scene.policy.absent_limit
+
+
+def test_what_renews_the_lease_of_another_job_renews_none_of_the_trainer_that_its_worker_still_has(scene):
+    """The numbers of their generations may be the same."""
+    scene.running("a", "b", min_workers=1, step=3)
+    scene.does(SubmitJob("k", replace(scene.job.spec, min_workers=1, max_workers=1), 0.0))
+    worker = replace(scene.cluster.workers["b"], job="k")
+    jobs = {**scene.cluster.jobs, "k": replace(scene.job, id="k")}
+    scene.cluster = replace(scene.cluster, jobs=jobs, workers={**scene.cluster.workers, "b": worker})
+    renewed = scene.cluster.sightings["b"].renewed
+    scene.now += 1.0
+    scene.train("b", 3)
+    assert [order.generation for order in scene.told("b", Heard)] == [0]
+    assert scene.cluster.sightings["b"].renewed == renewed

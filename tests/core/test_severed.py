@@ -399,12 +399,14 @@ def suspects_c(scene, min_workers, before=0):
     return n
 
 
-def test_a_suspect_is_told_to_end_until_it_does_while_others_are_heard_with_the_state(scene):
+def test_a_suspect_is_told_to_end_until_it_does_once_another_one_answered_with_the_state(scene):
     """They owe their word for a moment, since its eviction began a round; the order to end it may be lost."""
     n = suspects_c(scene, min_workers=2)
-    scene.after(0.2, heard="abc")
-    scene.beat("c", TrainerPhase.FORMING, promised=n, generation=n, version=Version(1, 3))
-    assert [order.incarnation for order in scene.told("c", Kill)] == ["i1"]
+    for answered in (False, True, True):
+        scene.after(0.2, heard="abc")
+        scene.beat("c", TrainerPhase.FORMING, promised=n, generation=n, version=Version(1, 3))
+        assert [order.incarnation for order in scene.told("c", Kill)] == (["i1"] if answered else [])
+        scene.halt("a", (1, 3))
 
 
 @pytest.mark.parametrize("before", [0, 2])
@@ -428,6 +430,9 @@ def test_who_was_refused_is_not_lent_again_while_the_others_only_owe_their_promi
     scene.after(0.1, heard="abc")
     scene.beat("c", TrainerPhase.FORMING, promised=n, generation=n, version=Version(1, 3))
     assert (scene.cluster.workers["c"].job, set(scene.job.refused)) == (None, {"c"})
+    assert scene.told("c", Release) == []
+    scene.halt("a", (1, 3))
+    scene.beat("c", TrainerPhase.FORMING, promised=n, generation=n, version=Version(1, 3))
     assert len(scene.told("c", Release)) == 1
 
 

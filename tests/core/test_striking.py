@@ -7,6 +7,7 @@ import pytest
 from regroup.core.jobs import ORIGIN, Checkpoint, JobPhase, Struck, Version
 from regroup.core.messages.agent_reports import AgentLeft, AgentRegistered
 from regroup.core.messages.commands import DrainWorker, PauseJob, ResumeJob, StopJob
+from regroup.core.messages.events import Disconnected
 from regroup.core.messages.orders import Discard
 from regroup.core.messages.trainer_reports import CheckpointUnreadable
 from regroup.core.workers import TrainerPhase
@@ -385,3 +386,21 @@ def test_one_that_is_connected_and_says_nothing_is_nobody_that_could_be_asked(re
         elif scene.job.formation is not None and scene.job.formation.generation == scene.job.generation:
             finds(scene)
     assert 9 in struck(scene)
+
+
+def test_one_workers_word_does_not_strike_a_file_while_another_one_of_its_job_is_away_for_a_moment(resumed):
+    scene = resumed("a", "b", min_workers=1)
+    scene.exits("b", "i2")
+    scene.beat("b", TrainerPhase.PREPARING, "i3")
+    halted(scene, "a")
+    finds(scene)
+    halted(scene, "a")
+    scene.after(scene.policy.read_retry + 1.0, heard="ab")
+    halted(scene, "a")
+    scene.does(Disconnected("b"))
+    finds(scene)
+    assert struck(scene) == []
+    scene.after(scene.policy.absent_limit + 1.0, heard="a")
+    halted(scene, "a")
+    finds(scene)
+    assert struck(scene) == [9]

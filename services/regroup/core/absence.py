@@ -43,8 +43,11 @@ def untried(turn: Turn, job: Job, name: str) -> list[str]:
 
 def _near(turn: Turn) -> list[str]:
     """The workers that did not say goodbye, and are connected, or were a moment ago."""
-    known = (name for name, worker in turn.workers.items() if worker.boot != LEFT)
-    return [name for name in known if _absent(turn, name) <= turn.policy.absent_limit]
+    return [name for name in turn.workers if is_near(turn, name)]
+
+
+def is_near(turn: Turn, name: str) -> bool:
+    return turn.workers[name].boot != LEFT and _absent(turn, name) <= turn.policy.absent_limit
 
 
 def _idles(turn: Turn, name: str) -> bool:

@@ -111,7 +111,7 @@ def _renewed(turn: Turn, name: str) -> int:
     hold up the others for ever."""
     worker, sighting = turn.workers[name], turn.sightings[name]
     job = turn.jobs.get(worker.job) if worker.job else None
-    if job is None or job.formation is None or sighting.trainer is None:
+    if job is None or job.formation is None or sighting.trainer is None or sighting.trainer.job != job.id:
         return 0
     watch, member = turn.watches.get(job.id), Member(name, sighting.trainer.incarnation)
     if watch is not None and member in watch.evicted:
@@ -211,7 +211,8 @@ def _trainer_exited(turn: Turn, name: str, report: TrainerExited) -> None:
     if not report.asked:
         turn.note("exited", f"{name}'s trainer: {report.cause}", job=report.job, worker=name)
         succeeded = trainer is not None and trainer.incarnation != report.incarnation
-        turn.count_error(name, report.cause, succeeded)
+        if not hung:  # that was counted
+            turn.count_error(name, report.cause, succeeded)
     if job is None or job.ended:
         return
     chance = report.cause == "killed by SIGKILL" and not hung

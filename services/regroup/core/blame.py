@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from regroup.core.absence import others_to_try, untried
 from regroup.core.cluster import reached
+from regroup.core.copies import other_holders
 from regroup.core.jobs import (
     IN_DATA,
     IN_LOAD,
@@ -22,7 +23,6 @@ from regroup.core.jobs import (
     Member,
     StepFailure,
 )
-from regroup.core.schedule import other_holders
 from regroup.core.settling import candidates, passed
 from regroup.core.suspicion import heard_lately, quiet
 from regroup.core.turn import Turn

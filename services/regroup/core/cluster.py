@@ -160,6 +160,12 @@ class Cluster:
         sighting = self.sightings.get(worker)
         return sighting if sighting is not None and sighting.connected else None
 
+    def tells(self, worker: str) -> bool:
+        """Whether it is connected, and what is known of its trainer is neither from before it was cut off nor from
+        before this coordinator stood still. Anything older is a reason to wait, and none to end what another holds."""
+        sighting = self.present(worker)
+        return sighting is not None and sighting.told and sighting.seen >= max(self.started, self.awake)
+
     def trainer(self, member: Member) -> TrainerStatus | None:
         """What it said of itself, if its worker is connected and it is the trainer that runs there."""
         sighting = self.present(member.worker)

@@ -9,9 +9,9 @@ Does not guarantee: that whoever goes waits for it. An agent ends in any case af
 
 from dataclasses import replace
 
+from regroup.core.copies import is_at_work, other_holders
 from regroup.core.jobs import Job, JobPhase, Member, Version, Wanted
-from regroup.core.schedule import other_holders
-from regroup.core.settling import away, candidates
+from regroup.core.settling import away, candidates, untold
 from regroup.core.suspicion import is_mute, told_lately
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase, TrainerStatus
@@ -55,7 +55,7 @@ def let_go(turn: Turn) -> None:
 def _is_needed(turn: Turn, job: Job, name: str) -> bool:
     """Whether it is in a step or a round under way, or holds what nobody who stays is known to hold."""
     sighting = turn.cluster.present(name)
-    if sighting is None or not sighting.sequence:
+    if sighting is None or not sighting.told:
         return True  # who knows
     trainer = sighting.trainer
     if trainer is None:
@@ -71,8 +71,8 @@ def _is_needed(turn: Turn, job: Job, name: str) -> bool:
         return True  # it trains, or may hold more than it told
     if trainer.version is None:
         return False
-    silent = frozenset(one for one in turn.workers if not told_lately(turn, one))
-    for other, version in other_holders(turn.cluster, job, name, silent):
+    unsure = frozenset(one for one in turn.workers if not told_lately(turn, one) or is_at_work(turn.cluster, one))
+    for other, version in other_holders(turn.cluster, job, name, unsure):
         stays, anchors = not turn.workers[other.worker].departs, other in formation.members
         enough = version >= trainer.version or (anchors and not listed)
         if stays and enough and version >= formation.base and (anchors or not listed):
@@ -93,7 +93,7 @@ def owes_word(turn: Turn, job: Job, member: Member) -> bool:
 
 def is_held_by_goers(turn: Turn, job: Job) -> bool:
     """Whether a job that its user holds would lose what it holds, because all that have it go."""
-    if job.phase is not JobPhase.PAUSED or job.wanted is not Wanted.HOLD or job.formation is None:
+    if job.phase is not JobPhase.PAUSED or job.wanted is not Wanted.HOLD or _may_come_back(turn, job):
         return False
     told = {one: said for one, said in candidates(turn.cluster, job).items() if not is_mute(turn, one.worker)}
     versions = {member: answer.version for member, answer in told.items()}
@@ -104,6 +104,15 @@ def is_held_by_goers(turn: Turn, job: Job) -> bool:
 
 def is_left_by(turn: Turn, job: Job, version: Version) -> bool:
     """Whether all that hold this state are to go, also those that are cut off for a moment."""
+    if _may_come_back(turn, job):
+        return False
     told = away(turn, job) | {member: answer.version for member, answer in candidates(turn.cluster, job).items()}
     holders = [member for member, held in told.items() if held == version]
     return bool(holders) and all(departs(turn, member) for member in holders)
+
+
+def _may_come_back(turn: Turn, job: Job) -> bool:
+    """Whether a member that stays has yet to tell this coordinator, which just began or stood still, what it holds."""
+    members, dead = job.formation.members if job.formation is not None else (), turn.watch(job.id).dead
+    stay = {member.worker for member in members if member not in dead and not departs(turn, member)}
+    return not stay.isdisjoint(untold(turn))

@@ -5,10 +5,11 @@ Refuses to know: what was sent before; nothing is edge-triggered.
 """
 
 from regroup.core.cluster import Cluster
+from regroup.core.copies import is_spared
 from regroup.core.jobs import Job, Member, Wanted
 from regroup.core.keeping import discards
 from regroup.core.messages.orders import Form, Go, Halt, Kill, Order, Prepare, Release, Save
-from regroup.core.workers import TrainerPhase, TrainerStatus, Worker
+from regroup.core.workers import Sighting, TrainerPhase, TrainerStatus, Worker
 
 
 def due(cluster: Cluster, name: str) -> tuple[Order, ...]:
@@ -16,26 +17,31 @@ def due(cluster: Cluster, name: str) -> tuple[Order, ...]:
     worker, sighting = cluster.workers.get(name), cluster.present(name)
     if worker is None or sighting is None:
         return ()
-    return (*discards(cluster, name), *_due_to_worker(cluster, name, worker, sighting.trainer))
+    return (*discards(cluster, name), *_due_to_worker(cluster, name, worker, sighting))
 
 
-def _due_to_worker(cluster: Cluster, name: str, worker: Worker, trainer: TrainerStatus | None) -> tuple[Order, ...]:
-    if worker.leaving and worker.job is None and cluster.sightings[name].sequence:
-        return (Go(worker.boot),)
+def _due_to_worker(cluster: Cluster, name: str, worker: Worker, sighting: Sighting) -> tuple[Order, ...]:
+    """Nobody is ended before it told what it holds: whoever comes back may have more than when it was cut off."""
+    trainer = sighting.trainer
+    may_end = sighting.told and not is_spared(cluster, name)
+    if worker.leaving and worker.job is None:
+        return (Go(worker.boot),) if may_end else ()
     if trainer is not None and trainer.job != worker.job:
-        return (Release(trainer.job),)
+        return (Release(trainer.job),) if may_end else ()
     if worker.job is None:
         return ()
     job = cluster.jobs[worker.job]
     if trainer is None:
         return (Prepare(job.id, job.spec),)
-    return _due_to_trainer(cluster, job, Member(name, trainer.incarnation), trainer)
-
-
-def _due_to_trainer(cluster: Cluster, job: Job, member: Member, trainer: TrainerStatus) -> tuple[Order, ...]:
-    watch = cluster.watches.get(job.id)
+    watch, member = cluster.watches.get(job.id), Member(name, trainer.incarnation)
     if watch is not None and member in watch.evicted:
-        return (Kill(job.id, member.incarnation, "evicted from the job"),)
+        hung = member not in watch.suspected | watch.back
+        end = may_end or (hung and sighting.told)
+        return (Kill(job.id, member.incarnation, "evicted from the job"),) if end else ()
+    return _due_to_trainer(job, member, trainer)
+
+
+def _due_to_trainer(job: Job, member: Member, trainer: TrainerStatus) -> tuple[Order, ...]:
     if job.round is not None:
         asked = member in job.round.participants and trainer.promised < job.round.generation
         return (Halt(job.id, job.round.generation, job.round.boundary),) if asked else ()

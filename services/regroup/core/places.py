@@ -5,8 +5,9 @@ leave, or is gone (`leaving`, `absence`).
 """
 
 from regroup.core.absence import lingers
+from regroup.core.copies import is_at_work, known_to_hold
 from regroup.core.jobs import Job, Member
-from regroup.core.schedule import at_hand, could_not_read, known_to_hold
+from regroup.core.schedule import at_hand, could_not_read
 from regroup.core.settling import candidates
 from regroup.core.severed import rests
 from regroup.core.suspicion import is_mute, told_lately
@@ -30,7 +31,8 @@ def read_elsewhere(turn: Turn, job: Job) -> None:
 def unlend_surplus(turn: Turn, job: Job, seated: tuple[Member, ...]) -> None:
     """Now that it trains, others may have who is lent beyond what the job asked for: whoever came back with a state,
     and whoever is of no use to it, once somebody else is to take its place."""
-    if not all(known_to_hold(turn.cluster, one) and told_lately(turn, one.worker) for one in seated):
+    told = all(known_to_hold(turn.cluster, one) and told_lately(turn, one.worker) for one in seated)
+    if not told or any(is_at_work(turn.cluster, one.worker) for one in seated):
         return
     names, most = {member.worker for member in seated}, job.spec.max_workers
     others = [name for name, worker in turn.workers.items() if worker.job == job.id and name not in names]

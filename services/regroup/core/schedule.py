@@ -1,21 +1,21 @@
 """Which free worker is lent to which job: first in, first out.
 
-Owns: the order in which jobs get workers. A worker that brings the last copy of a state back goes to its job; then one
-more to each job of which no worker can read the checkpoint, whether there is room or not; then come the jobs that began
-and are below `min_workers`. The oldest queued job starts as soon as `min_workers` are free; running jobs grow to
-`max_workers` from what no queued job can use. Whoever needs more workers than there are gets none, and keeps those that
-it has. Jobs that began and keep each other from going on make room, the youngest first: each may have what the other
-lacks, workers, or one that can read its checkpoint.
+Owns: the order in which jobs get workers. A worker that brings the last copy of a state back goes to its job
+(`copies`); then one more to each job of which no worker can read the checkpoint, whether there is room or not; then
+come the jobs that began and are below `min_workers`. The oldest queued job starts as soon as `min_workers` are free;
+running jobs grow to `max_workers` from what no queued job can use. Whoever needs more workers than there are gets none,
+and keeps those that it has. Jobs that began and keep each other from going on make room, the youngest first: each may
+have what the other lacks, workers, or one that can read its checkpoint.
 Refuses to know: what a worker does once it is lent. Does not guarantee: that a lent worker ever gets prepared.
 """
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Mapping, Set
 from enum import Enum, auto
 from types import MappingProxyType
 
-from regroup.core.cluster import Cluster, Watch
-from regroup.core.jobs import Job, JobPhase, Member, Version, Wanted
-from regroup.core.workers import TrainerStatus
+from regroup.core.cluster import Cluster
+from regroup.core.copies import comes_back_to
+from regroup.core.jobs import Job, JobPhase, Wanted
 
 SHOWN = 3  # jobs that a queued one is told to be behind
 IN_VAIN = 4  # times that all workers of a job read again, each after twice as long: storage may only be away
@@ -88,70 +88,11 @@ def _hopeless(cluster: Cluster, job: Job, expected: Set[str]) -> bool:
     return job.spec.min_workers > len(_usable(cluster, job, expected))
 
 
-def comes_back_to(cluster: Cluster, name: str, quiet: Set[str] = frozenset()) -> str | None:
-    """The job of which a worker that was given up brings the state back, while none of its members is there with one.
-
-    It may be the last copy, so it is lent again, whether there is room or not. Also if it was refused: that was for
-    suspicions then, since whose code differs never holds a state. But not while others may only owe their promises.
-    """
-    worker, sighting = cluster.workers[name], cluster.present(name)
-    trainer = sighting.trainer if sighting is not None else None
-    if trainer is None or worker.job is not None or worker.quarantined:
-        return None
-    job = cluster.jobs.get(trainer.job)
-    if job is None or job.ended:
-        return None
-    return job.id if may_be_last_copy(cluster, job, name, trainer, quiet, owing=name in job.refused) else None
-
-
-def may_be_last_copy(
-    cluster: Cluster, job: Job, name: str, trainer: TrainerStatus, quiet: Set[str], owing: bool = False
-) -> bool:
-    """Whether this trainer, of worker `name`, holds a state that nobody else is heard to hold, nor one that counts
-    more. `owing`: whoever was asked for its promise a moment ago, and has yet to give it, is heard to hold it, too."""
-    if job.formation is None or trainer.version is None:
-        return False
-    for other, version in other_holders(cluster, job, name, quiet, owing):
-        listed_holder = other in job.formation.members and version >= job.formation.base
-        if listed_holder or version >= trainer.version:
-            return False
-    return True
-
-
-def other_holders(
-    cluster: Cluster, job: Job, name: str, quiet: Set[str], owing: bool = False
-) -> Iterator[tuple[Member, Version]]:
-    """The trainers of a job, but that of worker `name`, that are there with a state, and not on `quiet` workers: those
-    may be gone with theirs. Of those that owe a promise, and may never give it, only if `owing`."""
-    watch = cluster.watches.get(job.id)
-    for other, known in cluster.workers.items():
-        seen = cluster.present(other)
-        there = seen.trainer if seen is not None else None
-        if other == name or other in quiet or known.job != job.id or there is None or there.version is None:
-            continue
-        member = Member(other, there.incarnation)
-        gone = watch is not None and (member in watch.evicted or member in watch.dead)
-        if gone or (not owing and watch is not None and _owes(job, watch, member)):
-            continue
-        yield member, there.version
-
-
-def _owes(job: Job, watch: Watch, member: Member) -> bool:
-    """Whether it was asked for its promise, and has not given it yet."""
-    return job.round is not None and member in job.round.participants and member not in watch.answers
-
-
 class Cost(Enum):
     """Of making room, to a job."""
 
     NOTHING = auto()
     STEPS = auto()  # that it would lose all the same if it went on: rule 7 gave up whoever may hold them
-
-
-def known_to_hold(cluster: Cluster, member: Member) -> bool:
-    """Whether it is there, and said that it holds a state."""
-    there = cluster.trainer(member)
-    return there is not None and there.version is not None
 
 
 def makes_room(

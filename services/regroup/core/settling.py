@@ -25,7 +25,7 @@ from regroup.core.suspicion import (
     told_lately,
 )
 from regroup.core.turn import Turn
-from regroup.core.workers import LEFT
+from regroup.core.workers import LEFT, TrainerStatus
 
 
 def candidates(cluster: Cluster, job: Job) -> dict[Member, Answer]:
@@ -59,8 +59,9 @@ def _is_silent(turn: Turn, job: Job, member: Member) -> bool:
         return False
     policy, sighting = turn.policy, turn.sightings.get(member.worker)
     limit = policy.absent_limit if job.wanted is Wanted.STOP else job.formation.detached_limit + policy.detached_margin
-    evicted = member in turn.watch(job.id).evicted
-    seen = -inf if sighting is None else sighting.renewed if evicted else sighting.seen
+    # Nobody renews the lease of who was given up, or taken off the job; and it may not end for long.
+    leased = turn.workers[member.worker].job == job.id and member not in turn.watch(job.id).evicted
+    seen = -inf if sighting is None else sighting.seen if leased else sighting.renewed
     # Whoever began, or stood still, counts from then: others were heard by another coordinator, or by nobody.
     heard = seen if seen >= turn.cluster.awake else turn.cluster.awake + policy.leader_lease
     return turn.now - heard > limit
@@ -76,9 +77,9 @@ def verdict_on(
     goers = frozenset(name for name, worker in turn.workers.items() if worker.departs)
     tried, unable = watch.failed_savers, watch.unable
     verdict = conclude(job, job.generation, answers, passed(turn, job), tried, unheard, unable, goers)
-    untold = _untold(turn) if not isinstance(verdict, Wait) and verdict.rolled_back else []
-    if untold:
-        return Wait(f"the last generation is lost, and {', '.join(untold)} has yet to tell what it holds")
+    yet = untold(turn) if not isinstance(verdict, Wait) and verdict.rolled_back else []
+    if yet:
+        return Wait(f"the last generation is lost, and {', '.join(yet)} has yet to tell what it holds")
     return verdict
 
 
@@ -97,7 +98,7 @@ def away(turn: Turn, job: Job) -> dict[Member, Version]:
     return found
 
 
-def _untold(turn: Turn) -> list[str]:
+def untold(turn: Turn) -> list[str]:
     """Who registered a moment ago, and has sent no heartbeat yet; and who is about to come back to this coordinator."""
     limit = turn.policy.halt_limit
     new = [
@@ -191,12 +192,14 @@ def give_up(
 ) -> None:
     """Evict those that had their chance to answer; where nothing goes on without them, only after much longer.
 
-    Who answered and tells nothing any more may be gone with what it held: then nobody else is ended who holds a state.
+    Who answered and tells nothing any more may be gone with what it held: then nobody else is ended who holds as much.
     """
-    held = [member for member, answer in answers.items() if answer.version is not None]
-    unheld = not any(told_lately(turn, member.worker) for member in held)
     for member in unanswered:
+        if member.worker in turn.workers and turn.workers[member.worker].job != job.id:
+            continue  # it was taken off the job, and is released, not asked
         trainer = turn.cluster.trainer(member)
+        held = [one for one, answer in answers.items() if answer.version is not None]
+        unheld = not any(told_lately(turn, one.worker) and _has(answers[one], trainer) for one in held)
         if isinstance(verdict, Wait):
             over = hangs(turn, job, member, unheld, member in verdict.missing)
         else:
@@ -207,6 +210,12 @@ def give_up(
             late = f"it did not answer the Halt in {turn.policy.halt_limit:g} s"
             why = "it did not come back from the task's code" if is_stuck(turn, member) else late
             evict(turn, job, member, why if hang is None else f"it {hang_words(hang)}")
+
+
+def _has(answer: Answer, trainer: TrainerStatus | None) -> bool:
+    """Whether it holds a state, and no older one than this trainer."""
+    least = trainer.version if trainer is not None else None
+    return answer.version is not None and (least is None or answer.version >= least)
 
 
 def _issue(turn: Turn, job: Job, verdict: Train) -> None:

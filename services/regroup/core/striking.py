@@ -11,6 +11,7 @@ is waited for where no older checkpoint is left.
 
 from collections.abc import Mapping
 
+from regroup.core.absence import is_near
 from regroup.core.cluster import Word
 from regroup.core.jobs import Checkpoint, Job, JobPhase, Member, Struck
 from regroup.core.messages.trainer_reports import CheckpointUnreadable
@@ -53,9 +54,9 @@ def _is_proven(turn: Turn, job: Job, words: Mapping[str, Word]) -> bool:
 
 
 def _could_be_asked(turn: Turn, job: Job, name: str) -> bool:
-    if name in job.refused or turn.workers[name].departs or turn.cluster.present(name) is None or is_mute(turn, name):
+    if name in job.refused or turn.workers[name].departs or is_mute(turn, name):
         return False
-    return turn.workers[name].job == job.id or is_free(turn.cluster, name)
+    return is_free(turn.cluster, name) if turn.workers[name].job != job.id else is_near(turn, name)
 
 
 def _lies_elsewhere(turn: Turn, name: str, checkpoint: Checkpoint) -> bool:

@@ -8,8 +8,8 @@ Refuses to know: when a round is over or a formation late (`rounds` asks), and t
 from collections.abc import Mapping
 
 from regroup.core.cluster import Doubt
+from regroup.core.copies import may_be_last_copy
 from regroup.core.jobs import Formation, Job, Member
-from regroup.core.schedule import may_be_last_copy
 from regroup.core.severed import let_rest, odd_ones
 from regroup.core.turn import Turn
 from regroup.core.workers import Hang, LoopPhase, TrainerPhase
@@ -96,11 +96,8 @@ def heard_lately(turn: Turn, worker: str) -> bool:
 
 
 def told_lately(turn: Turn, worker: str) -> bool:
-    """Whether it is heard, and what is known of its trainer is neither from before it was cut off nor from before this
-    coordinator stood still. Anything older is a reason to wait, and none to give up what somebody else holds."""
-    sighting = turn.cluster.present(worker)
-    told = sighting is not None and sighting.told and sighting.seen >= turn.cluster.awake
-    return told and heard_lately(turn, worker)
+    """Whether it is heard, and what is known of its trainer is of now (`Cluster.tells`)."""
+    return turn.cluster.tells(worker) and heard_lately(turn, worker)
 
 
 def is_mute(turn: Turn, worker: str) -> bool:

@@ -1,0 +1,261 @@
+"""Who is not ended yet, because it may hold the last copy of a state; and who is, since somebody else told of one."""
+
+from dataclasses import replace
+
+import pytest
+
+from regroup.core.jobs import Fingerprint, JobPhase, Version
+from regroup.core.messages.agent_reports import Heartbeat
+from regroup.core.messages.events import Disconnected, Tick
+from regroup.core.messages.orders import Go, Kill, Release
+from regroup.core.workers import Hang, LoopPhase, TrainerPhase, TrainerStatus
+
+HANG = Hang(phase=LoopPhase.COMPUTE, lasts=20.0, limit=4.0)
+
+
+def says(scene, name, phase, hang=None, leaving=False, **facts):
+    """Its heartbeat: where its trainer stands, whether that hangs, whether its agent was asked to end."""
+    scene.sequence += 1
+    known = {"job": "j", "fingerprint": Fingerprint("code", "data", 100), "store": f"{name}:1/0"} | facts
+    trainer = TrainerStatus(incarnation="i1", phase=phase, **known)
+    boot = scene.cluster.workers[name].boot
+    scene.says(name, Heartbeat(boot=boot, sequence=scene.sequence, trainer=trainer, hang=hang, leaving=leaving))
+
+
+def ended(scene, name):
+    return [type(order) for order in scene.told(name, (Kill, Release, Go))]
+
+
+def out_for_its_silence(scene):
+    """b did not answer, and is evicted; then it is cut off. a trains on alone from step 3, which b holds, too."""
+    scene.running("a", "b", min_workers=1, step=3)
+    scene.passes(scene.policy.halt_limit, heard="ab")
+    scene.breaks("a", 1)
+    scene.halt("a", (1, 3))
+    scene.after(scene.policy.halt_limit + 0.1, heard="ab")
+    assert [note.worker for note in scene.noted("evicted")] == ["b"]
+    scene.does(Disconnected("b"))
+    scene.train("a")
+
+
+def taken_off(scene):
+    """b was cut off at step 3 for so long that it was taken off its job, which a trains on alone."""
+    scene.parted()
+    scene.train("a", 3)
+    scene.after(scene.policy.absent_limit + 1.0, heard="a")
+    assert scene.cluster.workers["b"].job is None
+
+
+# --- Its first words are from before it was cut off
+
+
+def test_who_was_evicted_and_comes_back_with_the_last_copy_is_not_killed_for_its_first_words(scene):
+    out_for_its_silence(scene)
+    scene.register("a", boot="b2")
+    scene.register("b")
+    assert ended(scene, "b") == []
+    scene.holds_on("b")
+    assert ended(scene, "b") == []
+
+
+def test_who_may_hold_more_than_it_told_before_it_was_cut_off_is_not_released_for_its_first_words(scene):
+    """It took the state, and made steps, since it told that it was about to."""
+    scene.running("a", "b", min_workers=1, step=3)
+    scene.beat("b", TrainerPhase.FORMING, promised=1, generation=1)
+    scene.does(Disconnected("b"))
+    scene.breaks("a", 1)
+    scene.halt("a", (1, 3))
+    scene.train("a", 5)
+    scene.after(scene.policy.absent_limit + 1.0, heard="a")
+    assert scene.cluster.workers["b"].job is None
+    scene.exits("a")
+    scene.register("b")
+    assert ended(scene, "b") == []
+    scene.holds_on("b")
+    assert (ended(scene, "b"), scene.cluster.workers["b"].job) == ([], "j")
+
+
+def test_who_is_to_go_and_may_hold_more_than_it_told_does_not_go_for_its_first_words(scene):
+    scene.running("a", "b", min_workers=1, step=3)
+    says(scene, "b", TrainerPhase.FORMING, promised=1, generation=1, leaving=True)
+    scene.does(Disconnected("b"))
+    scene.breaks("a", 1)
+    scene.halt("a", (1, 3))
+    scene.train("a", 5)
+    scene.exits("a")
+    scene.beat("a")
+    scene.register("b")
+    assert ended(scene, "b") == []
+    says(scene, "b", TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 3), leaving=True)
+    assert ended(scene, "b") == []
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_who_was_to_go_with_one_of_two_copies_waits_until_the_other_is_told_of_where_both_were_cut_off(scene, holds):
+    facts = {"promised": 1, "generation": 1, "version": Version(1, 3), "leaving": True}
+    scene.parted()
+    scene.train("a", 3)
+    scene.register("b")
+    says(scene, "b", TrainerPhase.BROKEN, **facts)
+    assert ended(scene, "b") == [Go]
+    for name in "ba":
+        scene.does(Disconnected(name))
+    scene.now += 8.0
+    for name in "ab":
+        scene.register(name)
+        assert ended(scene, "b") == []
+    says(scene, "b", TrainerPhase.BROKEN, **facts)
+    assert ended(scene, "b") == []
+    if holds:
+        scene.train("a", 5)
+    else:
+        scene.beat("a")
+    says(scene, "b", TrainerPhase.BROKEN, **facts)
+    assert ended(scene, "b") == ([Go] if holds else [])
+
+
+# --- The other's words are
+
+
+@pytest.mark.parametrize("sleeps", [False, True])
+def test_who_is_back_with_a_copy_is_not_released_until_another_one_told_that_it_has_one(scene, sleeps):
+    """a was cut off, too, and is back; or the coordinator stood still, and has not heard a since."""
+    taken_off(scene)
+    if not sleeps:
+        scene.does(Disconnected("a"))
+    scene.now += 8.0
+    if sleeps:
+        scene.cluster = replace(scene.cluster, awake=scene.now)
+    else:
+        scene.register("a")
+    scene.register("b")
+    scene.holds_on("b")
+    assert ended(scene, "b") == []
+    scene.train("a", 5)
+    scene.holds_on("b")
+    assert ended(scene, "b") == [Release]
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_who_was_given_up_is_not_killed_until_another_one_told_that_it_has_a_copy(scene, holds):
+    out_for_its_silence(scene)
+    scene.after(2.0, heard="a")
+    scene.does(Disconnected("a"))
+    scene.now += 8.0
+    scene.register("a")
+    scene.register("b")
+    scene.holds_on("b")
+    assert ended(scene, "b") == []
+    if holds:
+        scene.train("a", 5)
+    else:
+        scene.beat("a")
+    scene.holds_on("b")
+    assert ended(scene, "b") == ([Kill] if holds else [])
+
+
+def fails_again(scene, before_the_fifth):
+    """b raises in five steps in a row, while a holds the same state."""
+    scene.running("a", "b", min_workers=1, step=3)
+    scene.passes(5.0, heard="ab")
+    for n in range(1, 6):
+        shard = scene.job.formation.owners.index(scene.members.index("b"))
+        if n == 5:
+            before_the_fifth()
+        scene.raises("b", n, step=n + 2, shard=shard)
+        if n < 5:
+            for name in "ab":
+                scene.halt(name, (n, n + 2))
+            for name in "ab":
+                scene.train(name)
+            for name in "ab":
+                scene.train(name, n + 3)
+    assert set(scene.job.refused) == {"b"}
+
+
+def raised(scene):
+    """b's heartbeat after its fifth failure."""
+    scene.beat("b", TrainerPhase.BROKEN, promised=5, generation=5, version=Version(5, 7))
+
+
+def test_who_is_refused_is_not_released_until_another_one_answered_with_a_copy(scene):
+    """a may hang in the very step, which nobody knows yet."""
+    fails_again(scene, before_the_fifth=lambda: None)
+    raised(scene)
+    assert ended(scene, "b") == []
+    scene.halt("a", (5, 7))
+    raised(scene)
+    assert ended(scene, "b") == [Release]
+
+
+def test_who_is_refused_stays_where_the_other_holder_hangs_and_is_lent_again_once_that_is_given_up(scene):
+    facts = {"generation": 5, "version": Version(5, 7)}
+    fails_again(scene, lambda: says(scene, "a", TrainerPhase.TRAINING, HANG, promised=5, **facts))
+    began = scene.now
+    while not scene.noted("evicted") and scene.now < began + 2 * scene.policy.detached_limit:
+        scene.now += 1.0
+        raised(scene)
+        assert ended(scene, "b") == []
+        says(scene, "a", TrainerPhase.HALTED, HANG, promised=scene.job.generation, at_work=True, **facts)
+        scene.does(Tick())
+    assert [note.worker for note in scene.noted("evicted")] == ["a"]
+    raised(scene)
+    assert (ended(scene, "b"), scene.cluster.workers["b"].job) == ([], "j")
+
+
+# --- The other hangs
+
+
+def hangs(scene, seconds):
+    """a, the only member, has hung in a pass of step 5 for so long."""
+    n = scene.job.formation.generation
+    for _ in range(int(seconds)):
+        scene.now += 1.0
+        facts = {"generation": n, "version": Version(n, 5)}
+        if scene.job.generation == n:
+            says(scene, "a", TrainerPhase.TRAINING, HANG, promised=n, **facts)
+        else:
+            says(scene, "a", TrainerPhase.HALTED, HANG, promised=scene.job.generation, at_work=True, **facts)
+        scene.does(Tick())
+
+
+def test_an_older_copy_that_comes_back_stays_while_whoever_has_the_newest_hangs(scene):
+    taken_off(scene)
+    spec = replace(scene.job.spec, step_timeout=20.0)
+    scene.cluster = replace(scene.cluster, jobs={"j": replace(scene.job, spec=spec)})
+    scene.train("a", 5)
+    hangs(scene, 60)
+    assert scene.job.round is None
+    assert scene.job.phase is JobPhase.WAITING
+    scene.register("b")
+    for _ in range(3):
+        scene.holds_on("b")
+        assert ended(scene, "b") == []
+        hangs(scene, 3)
+
+
+def test_an_older_copy_whose_worker_is_to_go_stays_while_whoever_has_the_newest_hangs(scene):
+    scene.parted()
+    spec = replace(scene.job.spec, step_timeout=20.0)
+    scene.cluster = replace(scene.cluster, jobs={"j": replace(scene.job, spec=spec)})
+    scene.train("a", 5)
+    scene.register("b")
+    scene.holds_on("b")
+    hangs(scene, 60)
+    for _ in range(3):
+        n = scene.job.generation
+        says(scene, "b", TrainerPhase.HALTED, promised=n, generation=1, version=Version(1, 3), leaving=True)
+        assert ended(scene, "b") == []
+        hangs(scene, 3)
+
+
+def test_an_older_copy_is_no_surplus_while_the_only_member_hangs(scene):
+    scene.parted()
+    scene.cluster = replace(scene.cluster, jobs={"j": replace(scene.job, spec=replace(scene.job.spec, max_workers=1))})
+    scene.train("a", 5)
+    scene.passes(scene.policy.quiet_limit + 1.0, heard="")
+    scene.register("b")
+    scene.holds_on("b")
+    assert scene.cluster.workers["b"].job == "j"
+    hangs(scene, 1)
+    assert (ended(scene, "b"), scene.cluster.workers["b"].job) == ([], "j")
