@@ -108,6 +108,8 @@ def _ordered(ghosts: Ghosts, world: World, decision: Decision) -> None:
         if isinstance(order, Discard):
             saving_rules.discards(ghosts, decision.cluster, order)
             beginning_rules.discards(ghosts, decision.cluster, order)
+        if isinstance(order, Go | Release | Kill):
+            lending_rules.told_first(decision.cluster, name, order)
         if isinstance(order, Go):
             leaving_rules.goes(world, decision.cluster, name, order)
         if isinstance(order, Release):

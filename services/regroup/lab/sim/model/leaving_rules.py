@@ -137,7 +137,6 @@ def goes(world: World, cluster: Cluster, name: str, order: Go) -> None:
     assert worker.boot == order.boot, f"{name} is sent away, and began anew"
     assert worker.job is None, f"{name} is sent away, and is lent"
     assert seen is not None, f"{name} is sent away, and is not there"
-    assert seen.sequence, f"{name} is sent away, and has yet to tell what it holds"
     trainer = seen.trainer
     job = cluster.jobs.get(trainer.job) if trainer is not None else None
     if trainer is None or job is None or job.ended or job.formation is None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.jobs import ORIGIN, Job, Member, Version
-from regroup.core.messages.orders import Kill
+from regroup.core.messages.orders import Go, Kill, Release
 from regroup.core.workers import TrainerPhase, Worker
 from regroup.lab.sim.model.world import World, changes, holders, is_durable, is_heard, is_overtaken, tells, told_back
 
@@ -77,6 +77,13 @@ def _unlent(world: World, after: Cluster, worker: Worker, job: Job, handed_over:
     assert meant or nothing or member not in job.formation.members, f"{member} is sent away with its state"
 
 
+def told_first(cluster: Cluster, name: str, order: Go | Release | Kill) -> None:
+    """Whoever comes back may hold more than it told before it was cut off."""
+    seen = cluster.present(name)
+    assert seen is not None, f"{type(order).__name__} for {name}, which is not there"
+    assert seen.told, f"{type(order).__name__} for {name}, which has yet to tell what it holds"
+
+
 def released(world: World, cluster: Cluster, name: str, id: str) -> None:
     """A trainer is not ended while it holds the last state that the coordinator can know of."""
     job, seen = cluster.jobs.get(id), cluster.present(name)
@@ -91,6 +98,7 @@ def released(world: World, cluster: Cluster, name: str, id: str) -> None:
         return  # it is built again
     excused = cluster.workers[name].quarantined
     heard = {other for other in cluster.workers if other != name and tells(world, cluster, other)}
+    heard -= {other for other in heard if cluster.sightings[other].hang is not None}  # it may never come back
     others = [one.worker for one in job.formation.members if one.worker in heard and _has_base(cluster, job, one)]
     for other in [other for other in heard if cluster.workers[other].job == id]:
         known = cluster.present(other)

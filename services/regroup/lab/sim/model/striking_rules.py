@@ -44,13 +44,14 @@ def begins(job: Job, formation: Formation) -> None:
 
 
 def _could_be_asked(world: World, cluster: Cluster, job: Job) -> set[str]:
-    """Who is there, prepared, and not about to leave: who leaves takes part in no further generation. Nor is anybody
-    there who was not heard for longer than one may be away."""
-    found, limit = set(), max(world.policy.absent_limit, world.policy.quiet_limit)
+    """Who is there, or away for a moment, prepared, and not about to leave: who leaves takes part in no further
+    generation. Nor is anybody there who was not heard for longer than one may be away."""
+    found, policy = set(), world.policy
     for name, worker in cluster.workers.items():
-        seen = cluster.present(name)
+        seen = cluster.sightings.get(name)
         trainer = seen.trainer if seen is not None else None
         prepared = trainer is not None and trainer.job == job.id and trainer.fingerprint is not None
+        limit = max(policy.absent_limit, policy.quiet_limit) if cluster.present(name) else policy.absent_limit
         mute = seen is not None and world.decided_at - max(seen.seen, cluster.awake) > limit
         if worker.job == job.id and prepared and not (worker.departs or mute):
             found.add(name)

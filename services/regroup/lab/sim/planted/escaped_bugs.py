@@ -39,6 +39,12 @@ BUGS = (
         "since=turn.now)",
     ),
     Bug(
+        "whoever comes back is ended for what it told before it was cut off",
+        ORDERS,
+        "may_end = sighting.told and not",
+        "may_end = not",
+    ),
+    Bug(
         "who hangs as it saves is not remembered",
         ROUNDS,
         "        turn.change_watch(job.id, failed_savers=(*watch.failed_savers, saver))\n",
@@ -88,8 +94,8 @@ BUGS = (
     Bug(
         "who may hold a state is sent away before it tells",
         ORDERS,
-        "worker.job is None and cluster.sightings[name].sequence:",
-        "worker.job is None:",
+        "return (Go(worker.boot),) if may_end else ()",
+        "return (Go(worker.boot),)",
         among="goes untold",
     ),
     Bug(

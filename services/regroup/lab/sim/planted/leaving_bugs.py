@@ -6,6 +6,7 @@ Owns: mutations of the core's text about loans, farewells and what users ask for
 from regroup.lab.sim.planted.planting import Bug
 
 REGROUP = "regroup.core.regroup"
+COPIES = "regroup.core.copies"
 SCHEDULE = "regroup.core.schedule"
 LEAVING = "regroup.core.leaving"
 SAVES = "regroup.core.saves"
@@ -73,7 +74,7 @@ BUGS = (
     # the last copy
     Bug(
         "whoever brings the last copy back is sent away",
-        SCHEDULE,
+        COPIES,
         "job.id if may_be_last_copy(cluster, job, name, trainer, quiet, owing=name in job.refused) else None",
         "None",
         among="CRASH",

@@ -71,8 +71,8 @@ BUGS = (
     Bug(
         "who is cut off is killed when it comes back",
         SUSPICION,
-        "return there and turn.waited(turn.sightings[member.worker].since) >= turn.policy.halt_limit / 2",
-        "return turn.cluster.present(member.worker) is not None",
+        "return asked and told_lately(turn, member.worker)",
+        "return True",
     ),
     Bug(
         "an answer of the dead counts",
@@ -138,8 +138,8 @@ BUGS = (
     Bug(
         "who is evicted is not killed",
         ORDERS,
-        '        return (Kill(job.id, member.incarnation, "evicted from the job"),)\n',
-        "        return ()\n",
+        'return (Kill(job.id, member.incarnation, "evicted from the job"),) if end else ()',
+        "return ()",
     ),
     Bug(
         "a halt is due to members alone",
@@ -198,8 +198,8 @@ BUGS = (
     Bug(
         "who is about to come back need not tell",
         SETTLING,
-        "    untold = _untold(turn) if",
-        "    untold = [] if",
+        "    yet = untold(turn) if",
+        "    yet = [] if",
         among="CRASH",
     ),
     Bug(
