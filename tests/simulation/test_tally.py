@@ -143,7 +143,7 @@ def test_a_summary_counts_what_was_met_what_is_explained_and_what_is_neither():
     assert lines[1].split() == f"kinds of fault 1 of {len(Kind)}, 0 explained, {len(Kind) - 1} neither".split()
     counts = f"2 of {every}, {explained} explained, {every - 2 - explained} neither"
     assert lines[2].split() == f"faults, by the phase of a job {counts}".split()
-    assert len(lines) == 8
+    assert len(lines) == 9
     assert all(len(line) <= 80 for line in lines)
 
 
