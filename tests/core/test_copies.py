@@ -203,6 +203,24 @@ def test_who_is_refused_stays_where_the_other_holder_hangs_and_is_lent_again_onc
     assert (ended(scene, "b"), scene.cluster.workers["b"].job) == ([], "j")
 
 
+def test_an_older_copy_stays_where_one_that_has_it_too_is_not_heard_and_the_newest_one_hangs(scene):
+    """Seed 5538: b hangs alone in a generation that a and c could not form; a's connection stands, and nothing comes."""
+    scene.running("a", "b", "c", min_workers=1, step=3)
+    scene.does(Disconnected("c"))
+    scene.breaks("b", 1)
+    scene.halt("b", (1, 3))
+    scene.passes(scene.policy.halt_limit, heard="b")
+    scene.after(0.1, heard="b")
+    assert scene.members == ["b"]
+    scene.train("b", 3)
+    scene.after(scene.policy.absent_limit + 1.0, heard="b")
+    assert scene.cluster.present("a") is not None
+    says(scene, "b", TrainerPhase.TRAINING, HANG, promised=2, generation=2, version=Version(2, 4))
+    scene.register("c")
+    scene.holds_on("c")
+    assert ended(scene, "c") == []
+
+
 # --- The other hangs
 
 

@@ -47,16 +47,16 @@ def may_be_last_copy(
     return True
 
 
-def is_spared(cluster: Cluster, name: str) -> bool:
+def is_spared(cluster: Cluster, name: str, quiet: Set[str]) -> bool:
     """Whether nobody else surely holds what the trainer of this worker does: it is not ended before one does. Whoever
-    holds it, hangs, and is given up at last, leaves it as the only copy."""
+    holds it, hangs or is not heard (`quiet`), and is given up at last, leaves it as the only copy."""
     worker, sighting = cluster.workers[name], cluster.present(name)
     trainer = sighting.trainer if sighting is not None else None
     job = cluster.jobs.get(trainer.job) if trainer is not None else None
     if trainer is None or job is None or job.ended or worker.quarantined:
         return False
-    unsure = frozenset(other for other in cluster.workers if not cluster.tells(other) or is_at_work(cluster, other))
-    return may_be_last_copy(cluster, job, name, trainer, unsure)
+    doubtful = (other for other in cluster.workers if not cluster.tells(other) or is_at_work(cluster, other))
+    return may_be_last_copy(cluster, job, name, trainer, {*quiet, *doubtful})
 
 
 def is_at_work(cluster: Cluster, name: str) -> bool:

@@ -102,11 +102,12 @@ def _decided(before: Cluster, turn: Turn, event: Event, answers: tuple[Order, ..
     # A heartbeat shows where its sender stands, so all that is due to it is said again; others hear what is new.
     told = isinstance(event, Reported) and isinstance(event.report, Heartbeat)
     changed = {id for id, job in after.live.items() if job is not before.jobs.get(id) or _evicted(before, after, id)}
+    silent = quiet(turn)
     orders: list[tuple[str, Order]] = [(reporter, answer) for answer in answers] if reporter else []
     for name, worker in after.workers.items():
         if name == reporter or worker.job in changed or worker is not before.workers.get(name):
-            known = () if told and name == reporter else due(before, name)
-            orders += [(name, order) for order in due(after, name) if order not in known]
+            known = () if told and name == reporter else due(before, name, silent)
+            orders += [(name, order) for order in due(after, name, silent) if order not in known]
     return Decision(after, tuple(orders), tuple(turn.notes), tuple(turn.points))
 
 

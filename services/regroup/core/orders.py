@@ -4,6 +4,8 @@ Owns: the whole answer to "what should this worker be told now".
 Refuses to know: what was sent before; nothing is edge-triggered.
 """
 
+from collections.abc import Set
+
 from regroup.core.cluster import Cluster
 from regroup.core.copies import is_spared
 from regroup.core.jobs import Job, Member, Wanted
@@ -12,18 +14,21 @@ from regroup.core.messages.orders import Form, Go, Halt, Kill, Order, Prepare, R
 from regroup.core.workers import Sighting, TrainerPhase, TrainerStatus, Worker
 
 
-def due(cluster: Cluster, name: str) -> tuple[Order, ...]:
-    """The orders that worker `name` should be sent, given what its trainer last said of itself."""
+def due(cluster: Cluster, name: str, quiet: Set[str] = frozenset()) -> tuple[Order, ...]:
+    """The orders that worker `name` should be sent, given what its trainer last said of itself, and which workers are
+    not heard of at the moment (`quiet`)."""
     worker, sighting = cluster.workers.get(name), cluster.present(name)
     if worker is None or sighting is None:
         return ()
-    return (*discards(cluster, name), *_due_to_worker(cluster, name, worker, sighting))
+    return (*discards(cluster, name), *_due_to_worker(cluster, name, worker, sighting, quiet))
 
 
-def _due_to_worker(cluster: Cluster, name: str, worker: Worker, sighting: Sighting) -> tuple[Order, ...]:
+def _due_to_worker(
+    cluster: Cluster, name: str, worker: Worker, sighting: Sighting, quiet: Set[str]
+) -> tuple[Order, ...]:
     """Nobody is ended before it told what it holds: whoever comes back may have more than when it was cut off."""
     trainer = sighting.trainer
-    may_end = sighting.told and not is_spared(cluster, name)
+    may_end = sighting.told and not is_spared(cluster, name, quiet)
     if worker.leaving and worker.job is None:
         return (Go(worker.boot),) if may_end else ()
     if trainer is not None and trainer.job != worker.job:
