@@ -6,6 +6,7 @@ import pytest
 
 from regroup.core.jobs import Fingerprint, JobPhase, Version
 from regroup.core.messages.agent_reports import Heartbeat
+from regroup.core.messages.commands import DrainWorker, PauseJob
 from regroup.core.messages.events import Disconnected, Tick
 from regroup.core.messages.orders import Go, Kill, Release
 from regroup.core.workers import Hang, LoopPhase, TrainerPhase, TrainerStatus
@@ -204,7 +205,7 @@ def test_who_is_refused_stays_where_the_other_holder_hangs_and_is_lent_again_onc
 
 
 def test_an_older_copy_stays_where_one_that_has_it_too_is_not_heard_and_the_newest_one_hangs(scene):
-    """Seed 5538: b hangs alone in a generation that a and c could not form; a's connection stands, and nothing comes."""
+    """Seed 5538: b hangs in a generation of its own; a's connection stands, and nothing comes."""
     scene.running("a", "b", "c", min_workers=1, step=3)
     scene.does(Disconnected("c"))
     scene.breaks("b", 1)
@@ -277,3 +278,92 @@ def test_an_older_copy_is_no_surplus_while_the_only_member_hangs(scene):
     assert scene.cluster.workers["b"].job == "j"
     hangs(scene, 1)
     assert (ended(scene, "b"), scene.cluster.workers["b"].job) == ([], "j")
+
+
+# --- Nobody waits for ever for one that is spared, or hangs
+
+
+STANDS = Hang(phase=LoopPhase.IDLE, lasts=20.0, limit=4.0, stands=True)
+
+
+def test_a_job_that_waits_beside_an_older_copy_goes_on_once_the_holder_that_stands_still_is_given_up(scene):
+    scene.running("a", "b", "c", min_workers=2, step=3)
+    scene.does(Disconnected("b"))
+    scene.breaks("a", 1)
+    for name in "ac":
+        scene.halt(name, (1, 3))
+    for name in "ac":
+        scene.train(name, 5)
+    scene.after(scene.policy.absent_limit + 1.0, heard="ac")
+    scene.exits("c")
+    scene.does(Disconnected("c"))
+    scene.halt("a", (2, 5))
+    assert scene.job.phase is JobPhase.WAITING
+    scene.register("b")
+    began = scene.now
+    while not scene.noted("evicted") and scene.now < began + 2 * scene.policy.detached_limit:
+        scene.now += 1.0
+        scene.holds_on("b")
+        says(scene, "a", TrainerPhase.HALTED, STANDS, promised=3, generation=2, version=Version(2, 5))
+        scene.does(Tick())
+    assert [note.worker for note in scene.noted("evicted")] == ["a"]
+    scene.holds_on("b")
+    assert scene.cluster.workers["b"].job == "j"
+
+
+def still_hangs(scene, **facts):
+    """b, which the others left out as they went on, until it is told to end; a makes steps."""
+    assert scene.members == ["a"]
+    step, killed = 3, False
+    while not killed and step < 100:
+        scene.now += 0.5
+        says(scene, "b", TrainerPhase.HALTED, HANG, promised=2, at_work=True, **facts)
+        killed = Kill in ended(scene, "b")
+        step += 1
+        scene.train("a", step)
+        scene.does(Tick())
+    return killed
+
+
+def test_who_hangs_a_step_ahead_is_given_up_where_the_others_go_on_without_that_step(scene):
+    scene.running("a", "b", min_workers=1, step=3)
+    scene.passes(5.0, heard="ab")
+    says(scene, "b", TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, 4))
+    scene.breaks("a", 1)
+    says(scene, "b", TrainerPhase.HALTED, HANG, promised=2, at_work=True, generation=1, version=Version(1, 4))
+    scene.halt("a", (1, 3))
+    scene.after(scene.policy.halt_limit + 0.1, heard="ab")
+    assert [note.worker for note in scene.noted("evicted")] == ["b"]
+
+
+def test_who_hangs_and_was_left_out_as_the_other_came_back_is_given_up_once_that_trains(scene):
+    scene.running("a", "b", min_workers=1, step=3)
+    scene.passes(5.0, heard="ab")
+    scene.breaks("a", 1)
+    scene.halt("a", (1, 3))
+    scene.passes(scene.policy.halt_limit - 0.1, heard="ab")
+    scene.register("a")
+    says(scene, "b", TrainerPhase.HALTED, HANG, promised=2, at_work=True, generation=1, version=Version(1, 3))
+    scene.after(0.2, heard="b")
+    assert scene.noted("evicted") == []
+    assert still_hangs(scene, generation=1, version=Version(1, 3))
+
+
+def test_a_drain_ends_although_the_other_holder_of_what_is_held_stands_still(scene):
+    """What is held is saved then: of the two only one is known to come back to it."""
+    scene.running("a", "b", min_workers=2, step=3)
+    scene.does(PauseJob("j", hold=True))
+    for name in "ab":
+        scene.halt(name, (1, 3))
+    facts = {"generation": 1, "version": Version(1, 3)}
+    says(scene, "a", TrainerPhase.HALTED, STANDS, promised=2, **facts)
+    scene.does(DrainWorker("b"))
+    assert scene.cluster.workers["b"].job == "j"
+    for _ in range(100):
+        scene.now += 1.0
+        says(scene, "a", TrainerPhase.HALTED, STANDS, promised=2, **facts)
+        says(scene, "b", TrainerPhase.HALTED, promised=scene.job.generation, **facts)
+        if scene.job.saver is not None:
+            scene.saved(scene.job.saver.worker, (1, 3))
+        scene.does(Tick())
+    assert (scene.job.saved, scene.cluster.workers["b"].job) == (Version(1, 3), None)

@@ -26,13 +26,11 @@ def due(cluster: Cluster, name: str, quiet: Set[str] = frozenset()) -> tuple[Ord
 def _due_to_worker(
     cluster: Cluster, name: str, worker: Worker, sighting: Sighting, quiet: Set[str]
 ) -> tuple[Order, ...]:
-    """Nobody is ended before it told what it holds: whoever comes back may have more than when it was cut off."""
     trainer = sighting.trainer
-    may_end = sighting.told and not is_spared(cluster, name, quiet)
     if worker.leaving and worker.job is None:
-        return (Go(worker.boot),) if may_end else ()
+        return (Go(worker.boot),) if _may_end(cluster, name, quiet) else ()
     if trainer is not None and trainer.job != worker.job:
-        return (Release(trainer.job),) if may_end else ()
+        return (Release(trainer.job),) if _may_end(cluster, name, quiet) else ()
     if worker.job is None:
         return ()
     job = cluster.jobs[worker.job]
@@ -41,9 +39,15 @@ def _due_to_worker(
     watch, member = cluster.watches.get(job.id), Member(name, trainer.incarnation)
     if watch is not None and member in watch.evicted:
         hung = member not in watch.suspected | watch.back
-        end = may_end or (hung and sighting.told)
+        end = (hung and cluster.tells(name)) or _may_end(cluster, name, quiet)
         return (Kill(job.id, member.incarnation, "evicted from the job"),) if end else ()
     return _due_to_trainer(job, member, trainer)
+
+
+def _may_end(cluster: Cluster, name: str, quiet: Set[str]) -> bool:
+    """Whether it told what it holds, and somebody else holds as much: whoever comes back may have more than when it was
+    cut off."""
+    return cluster.tells(name) and not is_spared(cluster, name, quiet)
 
 
 def _due_to_trainer(job: Job, member: Member, trainer: TrainerStatus) -> tuple[Order, ...]:

@@ -18,7 +18,17 @@ from regroup.core.jobs import Formation, Job, JobPhase, Member, Round, Wanted
 from regroup.core.leaving import departs, is_held_by_goers, owes_word
 from regroup.core.places import read_elsewhere, unlend_surplus
 from regroup.core.regroup import ASKED_TO, NothingToSave, Wait, durable
-from regroup.core.settling import candidates, gathered, give_up, may_go_on, rest, returning, settle, wait
+from regroup.core.settling import (
+    candidates,
+    gathered,
+    give_up,
+    give_up_left_out,
+    may_go_on,
+    rest,
+    returning,
+    settle,
+    wait,
+)
 from regroup.core.severed import formed_together, rests
 from regroup.core.suspicion import doubt, hang_at_save, hang_words, is_mute, is_stuck, suspect, told_lately
 from regroup.core.turn import Turn
@@ -279,6 +289,8 @@ def _train(turn: Turn, job: Job) -> None:
     elif goers := [one.worker for one in formation.members if departs(turn, one)]:
         begin_round(turn, job, f"after this step {', '.join(goers)} may go", boundary=True)
     else:
+        give_up_left_out(turn, job, formation)
+        job = turn.jobs[job.id]
         unlend_surplus(turn, job, formation.members)
         if len(formation.seats) < job.spec.max_workers:
             _take_in_newcomers(turn, job, formation)

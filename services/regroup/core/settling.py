@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from regroup.core.cluster import ASKED, Answer, Cluster, reached
-from regroup.core.jobs import Job, JobPhase, Link, Member, Version, Wanted
+from regroup.core.jobs import Formation, Job, JobPhase, Link, Member, Version, Wanted
 from regroup.core.regroup import ASKED_TO, RESTED, Hold, NothingToSave, SaveState, Train, Verdict, Wait, conclude
 from regroup.core.schedule import Cost
 from regroup.core.suspicion import (
@@ -117,7 +117,7 @@ def untold(turn: Turn) -> list[str]:
 def gathered(turn: Turn, job: Job) -> tuple[dict[Member, Answer], list[Member], Verdict]:
     """Who could answer a round now, whose step loops do not come back, and what the words of the first would mean."""
     told = candidates(turn.cluster, job)
-    stuck = [member for member in told if is_stuck(turn, member)]
+    stuck = [member for member in told if is_stuck(turn, member) or turn.cluster.hang(member) is not None]
     present = {one: said for one, said in told.items() if one not in stuck and not is_mute(turn, one.worker)}
     return present, stuck, verdict_on(turn, job, present, _unheard(turn, job, present))
 
@@ -188,7 +188,7 @@ def returning(turn: Turn, job: Job) -> list[str]:
 
 
 def give_up(
-    turn: Turn, job: Job, verdict: Verdict, unanswered: Sequence[Member], answers: Mapping[Member, Answer]
+    turn: Turn, job: Job, verdict: Verdict | None, unanswered: Sequence[Member], answers: Mapping[Member, Answer]
 ) -> None:
     """Evict those that had their chance to answer; where nothing goes on without them, only after much longer.
 
@@ -199,7 +199,7 @@ def give_up(
             continue  # it was taken off the job, and is released, not asked
         trainer = turn.cluster.trainer(member)
         held = [one for one, answer in answers.items() if answer.version is not None]
-        unheld = not any(told_lately(turn, one.worker) and _has(answers[one], trainer) for one in held)
+        unheld = not any(told_lately(turn, one.worker) and _has(job, one, answers[one], trainer) for one in held)
         if isinstance(verdict, Wait):
             over = hangs(turn, job, member, unheld, member in verdict.missing)
         else:
@@ -212,10 +212,21 @@ def give_up(
             evict(turn, job, member, why if hang is None else f"it {hang_words(hang)}")
 
 
-def _has(answer: Answer, trainer: TrainerStatus | None) -> bool:
-    """Whether it holds a state, and no older one than this trainer."""
+def give_up_left_out(turn: Turn, job: Job, formation: Formation) -> None:
+    """Evict those that hung as the others went on, and were left out alive, now that those told that they train."""
+    there = candidates(turn.cluster, job)
+    others = [one for one, said in there.items() if one not in formation.members and said.version is not None]
+    hung = [one for one in others if turn.cluster.hang(one) is not None]
+    if hung:
+        give_up(turn, job, None, hung, {one: there[one] for one in formation.members if one in there})
+
+
+def _has(job: Job, member: Member, answer: Answer, trainer: TrainerStatus | None) -> bool:
+    """Whether it holds a state, and none that counts less than this trainer's (`copies.may_be_last_copy`)."""
     least = trainer.version if trainer is not None else None
-    return answer.version is not None and (least is None or answer.version >= least)
+    if answer.version is None or least is None or job.formation is None:
+        return answer.version is not None
+    return answer.version >= (job.formation.base if member in job.formation.members else least)
 
 
 def _issue(turn: Turn, job: Job, verdict: Train) -> None:

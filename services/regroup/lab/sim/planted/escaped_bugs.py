@@ -41,8 +41,8 @@ BUGS = (
     Bug(
         "whoever comes back is ended for what it told before it was cut off",
         ORDERS,
-        "may_end = sighting.told and not",
-        "may_end = not",
+        "return cluster.tells(name) and not",
+        "return not",
     ),
     Bug(
         "who hangs as it saves is not remembered",
@@ -94,7 +94,7 @@ BUGS = (
     Bug(
         "who may hold a state is sent away before it tells",
         ORDERS,
-        "return (Go(worker.boot),) if may_end else ()",
+        "return (Go(worker.boot),) if _may_end(cluster, name, quiet) else ()",
         "return (Go(worker.boot),)",
         among="goes untold",
     ),
