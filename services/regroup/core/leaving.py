@@ -95,12 +95,12 @@ def is_held_by_goers(turn: Turn, job: Job) -> bool:
     """Whether a job that its user holds would lose what it holds, because all that have it go."""
     if job.phase is not JobPhase.PAUSED or job.wanted is not Wanted.HOLD or _may_come_back(turn, job):
         return False
-    told = candidates(turn.cluster, job)
-    fit = [one for one in told if not is_mute(turn, one.worker) and turn.cluster.hang(one) is None]
-    versions = {member: told[member].version for member in fit}
+    told = {one: said for one, said in candidates(turn.cluster, job).items() if not is_mute(turn, one.worker)}
+    versions = {member: answer.version for member, answer in told.items()}
     best = max((version for version in versions.values() if version is not None), default=None)
     holders = [member for member, version in versions.items() if version is not None and version == best]
-    return bool(holders) and all(departs(turn, member) for member in holders)
+    stay = [member for member in holders if not departs(turn, member) and turn.cluster.hang(member) is None]
+    return not stay and any(departs(turn, member) for member in holders)
 
 
 def is_left_by(turn: Turn, job: Job, version: Version) -> bool:
