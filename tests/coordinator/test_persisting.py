@@ -343,6 +343,7 @@ def test_measurements_are_void_from_where_the_lost_line_parted() -> None:
     assert _void_from(ordinary, before) == [9]
     saved = replace(before, checkpoint=Checkpoint(Version(2, 8), "/c/j", "sum", 1))
     assert _void_from(saved, replace(before, saver=MEMBER)) == [6]
+    assert _void_from(replace(saved, saver=MEMBER), replace(before, saver=MEMBER)) == []  # so was this, before the end
     assert _void_from(saved, before) == []  # it was written beside the training, which goes on beyond it
     assert _void_from(replace(before, reason="told"), before) == []
 

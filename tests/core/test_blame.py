@@ -632,3 +632,42 @@ def test_a_second_death_on_one_worker_while_the_others_are_only_not_heard_of_fai
     scene.beat("a", TrainerPhase.PREPARING, "i2")
     scene.exits("a", "i2", cause="killed by SIGSEGV")
     assert not scene.job.ended
+
+
+# --- Going back
+
+
+def test_a_failure_in_a_step_that_came_off_is_none_of_the_same_step_once_all_state_was_lost(scene):
+    scene.running("a", "b", min_workers=1, steps=10**6, max_restarts=10, step=3)
+    scene.raises("a", 1, step=3)
+    for name in "ab":
+        scene.halt(name, (1, 3))
+    for name in "ab":
+        scene.train(name)
+    for name in "ab":
+        scene.train(name, 1000)
+    for name in "ab":
+        scene.register(name, boot="b2")
+    scene.prepare("a", "b", incarnation="i2")
+    for name in "ab":
+        scene.halt(name, None, "i2")
+    assert (scene.job.formation.base.step, scene.job.restarts) == (0, 1)
+    assert 3 not in {failure.step for failure in scene.job.failures}
+    for name in "ab":
+        scene.train(name, incarnation="i2")
+    for name in "ab":
+        scene.train(name, 3, incarnation="i2")
+    scene.raises("b", scene.job.formation.generation, step=3, incarnation="i2")
+    assert not scene.job.ended
+
+
+def test_a_failure_in_the_step_that_a_job_goes_back_for_counts_on(scene):
+    scene.running("a", "b", min_workers=1, steps=10**6, max_restarts=10, step=3)
+    scene.raises("a", 1, step=3)
+    for name in "ab":
+        scene.register(name, boot="b2")
+    scene.prepare("a", "b", incarnation="i2")
+    for name in "ab":
+        scene.halt(name, None, "i2")
+    assert scene.job.formation.base.step == 0
+    assert ("a", 3, 2) in {(failure.worker, failure.step, failure.shard) for failure in scene.job.failures}

@@ -1,6 +1,7 @@
 """What the task's own code does to a save: its state() raises, its report() dies or hangs; and who does not wait."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -533,3 +534,19 @@ def test_what_a_trainer_left_of_a_job_that_ended_is_to_be_deleted(scene):
     scene.beat("a", left=(last,))
     (heard,) = scene.told("a", Heard)
     assert (heard.settled, [one.path for one in scene.job.doomed]) == (("/c/j4",), ["/c/j4"])
+
+
+def test_a_disk_that_stays_full_is_tried_less_and_less_often(scene):
+    scene.finished("a")
+    tries, began = [], scene.now
+    for _ in range(10):
+        tries.append(scene.now - began)
+        raises_no_space = SaveFailed(job="j", incarnation="i1", generation=scene.job.generation, error="disk full")
+        scene.says("a", raises_no_space)
+        assert scene.job.saver is None
+        while scene.job.round is None:
+            scene.after(scene.policy.save_retry / 2, heard="a")
+        scene.halt("a", (1, 10))
+        assert scene.job.saver is not None
+    waits = [round(later - earlier) for earlier, later in pairwise(tries)]
+    assert waits == [1, 2, 4, 8, 16, 32, 32, 32, 32]

@@ -159,6 +159,22 @@ def test_an_evaluation_may_take_longer_than_a_step(served: Any) -> None:
     assert [one.data["boundary"] for one in told if one.kind == "halt"] == [False, True], "to begin, and to end"
 
 
+@pytest.mark.parametrize("what", ["backward", "data"])
+def test_a_job_that_becomes_much_slower_is_broken_off_for_it_a_few_times_and_goes_on(
+    served: Any, until: Any, tmp_path: Path, what: str
+) -> None:
+    """A step takes twice the limit that was learned, and far less than step_timeout."""
+    options = {"folder": str(tmp_path)}
+    fields = {"shards": 2, "micro_batch": 4, "steps": 100_000, "min_workers": 1, "max_workers": 2}
+    job = served.submit("faulty:SlowsDown", options=options, **fields)
+    both = served.after(job, 0, workers=2)
+    served.after(job, both.step + 30)
+    (tmp_path / what).touch()
+    step = served.client.job(job.id).step
+    until(lambda: served.client.job(job.id).step > step + 6, "it makes steps", 60.0)
+    assert [worker.errors for worker in served.client.workers()] == [0, 0]
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_dataset_that_is_slower_than_the_step_timeout_fails_its_job_and_says_so(served: Any, workers: int) -> None:
     job = served.submit("faulty:SlowData", options={"seconds": 1.5}, shards=2, max_workers=workers, step_timeout=1.0)

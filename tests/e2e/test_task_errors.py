@@ -135,6 +135,14 @@ def test_a_fault_in_a_later_step_fails_the_job_in_that_step_wherever_it_is_tried
     served.all_serve()
 
 
+def test_a_sample_that_ends_the_process_as_it_is_fetched_fails_the_job_and_blames_nobody(served: Any) -> None:
+    job = served.ended(served.submit("faulty:DataSegfaults", options={"bad": BAD}, max_workers=2))
+    assert job.phase == "failed"
+    assert job.reason.startswith(f"the task failed in step {STEP}, outside of a pass on w0, w1: killed by SIGSEGV")
+    assert [worker.errors for worker in served.client.workers()] == [0, 0]
+    served.all_serve()
+
+
 def test_a_loss_that_is_no_number_is_told_once_and_the_training_goes_on(served: Any) -> None:
     job = served.ended(served.submit("faulty:Diverges", options={"bad": BAD}, max_workers=2))
     assert (job.phase, job.step, job.restarts) == ("completed", 8, 0)

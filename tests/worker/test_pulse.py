@@ -58,22 +58,30 @@ def test_the_longest_of_the_last_passes_is_known_once_there_are_enough(file: Pat
     assert last_mark(file).longest == 0.5  # type: ignore[union-attr]
 
 
-def test_a_pass_that_was_broken_off_teaches_nothing(file: Path, clock: list[float]) -> None:
+def test_a_pass_that_was_broken_off_takes_at_least_as_long_as_it_took_until_then(
+    file: Path, clock: list[float]
+) -> None:
+    """Passes that become much slower would else be broken off again and again."""
     pulse = Pulse(file)
     passes(pulse, clock, *[0.5] * ENOUGH)
-    pulse.enter(LoopPhase.COMPUTE)
-    clock[0] += 50.0
-    pulse.enter(LoopPhase.IDLE, whole=False)
 
-    def breaks_off() -> None:
+    def computes(seconds: float) -> None:
         with pulse.within(LoopPhase.COMPUTE):
-            clock[0] += 50.0
+            clock[0] += seconds
             raise KeyError
 
-    with pytest.raises(KeyError):
-        breaks_off()
-    pulse.enter(LoopPhase.COMPUTE)
-    assert last_mark(file).longest == 0.5  # type: ignore[union-attr]
+    def breaks_off(seconds: float) -> float | None:
+        pulse.enter(LoopPhase.IDLE)
+        with pytest.raises(KeyError):
+            computes(seconds)
+        pulse.enter(LoopPhase.COMPUTE)
+        longest = last_mark(file).longest  # type: ignore[union-attr]
+        pulse.enter(LoopPhase.IDLE, whole=False)
+        return longest
+
+    assert breaks_off(0.4) == 0.5
+    assert breaks_off(50.0) == 50.0
+    assert breaks_off(0.4) == 50.0
 
 
 def test_of_loading_nothing_is_learned_for_most_move_nothing_and_one_moves_a_whole_state(

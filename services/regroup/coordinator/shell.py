@@ -344,7 +344,8 @@ def _void_from(job: Job, before: Job | None, back: int | None = None) -> list[in
     if job.formation is not None and job.formation is not before.formation:
         void.append(_measured_to(job, job.formation.base, job.formation.generation))
     stopped = job.phase is JobPhase.STOPPED and job.checkpoint is not None
-    saved = job.checkpoint is not before.checkpoint and before.saver is not None  # else it was written beside
+    ordered = before.saver is not None and job.saver is None and job.round is None  # else it was written beside
+    saved = job.checkpoint is not before.checkpoint and ordered
     if saved or stopped or (job.formation is None and before.formation is not None):
         void.append(_measured_to(job, job.saved, job.generation + 1))  # all that is left of it
     return [min(void)] if void else []

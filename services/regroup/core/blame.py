@@ -233,6 +233,13 @@ def formed(job: Job, formation: Formation) -> tuple[StepFailure, ...]:
     return tuple(one for one in past if not (one.step < 0 or one.shard == IN_LOAD) or one.worker not in members)
 
 
+def gone_back(job: Job, made: int) -> tuple[StepFailure, ...]:
+    """What they are once it goes back, with `made` steps behind it: steps that came off fail anew, if they do."""
+    base = job.formation.base.step if job.formation is not None else 0
+    kept = (IN_LOAD, *AT_A_SAVE)
+    return tuple(one for one in job.failures if one.shard in kept or not base <= one.step < made)
+
+
 def _left(job: Job) -> str:
     if job.latest is None:
         return "; nothing of its training is durable"

@@ -13,6 +13,7 @@ from collections.abc import Set
 from enum import Enum, auto
 
 from regroup.core import blame
+from regroup.core.cluster import reached
 from regroup.core.hanging import GRACE, awaits_data, set_aside, starve, waits_in_vain, worth_a_round
 from regroup.core.jobs import Formation, Job, JobPhase, Member, Round, Wanted
 from regroup.core.leaving import departs, is_held_by_goers, owes_word
@@ -34,6 +35,8 @@ from regroup.core.suspicion import doubt, hang_at_save, hang_words, is_mute, is_
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase
 from regroup.core.written import take_committed
+
+LONGEST_RETRY = 6  # failed saves, after which the time until the next try is not doubled any more
 
 
 class Stage(Enum):
@@ -127,7 +130,8 @@ def _rest(turn: Turn, job: Job) -> None:
 
 def _gather(turn: Turn, job: Job) -> None:
     watch = turn.watch(job.id)
-    if watch.failed_savers and turn.waited(watch.since) < turn.policy.save_retry:
+    tries = min(len(watch.failed_savers), LONGEST_RETRY)
+    if tries and turn.waited(watch.since) < turn.policy.save_retry * 2 ** (tries - 1):
         return
     if watch.unable:
         read_elsewhere(turn, job)
@@ -176,9 +180,12 @@ def _halt(turn: Turn, job: Job) -> None:
     if asked.boundary and at_work:  # else only newcomers are missing, and those that are there go on without
         begin_round(turn, job, f"no boundary was reached in {limit:g} s: {names} did not get there")
         return
+    made = reached(job, watch)
     set_aside(turn, job, starved)
     if not turn.jobs[job.id].ended:
         settle(turn, turn.jobs[job.id], unanswered)
+        if (after := turn.jobs[job.id]).formation is not job.formation:
+            turn.change_job(after, failures=blame.gone_back(after, made))
         take_committed(turn, job.id)  # what a new formation has behind it
 
 

@@ -91,12 +91,14 @@ class Pulse:
     def enter(self, phase: LoopPhase, whole: bool = True) -> float:
         """The step loop goes on to this. `whole`: what it leaves was done to its end, so that its duration counts.
 
-        Gives that duration, in seconds.
+        What was broken off takes at least as long as it took until then: were that not known, passes that became much
+        slower would be broken off again and again. Gives that duration, in seconds.
         """
         now = time.monotonic()
         spent = now - self._entered
-        if whole:
-            self._passes[self._phase].add(spent)
+        passes = self._passes[self._phase]
+        if whole or spent > passes.longest:
+            passes.add(spent)
         self._phase, self._entered = phase, now
         self._number += 1
         self._write()
@@ -104,7 +106,7 @@ class Pulse:
 
     @contextmanager
     def within(self, phase: LoopPhase) -> Iterator[None]:
-        """Inside it sits there; afterwards where it was before, as a new pass. What it breaks off is no pass."""
+        """Inside it sits there; afterwards where it was before, as a new pass. What it breaks off is no whole one."""
         before = self._phase
         self.enter(phase)
         try:

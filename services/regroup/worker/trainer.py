@@ -218,7 +218,8 @@ class Trainer:
     def _step(self, formation: Formation, group: Group, steps: int, compare: bool) -> None:
         generation, step, started = formation.generation, self.replica.step, time.perf_counter()
         try:
-            data = self.bench.loader.take(step)
+            with self.trouble.outside():  # a sample may end the process in the loader's thread
+                data = self.bench.loader.take(step)
         except DataFailed as error:
             raise self.trouble.raised(generation, error.shard, error.__cause__ or error) from error
         # written down before any gradient is given away

@@ -2,7 +2,7 @@
 
 Owns: which errors are the task's or the disk's, what is told and logged of them, and where a death would be looked for.
 Refuses to know: what follows (`session`), and whose fault it is in the end (the core's `blame`).
-Does not guarantee: that whoever died had entered its place: the loader's thread is nowhere.
+Does not guarantee: that whoever died did so by what it was at: the loader's thread fetches other steps at that time.
 """
 
 from collections.abc import Iterator

@@ -312,6 +312,61 @@ class Segfaults(Sound):
         raise AssertionError("nobody survives reading address 0")
 
 
+class DataSegfaults(Sound):
+    """The dataset's own native code does it, in the loader's thread, as the step loop waits for it."""
+
+    def dataset(self) -> SizedDataset:
+        whole, bad = super().dataset(), self.bad
+
+        class Torn:
+            def __len__(self) -> int:
+                return len(whole)
+
+            def __getitem__(self, index: int) -> Any:
+                time.sleep(0.02)
+                if index == bad:
+                    time.sleep(0.2)
+                    ctypes.string_at(0)
+                return whole[index]
+
+        return Torn()
+
+
+class SlowsDown(Sound):
+    """Once there is a file of its name in the folder, what it stands for takes much longer than it did."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        self.folder = Path(folder)
+
+    def takes(self, what: str, seconds: float) -> None:
+        time.sleep(seconds if (self.folder / what).exists() else 0.003)
+
+    def dataset(self) -> SizedDataset:
+        whole, takes = super().dataset(), self.takes
+
+        class Slow:
+            def __len__(self) -> int:
+                return len(whole)
+
+            def __getitem__(self, index: int) -> Any:
+                takes("data", 0.4)
+                return whole[index]
+
+        return Slow()
+
+    def model(self) -> nn.Module:
+        return nn.Sequential(*[nn.Linear(4, 4) for _ in range(10)], nn.Linear(4, 1))
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, float]:
+        """Each of its gradients, of which there are many, is a moment in which the pass may be broken off."""
+        _, there, wanted = batch
+        for layer in model.children():
+            there = layer(there)
+            there.register_hook(lambda _: self.takes("backward", 0.2))
+        return ((there - wanted) ** 2).sum(), float(len(wanted))
+
+
 class Exits(Sound):
     def at_bad_sample(self, loss: Tensor, count: int) -> tuple[Tensor, float]:
         os._exit(3)
