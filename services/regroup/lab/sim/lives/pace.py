@@ -13,7 +13,7 @@ from math import nan
 from random import Random
 from typing import Any
 
-from regroup.core.jobs import IN_REPORT, IN_STATE, Fingerprint, Job, Member, StepPoint, Version
+from regroup.core.jobs import IN_REPORT, IN_STATE, OUTSIDE, Fingerprint, Job, Member, StepPoint, Version
 from regroup.core.messages.orders import TrainerOrder
 from regroup.core.messages.trainer_reports import TASK, WORKER, PeersUnreached, PrepareFailed, StepsCommitted
 from regroup.lab.sim.lives.faults import Faults
@@ -316,4 +316,7 @@ class Paced(LinkedAgents[LinkedAgent]):
         step = len(trainer.state)
         if self.faults.lasts(Kind.POISON) and POISONED in trainer.shards:
             return step, POISONED
-        return (step, self.dice.choice(trainer.shards)) if self.dice.random() < 0.7 else (None, None)
+        at = self.dice.random()
+        if at < 0.7:
+            return step, self.dice.choice(trainer.shards)
+        return (step, OUTSIDE) if at < 0.85 else (None, None)  # it waits for data; or for others
