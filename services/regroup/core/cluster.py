@@ -31,7 +31,7 @@ class Policy:
     form_limit: float = 15.0  # connect and take the leader's state, before a new try
     absent_limit: float = 30.0  # a disconnected worker that no formation lists is taken off its job
     forget_limit: float = 86400.0  # a disconnected worker that no job holds is forgotten
-    save_retry: float = 2.0  # between failed tries to write a state
+    save_retry: float = 2.0  # after the first failed try to write a state; then twice as long, up to 32 times
     read_retry: float = 10.0  # until a checkpoint that no worker could read is tried again
     error_limit: int = 5  # more errors than this quarantine a worker
     error_forget: float = 21600.0  # for each so long time without another, one error less is counted
