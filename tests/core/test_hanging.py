@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from regroup.core.hanging import GRACE
-from regroup.core.jobs import JobPhase, Version
+from regroup.core.jobs import OUTSIDE, Fingerprint, JobPhase, Version, Wanted
 from regroup.core.messages.agent_reports import MAX_STACKS, Heartbeat, StacksTaken
-from regroup.core.messages.commands import StopJob
+from regroup.core.messages.commands import DrainWorker, PauseJob, StopJob
 from regroup.core.messages.events import Tick
 from regroup.core.messages.orders import Heard, Kill
-from regroup.core.workers import Hang, LoopPhase, TrainerPhase
+from regroup.core.workers import Hang, LoopPhase, TrainerPhase, TrainerStatus
 
 HANG = Hang(phase=LoopPhase.COMPUTE, lasts=4.2, limit=4.0)
 STARVES = Hang(phase=LoopPhase.DATA, lasts=4.2, limit=4.0, fetch=7)
@@ -355,3 +355,98 @@ def test_storage_that_stalls_for_one_after_the_other_fails_a_job_only_once_no_st
         starves(scene, "c", "a", held)
     assert scene.job.ended == (seconds > scene.job.spec.step_timeout)
     assert evicted(scene) == ["b", "c"]
+
+
+# --- Who only waits for its data answers
+
+
+def only_two(scene):
+    spec = replace(scene.job.spec, min_workers=2)
+    scene.cluster = replace(scene.cluster, jobs={"j": replace(scene.job, spec=spec)})
+
+
+def test_the_holder_of_a_job_that_waits_for_workers_is_not_given_up_for_data_that_do_not_come(scene):
+    running(scene, "a", "b")
+    only_two(scene)
+    for name in "ab":
+        accuse(scene, name, STARVES)
+    scene.exits("b", cause="exit status 1")
+    accuse(scene, "a", STARVES, phase=TrainerPhase.HALTED, promised=scene.job.generation)
+    assert scene.job.phase is JobPhase.WAITING
+    for _ in range(int(2 * scene.policy.detached_limit)):
+        scene.now += 1.0
+        accuse(scene, "a", STARVES)
+        scene.does(Tick())
+    assert evicted(scene) == []
+    scene.does(StopJob("j"))
+    accuse(scene, "a", STARVES, phase=TrainerPhase.HALTED, promised=scene.job.generation)
+    assert scene.job.saver is not None
+
+
+def test_a_drain_does_not_take_what_is_held_from_one_that_only_waited_for_its_data(scene):
+    running(scene, "a", "b")
+    scene.does(PauseJob("j", hold=True))
+    for name in "ab":
+        scene.halt(name, (1, 3))
+    for name in "ab":
+        accuse(scene, name, STARVES)
+    scene.does(DrainWorker("b"))
+    accuse(scene, "b", STARVES)
+    assert (scene.job.wanted, scene.cluster.workers["b"].job) == (Wanted.HOLD, None)
+
+
+def test_two_workers_that_stood_still_at_once_as_they_waited_for_data_fail_no_job(scene):
+    """Memory that is mapped to storage which stalls lets nothing of its process run."""
+    running(scene, "a", "b", "c", "d")
+    stands = replace(STARVES, fetch=0, stands=True)
+    for name in "ab":
+        accuse(scene, name, stands)
+    for name in "cd":
+        scene.halt(name, (1, 3))
+    scene.after(GRACE + 0.1, heard="abcd")
+    assert sorted(evicted(scene)) == ["a", "b"]
+    for name in "cd":
+        scene.train(name)
+    for name in "ab":
+        scene.exits(name, asked=True, step=3, shard=OUTSIDE)
+    assert scene.job.phase is JobPhase.RUNNING
+
+
+def test_a_sample_at_which_each_process_stands_still_fails_its_job(scene):
+    running(scene, "a", "b", "c", "d")
+    left = "abcd"
+    for victim in "abc":
+        scene.passes(5.0, heard=left)
+        accuse(scene, victim, replace(STARVES, fetch=0, stands=True))
+        generation = scene.job.formation.generation
+        left = left.replace(victim, "")
+        for name in left:
+            scene.halt(name, (generation, 3))
+        scene.after(GRACE + 0.1, heard=left + victim)
+        assert not scene.job.ended
+        scene.exits(victim, asked=True, step=3, shard=OUTSIDE)
+        for name in left if not scene.job.ended else ():
+            scene.train(name)
+    assert scene.job.phase is JobPhase.FAILED
+    assert scene.job.reason.startswith("the task failed in step 3, outside of a pass on a, b, c: ")
+
+
+def test_a_newcomer_that_stands_still_before_anybody_asked_it_leaves_its_place_to_another(scene):
+    scene.running("a", step=3, min_workers=1, max_workers=2, steps=10_000)
+    scene.register("b")
+    scene.passes(4.0, heard="ab")
+    scene.sequence += 1
+    trainer = TrainerStatus(
+        job="j", incarnation="i1", phase=TrainerPhase.PREPARED, fingerprint=Fingerprint("code", "data", 100)
+    )
+    stands = Hang(phase=LoopPhase.IDLE, lasts=4.2, limit=4.0, stands=True)
+    scene.says("b", Heartbeat(boot="b1", sequence=scene.sequence, trainer=trainer, hang=stands))
+    began, step = scene.now, 3
+    while not evicted(scene) and scene.now < began + 100.0:
+        scene.now += 1.0
+        step += 1
+        scene.train("a", step)
+        accuse(scene, "b", stands)
+        scene.does(Tick())
+    assert evicted(scene) == ["b"]
+    assert scene.now - began > scene.policy.absent_limit

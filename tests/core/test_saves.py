@@ -550,3 +550,23 @@ def test_a_disk_that_stays_full_is_tried_less_and_less_often(scene):
         assert scene.job.saver is not None
     waits = [round(later - earlier) for earlier, later in pairwise(tries)]
     assert waits == [1, 2, 4, 8, 16, 32, 32, 32, 32]
+
+
+def test_a_job_that_is_asked_to_go_on_does_so_at_once_however_often_its_save_failed(scene):
+    scene.running("a", "b", step=3)
+    scene.does(PauseJob("j"))
+    for _ in range(6):
+        for name in "ab":
+            scene.halt(name, (1, 3))
+        failed = SaveFailed(job="j", incarnation="i1", generation=scene.job.generation, error="disk full")
+        scene.says(scene.job.saver.worker, failed)
+        for _ in range(100):
+            if scene.job.round is None:
+                scene.after(scene.policy.save_retry, heard="ab")
+    for name in "ab":
+        scene.halt(name, (1, 3))
+    scene.says(scene.job.saver.worker, replace(failed, generation=scene.job.generation))
+    assert scene.job.round is None
+    scene.does(ResumeJob("j"))
+    scene.after(0.1, heard="ab")
+    assert scene.job.round is not None

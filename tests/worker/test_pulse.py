@@ -84,6 +84,17 @@ def test_a_pass_that_was_broken_off_takes_at_least_as_long_as_it_took_until_then
     assert breaks_off(0.4) == 50.0
 
 
+def test_what_was_broken_off_before_any_limit_is_learned_teaches_none(file: Path, clock: list[float]) -> None:
+    """Groups that break soon after their first batch began do not tell how long one takes."""
+    pulse = Pulse(file)
+    for seconds in [0.5] * (ENOUGH + 1):
+        pulse.enter(LoopPhase.FIRST_BATCH)
+        clock[0] += seconds
+        pulse.enter(LoopPhase.IDLE, whole=False)
+    pulse.enter(LoopPhase.FIRST_BATCH)
+    assert last_mark(file).longest is None  # type: ignore[union-attr]
+
+
 def test_of_loading_nothing_is_learned_for_most_move_nothing_and_one_moves_a_whole_state(
     file: Path, clock: list[float]
 ) -> None:

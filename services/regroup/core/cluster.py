@@ -176,6 +176,11 @@ class Cluster:
         """Where it hangs, by the word of its agent, if that is connected."""
         return self.sightings[member.worker].hang if self.trainer(member) is not None else None
 
+    def hangs(self, member: Member) -> bool:
+        """Whether it hangs, so that it does not answer. Whoever only waits for its data does."""
+        hang = self.hang(member)
+        return hang is not None and not hang.fetch
+
 
 def reached(job: Job, watch: Watch | None) -> int:
     """The steps that all members of the last formation are known to have committed; never below what is persisted.

@@ -63,9 +63,10 @@ def is_at_work(cluster: Cluster, name: str) -> bool:
     """Whether its trainer hangs, or promised in the middle of a pass, and may never come back from it."""
     seen = cluster.present(name)
     trainer = seen.trainer if seen is not None else None
-    if seen is None or trainer is None:
+    if trainer is None:
         return False
-    return seen.hang is not None or (trainer.phase is TrainerPhase.HALTED and trainer.at_work)
+    hangs = cluster.hangs(Member(name, trainer.incarnation))
+    return hangs or (trainer.phase is TrainerPhase.HALTED and trainer.at_work)
 
 
 def other_holders(

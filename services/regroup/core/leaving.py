@@ -99,7 +99,7 @@ def is_held_by_goers(turn: Turn, job: Job) -> bool:
     versions = {member: answer.version for member, answer in told.items()}
     best = max((version for version in versions.values() if version is not None), default=None)
     holders = [member for member, version in versions.items() if version is not None and version == best]
-    stay = [member for member in holders if not departs(turn, member) and turn.cluster.hang(member) is None]
+    stay = [member for member in holders if not (departs(turn, member) or turn.cluster.hangs(member))]
     return not stay and any(departs(turn, member) for member in holders)
 
 

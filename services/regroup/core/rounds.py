@@ -13,12 +13,12 @@ from collections.abc import Set
 from enum import Enum, auto
 
 from regroup.core import blame
-from regroup.core.cluster import reached
+from regroup.core.cluster import Watch, reached
 from regroup.core.hanging import GRACE, awaits_data, set_aside, starve, waits_in_vain, worth_a_round
 from regroup.core.jobs import Formation, Job, JobPhase, Member, Round, Wanted
 from regroup.core.leaving import departs, is_held_by_goers, owes_word
 from regroup.core.places import read_elsewhere, unlend_surplus
-from regroup.core.regroup import ASKED_TO, NothingToSave, Wait, durable
+from regroup.core.regroup import ASKED_TO, NothingToSave, SaveState, Wait, durable
 from regroup.core.settling import (
     candidates,
     gathered,
@@ -130,12 +130,11 @@ def _rest(turn: Turn, job: Job) -> None:
 
 def _gather(turn: Turn, job: Job) -> None:
     watch = turn.watch(job.id)
-    tries = min(len(watch.failed_savers), LONGEST_RETRY)
-    if tries and turn.waited(watch.since) < turn.policy.save_retry * 2 ** (tries - 1):
-        return
     if watch.unable:
         read_elsewhere(turn, job)
     present, stuck, verdict = gathered(turn, job)
+    if isinstance(verdict, SaveState) and _failed_lately(turn, watch):
+        return
     if isinstance(verdict, Wait):
         if untold := [member.worker for member in present if owes_word(turn, job, member)]:
             begin_round(turn, job, f"{', '.join(untold)} may go, once it told what it holds")
@@ -148,6 +147,12 @@ def _gather(turn: Turn, job: Job) -> None:
         wait(turn, job, may_go_on(job, back))
     else:
         begin_round(turn, job, "enough workers are ready" if job.formation is None else verdict.reason)
+
+
+def _failed_lately(turn: Turn, watch: Watch) -> bool:
+    """Whether to save was tried in vain a moment ago; the longer it has been, the more often it was."""
+    tries = min(len(watch.failed_savers), LONGEST_RETRY)
+    return tries > 0 and turn.waited(watch.since) < turn.policy.save_retry * 2 ** (tries - 1)
 
 
 def _halt(turn: Turn, job: Job) -> None:

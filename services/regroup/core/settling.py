@@ -117,7 +117,7 @@ def untold(turn: Turn) -> list[str]:
 def gathered(turn: Turn, job: Job) -> tuple[dict[Member, Answer], list[Member], Verdict]:
     """Who could answer a round now, whose step loops do not come back, and what the words of the first would mean."""
     told = candidates(turn.cluster, job)
-    stuck = [member for member in told if is_stuck(turn, member) or turn.cluster.hang(member) is not None]
+    stuck = [member for member in told if is_stuck(turn, member) or turn.cluster.hangs(member)]
     present = {one: said for one, said in told.items() if one not in stuck and not is_mute(turn, one.worker)}
     return present, stuck, verdict_on(turn, job, present, _unheard(turn, job, present))
 
@@ -213,10 +213,12 @@ def give_up(
 
 
 def give_up_left_out(turn: Turn, job: Job, formation: Formation) -> None:
-    """Evict those that hung as the others went on, and were left out alive, now that those told that they train."""
+    """Evict those that hung as the others went on, and were left out alive, now that those told that they train; and
+    newcomers that hang for long, and keep their places from others."""
     there = candidates(turn.cluster, job)
-    others = [one for one, said in there.items() if one not in formation.members and said.version is not None]
-    hung = [one for one in others if turn.cluster.hang(one) is not None]
+    others = [one for one in there if one not in formation.members and turn.cluster.hang(one) is not None]
+    long = [one for one in others if turn.waited(turn.sightings[one.worker].moved) > turn.policy.absent_limit]
+    hung = [one for one in others if there[one].version is not None or one in long]
     if hung:
         give_up(turn, job, None, hung, {one: there[one] for one in formation.members if one in there})
 

@@ -97,7 +97,7 @@ class Pulse:
         now = time.monotonic()
         spent = now - self._entered
         passes = self._passes[self._phase]
-        if whole or spent > passes.longest:
+        if whole or (len(passes.known) >= ENOUGH and spent > passes.longest):
             passes.add(spent)
         self._phase, self._entered = phase, now
         self._number += 1
