@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -467,8 +467,11 @@ def until_it_has_a_spare(agent: int) -> None:
     """A process that its fork server has forked."""
 
     def children(process: int) -> list[int]:
-        threads = Path(f"/proc/{process}/task").iterdir()
-        return [int(child) for thread in threads for child in (thread / "children").read_text().split()]
+        found = []
+        with suppress(FileNotFoundError):  # a thread that ended meanwhile, or the process
+            for thread in Path(f"/proc/{process}/task").iterdir():
+                found += [int(child) for child in (thread / "children").read_text().split()]
+        return found
 
     deadline = time.monotonic() + LIMIT
     while not any(children(child) for child in children(agent)):

@@ -216,7 +216,8 @@ def _trainer_exited(turn: Turn, name: str, report: TrainerExited) -> None:
     if job is None or job.ended:
         return
     # Storage that stalls does so for all at once; and memory that is mapped to it lets nothing else run.
-    stalled = hung and hang is not None and hang.phase in (LoopPhase.DATA, LoopPhase.FIRST_BATCH)
+    at_data = hang is not None and hang.phase in (LoopPhase.DATA, LoopPhase.FIRST_BATCH)
+    stalled = hung and at_data and report.shard == OUTSIDE
     chance = stalled or (report.cause == "killed by SIGKILL" and not hung)
     if report.step is not None and report.shard is not None:
         cause = "it hung, and was evicted" if hung else report.cause

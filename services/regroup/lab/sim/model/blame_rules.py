@@ -15,6 +15,7 @@ from regroup.core.jobs import (
     IN_REPORT,
     IN_STATE,
     ORIGIN,
+    OUTSIDE,
     Formation,
     Job,
     JobPhase,
@@ -36,7 +37,7 @@ def failed(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) ->
     """What failed in a generation failed once, however often it is told; a restart is one only where steps are lost."""
     if job.failures is not old.failures:
         _alone(world, before, old, job)
-        hung = [one for one in job.failures if one.chance and one.error.startswith("it hung")]
+        hung = [one for one in job.failures if one.chance and one.error.startswith("it hung") and one.shard != OUTSIDE]
         assert not hung, f"{hung} were ended because they hung, and that is taken for chance"
         trained = [one for one in job.failures if one.generation and one.step >= 0]
         for one in trained:
