@@ -167,6 +167,15 @@ class Scene:
         self.halt("a", (1, 3))
         assert self.members == ["a"]
 
+    def unanswered(self) -> None:
+        """a and b train to step 3 of a job j; b does not answer the next round, is heard all the while, and evicted."""
+        self.running("a", "b", min_workers=1, step=3)
+        self.passes(self.policy.halt_limit, heard="ab")
+        self.breaks("a", 1)
+        self.halt("a", (1, 3))
+        self.after(self.policy.halt_limit + 0.1, heard="ab")
+        assert [note.worker for note in self.noted("evicted")] == ["b"]
+
     def holds_on(self, name: str) -> None:
         """It says again that its group of generation 1 broke after step 3, which it holds."""
         self.beat(name, TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 3))

@@ -29,12 +29,7 @@ def ended(scene, name):
 
 def out_for_its_silence(scene):
     """b did not answer, and is evicted; then it is cut off. a trains on alone from step 3, which b holds, too."""
-    scene.running("a", "b", min_workers=1, step=3)
-    scene.passes(scene.policy.halt_limit, heard="ab")
-    scene.breaks("a", 1)
-    scene.halt("a", (1, 3))
-    scene.after(scene.policy.halt_limit + 0.1, heard="ab")
-    assert [note.worker for note in scene.noted("evicted")] == ["b"]
+    scene.unanswered()
     scene.does(Disconnected("b"))
     scene.train("a")
 

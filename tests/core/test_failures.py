@@ -70,12 +70,7 @@ def test_an_end_that_was_asked_for_is_no_error(scene):
 
 
 def test_who_was_evicted_and_ends_by_itself_before_it_is_killed_has_one_error(scene):
-    scene.running("a", "b", min_workers=1, step=3)
-    scene.passes(scene.policy.halt_limit, heard="ab")
-    scene.breaks("a", 1)
-    scene.halt("a", (1, 3))
-    scene.after(scene.policy.halt_limit + 0.1, heard="ab")
-    assert [note.worker for note in scene.noted("evicted")] == ["b"]
+    scene.unanswered()
     scene.exits("b", cause="killed by SIGABRT")
     assert scene.cluster.workers["b"].errors == 1
 

@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from asyncio import CancelledError
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,20 @@ from torch.utils.data import IterableDataset, TensorDataset
 from regroup.tasks.contract import OptionError, SizedDataset, Task
 
 SAMPLES = 64
+
+
+class Fetched:
+    """A dataset of which something is done with each index before its sample is read."""
+
+    def __init__(self, whole: SizedDataset, fetch: Callable[[int], None]) -> None:
+        self.whole, self.fetch = whole, fetch
+
+    def __len__(self) -> int:
+        return len(self.whole)
+
+    def __getitem__(self, index: int) -> Any:
+        self.fetch(index)
+        return self.whole[index]
 
 
 class Sound(Task):
@@ -316,20 +330,13 @@ class DataSegfaults(Sound):
     """The dataset's own native code does it, in the loader's thread, as the step loop waits for it."""
 
     def dataset(self) -> SizedDataset:
-        whole, bad = super().dataset(), self.bad
+        def fetch(index: int) -> None:
+            time.sleep(0.02)
+            if index == self.bad:
+                time.sleep(0.2)
+                ctypes.string_at(0)
 
-        class Torn:
-            def __len__(self) -> int:
-                return len(whole)
-
-            def __getitem__(self, index: int) -> Any:
-                time.sleep(0.02)
-                if index == bad:
-                    time.sleep(0.2)
-                    ctypes.string_at(0)
-                return whole[index]
-
-        return Torn()
+        return Fetched(super().dataset(), fetch)
 
 
 class SlowsDown(Sound):
@@ -343,17 +350,7 @@ class SlowsDown(Sound):
         time.sleep(seconds if (self.folder / what).exists() else 0.003)
 
     def dataset(self) -> SizedDataset:
-        whole, takes = super().dataset(), self.takes
-
-        class Slow:
-            def __len__(self) -> int:
-                return len(whole)
-
-            def __getitem__(self, index: int) -> Any:
-                takes("data", 0.4)
-                return whole[index]
-
-        return Slow()
+        return Fetched(super().dataset(), lambda index: self.takes("data", 0.4))
 
     def model(self) -> nn.Module:
         return nn.Sequential(*[nn.Linear(4, 4) for _ in range(10)], nn.Linear(4, 1))
