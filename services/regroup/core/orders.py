@@ -11,7 +11,7 @@ from regroup.core.copies import is_spared
 from regroup.core.jobs import Job, Member, Wanted
 from regroup.core.keeping import discards
 from regroup.core.messages.orders import Form, Go, Halt, Kill, Order, Prepare, Release, Save
-from regroup.core.workers import Sighting, TrainerPhase, TrainerStatus, Worker
+from regroup.core.workers import TrainerPhase, TrainerStatus, Worker
 
 
 def due(cluster: Cluster, name: str, quiet: Set[str] = frozenset()) -> tuple[Order, ...]:
@@ -20,13 +20,12 @@ def due(cluster: Cluster, name: str, quiet: Set[str] = frozenset()) -> tuple[Ord
     worker, sighting = cluster.workers.get(name), cluster.present(name)
     if worker is None or sighting is None:
         return ()
-    return (*discards(cluster, name), *_due_to_worker(cluster, name, worker, sighting, quiet))
+    return (*discards(cluster, name), *_due_to_worker(cluster, name, worker, sighting.trainer, quiet))
 
 
 def _due_to_worker(
-    cluster: Cluster, name: str, worker: Worker, sighting: Sighting, quiet: Set[str]
+    cluster: Cluster, name: str, worker: Worker, trainer: TrainerStatus | None, quiet: Set[str]
 ) -> tuple[Order, ...]:
-    trainer = sighting.trainer
     if worker.leaving and worker.job is None:
         return (Go(worker.boot),) if _may_end(cluster, name, quiet) else ()
     if trainer is not None and trainer.job != worker.job:

@@ -194,11 +194,11 @@ def give_up(
 
     Who answered and tells nothing any more may be gone with what it held: then nobody else is ended who holds as much.
     """
+    held = [one for one, answer in answers.items() if answer.version is not None]
     for member in unanswered:
         if member.worker in turn.workers and turn.workers[member.worker].job != job.id:
             continue  # it was taken off the job, and is released, not asked
         trainer = turn.cluster.trainer(member)
-        held = [one for one, answer in answers.items() if answer.version is not None]
         unheld = not any(told_lately(turn, one.worker) and _has(job, one, answers[one], trainer) for one in held)
         if isinstance(verdict, Wait):
             over = hangs(turn, job, member, unheld, member in verdict.missing)
