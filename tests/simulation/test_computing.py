@@ -25,7 +25,7 @@ def test_who_is_interrupted_waits_for_nothing_and_nothing_computes_on(method, fr
 
     def interrupted():
         with computing(2, given.append, 1, context=get_context(method), fresh=fresh) as pool:
-            waiting.extend(pool.submit(end_late, seconds) for seconds in (0.0, *[3600.0] * 8))
+            waiting.extend(pool.submit(time.sleep, seconds) for seconds in (0.0, *[3600.0] * 8))
             waiting[0].result()
             raise KeyboardInterrupt
 

@@ -1,18 +1,23 @@
 """Processes that compute for a command, and end with it.
 
 Owns: that an interruption is the command's alone to hear, and that nothing computes on when nobody waits for it.
-Refuses to know: what is computed.
+Refuses to know: what is computed. Does not allow: that a task which waits is cancelled (on Python 3.11 a pool that
+breaks over one leaves all others unanswered).
 """
 
+import os
 import signal
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing import active_children
 from multiprocessing.context import BaseContext
 
 ENDINGS = (signal.SIGTERM, signal.SIGHUP)  # what else is an interruption, so that what was found until then is told
+
+LOOK = 0.05  # seconds that a pool is given to notice that its processes ended
 
 
 @contextmanager
@@ -43,13 +48,15 @@ def computing(
     try:
         yield pool
     except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        while mine := set(active_children()) - others:
-            for child in mine:
-                child.terminate()
-                child.join()
+        with suppress(BrokenProcessPool):
+            while True:  # until the pool knows that it is broken: before, it may begin another process
+                for child in set(active_children()) - others:
+                    child.terminate()
+                    child.join()
+                wait([pool.submit(os.getpid)], LOOK)
         raise
-    pool.shutdown()
+    finally:
+        pool.shutdown()
 
 
 def _begin(begin: Callable[..., object], *given: object) -> None:

@@ -4,6 +4,7 @@ Owns: how many of them a process is given at once. Refuses to know: what a life 
 """
 
 import gc
+from collections import deque
 from collections.abc import Generator
 from dataclasses import replace
 
@@ -23,7 +24,9 @@ def lives(first: int, count: int, processes: int) -> Generator[list[Outcome], No
         yield from map(_chunk, chunks)
         return
     with computing(processes, _collect_seldom) as pool:
-        yield from pool.map(_chunk, chunks)
+        outcomes = deque(pool.submit(_chunk, chunk) for chunk in chunks)
+        while outcomes:
+            yield outcomes.popleft().result()
 
 
 def _collect_seldom() -> None:
