@@ -185,12 +185,14 @@ class Cluster:
 def reached(job: Job, watch: Watch | None) -> int:
     """The steps that all members of the last formation are known to have committed; never below what is persisted.
 
+    Each step takes a part of every member, so that one that any of them made says that all had made the one before.
     While a state is being saved they are fixed: what is saved may be an older one, and whoever comes back with more
     steps comes too late.
     """
-    members = job.formation.members if job.formation and watch and job.saver is None else ()
-    told = [watch.committed[member] for member in members if watch and member in watch.committed]
-    return max(job.step, min(told)) if told and len(told) == len(members) else job.step
+    if job.formation is None or watch is None or job.saver is not None:
+        return job.step
+    told = [watch.committed.get(member, -1) for member in job.formation.members]
+    return max(job.step, min(told), max(told) - 1)
 
 
 class Refusal(Exception):
