@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from regroup.core.hanging import GRACE
 from regroup.core.jobs import Fingerprint, JobPhase, Version
 from regroup.core.messages.agent_reports import Heartbeat
 from regroup.core.messages.commands import DrainWorker, PauseJob
 from regroup.core.messages.events import Disconnected, Tick
-from regroup.core.messages.orders import Go, Kill, Release
+from regroup.core.messages.orders import Go, Halt, Kill, Release
 from regroup.core.workers import Hang, LoopPhase, TrainerPhase, TrainerStatus
 
 HANG = Hang(phase=LoopPhase.COMPUTE, lasts=20.0, limit=4.0)
@@ -362,3 +363,36 @@ def test_a_drain_ends_although_the_other_holder_of_what_is_held_stands_still(sce
             scene.saved(scene.job.saver.worker, (1, 3))
         scene.does(Tick())
     assert (scene.job.saved, scene.cluster.workers["b"].job) == (Version(1, 3), None)
+
+
+def test_who_was_evicted_for_its_data_and_is_back_as_it_was_then_is_asked_for_the_last_copy(scene):
+    """The order to end it met a dead line, and its data came meanwhile: nothing that it says is new."""
+    scene.running("a", "b", min_workers=1, step=3)
+    scene.passes(scene.policy.halt_limit, heard="ab")
+    starves = Hang(phase=LoopPhase.DATA, lasts=4.2, limit=4.0, fetch=7)
+    says(scene, "b", TrainerPhase.TRAINING, starves, promised=1, generation=1, version=Version(1, 3))
+    scene.halt("a", (1, 3))
+    halted = {"promised": 2, "generation": 1, "version": Version(1, 3)}
+    says(scene, "b", TrainerPhase.HALTED, starves, **halted)
+    scene.after(GRACE + 0.1, heard="a")
+    assert [note.worker for note in scene.noted("evicted")] == ["b"]
+    scene.does(Disconnected("b"))
+    scene.train("a", 5)
+    scene.register("a", boot="b2")
+    scene.register("b")
+    says(scene, "b", TrainerPhase.HALTED, **halted)
+    assert (ended(scene, "b"), len(scene.told("b", Halt))) == ([], 1)
+
+
+def test_who_was_taken_off_its_job_and_is_lent_again_for_the_last_copy_is_not_killed_for_its_old_eviction(scene):
+    scene.unanswered()
+    scene.does(Disconnected("b"))
+    scene.train("a", 4)
+    scene.after(scene.policy.absent_limit + 0.1, heard="a")
+    assert scene.cluster.workers["b"].job is None
+    says(scene, "a", TrainerPhase.TRAINING, HANG, promised=2, generation=2, version=Version(2, 4))
+    scene.register("b")
+    scene.holds_on("b")
+    assert (ended(scene, "b"), scene.cluster.workers["b"].job) == ([], None)
+    scene.exits("a", cause="killed by SIGSEGV")
+    assert (ended(scene, "b"), len(scene.told("b", Halt))) == ([], 1)

@@ -8,7 +8,7 @@ from regroup.core.hanging import GRACE
 from regroup.core.jobs import OUTSIDE, Fingerprint, JobPhase, Version, Wanted
 from regroup.core.messages.agent_reports import MAX_STACKS, Heartbeat, StacksTaken
 from regroup.core.messages.commands import DrainWorker, PauseJob, StopJob
-from regroup.core.messages.events import Tick
+from regroup.core.messages.events import Disconnected, Tick
 from regroup.core.messages.orders import Heard, Kill
 from regroup.core.workers import Hang, LoopPhase, TrainerPhase, TrainerStatus
 
@@ -450,3 +450,28 @@ def test_a_newcomer_that_stands_still_before_anybody_asked_it_leaves_its_place_t
         scene.does(Tick())
     assert evicted(scene) == ["b"]
     assert scene.now - began > scene.policy.absent_limit
+
+
+@pytest.mark.parametrize("hang", [HANG, STARVES])
+def test_who_was_left_out_and_hangs_is_not_ended_while_none_of_those_that_went_on_is_there(scene, hang):
+    running(scene, "a", "b", "c")
+    scene.does(Disconnected("c"))
+    scene.breaks("a", 1)
+    for name in "ab":
+        scene.halt(name, (1, 3))
+    for name in "ab":
+        scene.train(name, 5)
+    scene.passes(3.0, heard="ab")
+    scene.register("c")
+    accuse(scene, "c", hang)
+    for name in "ab":
+        scene.does(Disconnected(name))
+    for _ in range(5):
+        scene.now += 1.0
+        accuse(scene, "c", hang)
+    assert (evicted(scene), scene.told("c", Kill)) == ([], [])
+    for name in "ab":
+        scene.register(name)
+        scene.train(name, 6)
+    accuse(scene, "c", hang)
+    assert (evicted(scene), scene.told("c", Kill) != []) == (["c"], True)

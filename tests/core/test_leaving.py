@@ -596,3 +596,43 @@ def test_a_job_that_is_saved_as_its_holder_goes_waits_for_the_other_that_has_yet
     leave(scene, "a", TrainerPhase.HALTED, promised=scene.job.generation)
     scene.halt("b", (1, 3))
     assert scene.members == ["b"]
+
+
+def test_a_drain_of_a_held_job_ends_although_the_worker_was_cut_off_when_it_was_held(scene):
+    scene.running("a", "b", min_workers=1, step=3)
+    scene.does(PauseJob("j", hold=True))
+    scene.does(Disconnected("b"))
+    scene.breaks("a", 1)
+    scene.halt("a", (1, 3))
+    scene.after(scene.policy.halt_limit + 0.1, heard="a")
+    assert scene.job.reason == "held at step 3, in the memory of a"
+    scene.register("b")
+    scene.holds_on("b")
+    scene.does(DrainWorker("b"))
+    assert (scene.cluster.workers["b"].job, scene.job.wanted) == (None, Wanted.HOLD)
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_what_a_user_holds_stays_held_while_the_holder_that_stays_is_cut_off_for_a_moment(scene, leaves):
+    """An agent that is to end does not wait for so long."""
+    hold(scene)
+    scene.does(Disconnected("a"))
+    if leaves:
+        leave(scene, "b", TrainerPhase.HALTED, promised=2, generation=1, version=Version(1, 4))
+    else:
+        scene.does(DrainWorker("b"))
+    assert scene.job.wanted is (Wanted.PAUSE if leaves else Wanted.HOLD)
+    if leaves:
+        return
+    scene.passes(scene.policy.absent_limit - 1.0, heard="b")
+    scene.register("a")
+    scene.halt("a", (1, 4))
+    assert (scene.cluster.workers["b"].job, scene.job.wanted) == (None, Wanted.HOLD)
+
+
+def test_what_a_user_holds_is_saved_once_the_holder_that_was_to_stay_is_gone_for_long(scene):
+    hold(scene)
+    scene.does(Disconnected("a"))
+    scene.does(DrainWorker("b"))
+    scene.after(scene.policy.absent_limit + 0.1, heard="b")
+    assert scene.job.wanted is Wanted.PAUSE

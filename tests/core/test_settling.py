@@ -8,8 +8,8 @@ from regroup.core.cluster import Rest
 from regroup.core.jobs import Checkpoint, JobPhase, Member, Version
 from regroup.core.messages.commands import PauseJob, StopJob, SubmitJob
 from regroup.core.messages.events import Disconnected, Tick
-from regroup.core.messages.orders import Heard
-from regroup.core.messages.trainer_reports import CheckpointUnreadable, ReplicasDiffered
+from regroup.core.messages.orders import Halt, Heard, Kill
+from regroup.core.messages.trainer_reports import CheckpointUnreadable, GroupBroke, PeersUnreached, ReplicasDiffered
 from regroup.core.settling import passed
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase
@@ -219,3 +219,29 @@ def test_what_renews_the_lease_of_another_job_renews_none_of_the_trainer_that_it
     scene.train("b", 3)
     assert [order.generation for order in scene.told("b", Heard)] == [0]
     assert scene.cluster.sightings["b"].renewed == renewed
+
+
+def test_a_sound_member_that_was_left_out_on_a_suspicion_is_waited_for_as_any_that_is_cut_off(scene):
+    scene.running("a", "b", min_workers=1, step=3)
+    scene.passes(scene.policy.halt_limit, heard="ab")
+    scene.breaks("a", 1)
+    for n in (2, 3):
+        for name in "ab":
+            scene.halt(name, (1, 3))
+        for name in "ab":
+            scene.beat(name, TrainerPhase.FORMING, promised=n, generation=n, version=Version(1, 3))
+        told = {"job": "j", "incarnation": "i1", "generation": n}
+        scene.says("b", PeersUnreached(**told, peers=(Member("a", "i1"),)))
+        scene.says("b", GroupBroke(**told, reason="no way leads there"))
+    assert [note.worker for note in scene.noted("evicted")] == ["b"]
+    scene.does(Disconnected("b"))
+    scene.halt("a", (1, 3))
+    scene.train("a", 5)
+    scene.exits("a")
+    scene.prepare("a", incarnation="i2")
+    scene.halt("a", None, incarnation="i2")
+    assert (scene.job.phase, scene.job.formation.generation) == (JobPhase.WAITING, 4)
+    assert "may be b's: waiting for it to answer" in scene.job.reason
+    scene.register("b")
+    scene.holds_on("b")
+    assert (scene.told("b", Kill), len(scene.told("b", Halt))) == ([], 1)

@@ -77,7 +77,7 @@ def take_in(turn: Turn, name: str, report: Report) -> tuple[Order, ...]:
                 for ended in report.left:
                     take_left(turn, name, ended)
                     told += settled(turn, ended)
-                observe(turn, name, report.trainer)
+                observe(turn, name, report.trainer, anew=not sighting.told)
                 told += settled(turn, report.trainer) if report.trainer is not None else ()
                 hang_told(turn, name, sighting)
                 compare_pace(turn, name, sighting)

@@ -81,7 +81,9 @@ def _is_needed(turn: Turn, job: Job, name: str) -> bool:
 
 
 def _told_last(trainer: TrainerStatus, job: Job) -> bool:
-    return trainer.phase is TrainerPhase.HALTED and trainer.promised >= job.generation and not trainer.at_work
+    """Whether it can hold no more than it told: it promised, or its group broke, and it is in no step any more."""
+    promised = trainer.phase is TrainerPhase.HALTED and trainer.promised >= job.generation
+    return (promised or trainer.phase is TrainerPhase.BROKEN) and not trainer.at_work
 
 
 def owes_word(turn: Turn, job: Job, member: Member) -> bool:
@@ -100,6 +102,10 @@ def is_held_by_goers(turn: Turn, job: Job) -> bool:
     best = max((version for version in versions.values() if version is not None), default=None)
     holders = [member for member, version in versions.items() if version is not None and version == best]
     stay = [member for member in holders if not (departs(turn, member) or turn.cluster.hangs(member))]
+    # Who is drained has the time that one who was cut off a moment ago may need; an agent that is to end has not.
+    if not any(turn.workers[member.worker].leaving for member in holders):
+        near = away(turn, job).items()
+        stay += [one for one, version in near if version == best and not departs(turn, one)]
     return not stay and any(departs(turn, member) for member in holders)
 
 

@@ -17,9 +17,12 @@ from regroup.core.workers import TrainerPhase, TrainerStatus
 from regroup.core.written import take_committed, take_written
 
 
-def observe(turn: Turn, name: str, status: TrainerStatus | None, broken: str = "its group broke") -> None:
-    """Take in where a worker's trainer stands, whether a heartbeat or a report of its own said so."""
-    _take_status(turn, name, status, broken)
+def observe(
+    turn: Turn, name: str, status: TrainerStatus | None, broken: str = "its group broke", anew: bool = False
+) -> None:
+    """Take in where a worker's trainer stands, whether a heartbeat or a report of its own said so. `anew`: it is the
+    first word since its agent was cut off."""
+    _take_status(turn, name, status, broken, anew)
     if status is not None and status.job in turn.jobs:
         take_written(turn, turn.jobs[status.job], name, status)
 
@@ -34,7 +37,7 @@ def take_left(turn: Turn, name: str, status: TrainerStatus) -> None:
     take_written(turn, turn.jobs[job.id], name, status)
 
 
-def _take_status(turn: Turn, name: str, status: TrainerStatus | None, broken: str) -> None:
+def _take_status(turn: Turn, name: str, status: TrainerStatus | None, broken: str, anew: bool) -> None:
     sighting = turn.sightings[name]
     before = sighting.trainer
     if before is not None and (status is None or status.incarnation != before.incarnation):
@@ -43,15 +46,16 @@ def _take_status(turn: Turn, name: str, status: TrainerStatus | None, broken: st
     moved = turn.now if status != before and not _only_promised(before, status) else sighting.moved
     turn.sightings[name] = replace(sighting, trainer=status, moved=moved)
     job = turn.jobs.get(status.job) if status else None
-    if status is None or job is None or job.ended or turn.workers[name].job != job.id:
+    if status is None or job is None or job.ended:
         return
     member = Member(name, status.incarnation)
+    if anew or moved == turn.now:
+        _take_back(turn, job, member, status)
+    if turn.workers[name].job != job.id:
+        return
     if status.fingerprint is not None and not agrees(turn, job, name, status):
         return
     job = turn.jobs[job.id]
-    stuck = status.phase is TrainerPhase.HALTED and status.at_work
-    if moved == turn.now and not stuck and turn.sightings[name].hang is None and member in turn.watch(job.id).evicted:
-        turn.change_watch(job.id, back=turn.watch(job.id).back | {member})
     if status.fingerprint is not None and len(left := prepared(job, name)) < len(job.failures):
         job = turn.change_job(job, failures=left)
     _take_step(turn, job, member, status)
@@ -64,6 +68,14 @@ def _take_status(turn: Turn, name: str, status: TrainerStatus | None, broken: st
         begin_round(turn, job, f"{name} knows generation {highest}, above the coordinator's")
         return
     _take_phase(turn, job, member, status, broken)
+
+
+def _take_back(turn: Turn, job: Job, member: Member, status: TrainerStatus) -> None:
+    """Who was evicted and is heard again in good health may hold what nobody else does, whoever it is lent to by now."""
+    watch = turn.watches.get(job.id)
+    stuck = (status.phase is TrainerPhase.HALTED and status.at_work) or turn.cluster.hangs(member)
+    if watch is not None and member in watch.evicted and not stuck:
+        turn.change_watch(job.id, back=watch.back | {member})
 
 
 def bury_listed(turn: Turn, name: str, alive: str | None, cause: str) -> None:

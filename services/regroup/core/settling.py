@@ -92,7 +92,7 @@ def away(turn: Turn, job: Job) -> dict[Member, Version]:
         if seen.connected or trainer is None or trainer.job != job.id or trainer.version is None:
             continue
         member = Member(name, trainer.incarnation)
-        gone = member in watch.dead or member in watch.evicted
+        gone = member in watch.dead or member in watch.evicted - watch.suspected - watch.back
         if not gone and turn.waited(seen.seen) <= turn.policy.absent_limit:
             found[member] = trainer.version
     return found
@@ -203,7 +203,8 @@ def give_up(
         if isinstance(verdict, Wait):
             over = hangs(turn, job, member, unheld, member in verdict.missing)
         else:
-            last = held and unheld and trainer is not None and trainer.version is not None
+            # Where it was settled that nobody's state is gone on from, all that may hold one were looked at.
+            last = (held or verdict is None) and unheld and trainer is not None and trainer.version is not None
             over = had_its_chance(turn, member) and not last
         if over:
             hang = turn.cluster.hang(member)

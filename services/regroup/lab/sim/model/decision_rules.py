@@ -78,7 +78,7 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
     if any(worker.departs for worker in decision.cluster.workers.values()):
         for id, job in decision.cluster.jobs.items():
             if id in before.jobs and before.jobs[id].phase is job.phase:  # else the next decision saves it
-                leaving_rules.held(decision.cluster, job)
+                leaving_rules.held(world, decision.cluster, job)
     _ordered(ghosts, world, decision)
 
 

@@ -109,11 +109,25 @@ def saved(world: World, cluster: Cluster, old: Job, job: Job) -> None:
     )
 
 
-def held(cluster: Cluster, job: Job) -> None:
-    """A job is not held by those alone that are to go."""
+def held(world: World, cluster: Cluster, job: Job) -> None:
+    """A job is not held by those alone that are to go, but for moments in which one that stays is cut off."""
     if job.phase is JobPhase.PAUSED and job.formation is not None and (told := _told(cluster, job)):
         have = [member for member, version in told.items() if version == max(told.values())]
-        assert not all(departs(cluster, one) for one in have), f"{job.id} is held by {have}, and all of them go"
+        near = [] if any(cluster.workers[one.worker].leaving for one in have) else _cut_off(world, cluster, job, have[0])
+        stay = [one for one in (*have, *near) if not departs(cluster, one)]
+        assert stay, f"{job.id} is held by {have}, and all of them go"
+
+
+def _cut_off(world: World, cluster: Cluster, job: Job, like: Member) -> list[Member]:
+    """The trainers that hold as much as this one, and whose connections were closed a moment ago."""
+    trainer, found = cluster.trainer(like), []
+    for name, seen in cluster.sightings.items():
+        status, near = seen.trainer, world.decided_at - max(seen.seen, cluster.awake) <= world.policy.absent_limit
+        if seen.connected or status is None or trainer is None or status.job != job.id or not near:
+            continue
+        if status.version == trainer.version:
+            found.append(Member(name, status.incarnation))
+    return found
 
 
 def _told(cluster: Cluster, job: Job) -> dict[Member, Version]:
