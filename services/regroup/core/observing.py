@@ -71,7 +71,7 @@ def _take_status(turn: Turn, name: str, status: TrainerStatus | None, broken: st
 
 
 def _take_back(turn: Turn, job: Job, member: Member, status: TrainerStatus) -> None:
-    """Who was evicted and is heard again in good health may hold what nobody else does, whoever it is lent to by now."""
+    """Who was evicted and is heard again in good health may hold what nobody else does, whoever has it by now."""
     watch = turn.watches.get(job.id)
     stuck = (status.phase is TrainerPhase.HALTED and status.at_work) or turn.cluster.hangs(member)
     if watch is not None and member in watch.evicted and not stuck:

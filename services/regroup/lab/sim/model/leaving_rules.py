@@ -113,7 +113,8 @@ def held(world: World, cluster: Cluster, job: Job) -> None:
     """A job is not held by those alone that are to go, but for moments in which one that stays is cut off."""
     if job.phase is JobPhase.PAUSED and job.formation is not None and (told := _told(cluster, job)):
         have = [member for member, version in told.items() if version == max(told.values())]
-        near = [] if any(cluster.workers[one.worker].leaving for one in have) else _cut_off(world, cluster, job, have[0])
+        patient = not any(cluster.workers[one.worker].leaving for one in have)
+        near = _cut_off(world, cluster, job, have[0]) if patient else []
         stay = [one for one in (*have, *near) if not departs(cluster, one)]
         assert stay, f"{job.id} is held by {have}, and all of them go"
 

@@ -116,11 +116,12 @@ def _has_base(cluster: Cluster, job: Job, member: Member) -> bool:
 
 def killed(world: World, cluster: Cluster, name: str, order: Kill) -> None:
     """Nobody is killed who was given up on a suspicion, or not heard, and is back, and alone has what counts."""
-    job, watch, member = cluster.jobs.get(order.job), cluster.watches.get(order.job), Member(name, order.incarnation)
-    if job is None or job.ended or job.formation is None or watch is None or member not in watch.suspected | watch.back:
+    job, member, seen = cluster.jobs.get(order.job), Member(name, order.incarnation), cluster.present(name)
+    if job is None or job.ended or job.formation is None or seen is None:
         return
+    silent = world.decided_at - seen.moved > world.policy.detached_limit
     status = cluster.trainer(member)
-    if status is not None and status.version is not None and not status.at_work and cluster.hang(member) is None:
+    if status is not None and status.version is not None and not (status.at_work or silent or cluster.hang(member)):
         released(world, cluster, name, order.job)
 
 
