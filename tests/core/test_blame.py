@@ -6,7 +6,7 @@ import pytest
 
 from regroup.core.jobs import IN_LOAD, IN_STATE, OUTSIDE, Beginning, Checkpoint, JobPhase, Version
 from regroup.core.messages.agent_reports import AgentRegistered
-from regroup.core.messages.commands import ClearWorker, PauseJob, ResumeJob
+from regroup.core.messages.commands import ClearWorker, PauseJob, ResumeJob, StopJob
 from regroup.core.messages.events import Disconnected
 from regroup.core.workers import TrainerPhase
 
@@ -72,6 +72,21 @@ def test_a_task_that_kills_whoever_prepares_fails_its_job_also_after_it_trained(
     assert scene.job.phase is JobPhase.FAILED
     assert "while preparing" in scene.job.reason
     assert not any(worker.quarantined for worker in scene.cluster.workers.values())
+
+
+def test_a_free_worker_whose_old_trainer_does_not_end_is_no_second_one_to_try(scene):
+    scene.running("w", step=3)
+    scene.does(StopJob("j", now=True))
+    scene.register("a")
+    scene.after(scene.policy.absent_limit + 0.1, heard="aw")
+    scene.submit("k", max_workers=1)
+    for number in range(2):
+        preparing = {"phase": TrainerPhase.PREPARING, "job": "k", "incarnation": f"x{number}"}
+        scene.beat("a", **preparing)
+        scene.exits("a", f"x{number}", cause="killed by SIGSEGV", job="k")
+        scene.beat("a")
+    assert scene.cluster.jobs["k"].phase is JobPhase.FAILED
+    assert scene.cluster.workers["a"].errors == 0
 
 
 def die_in_turn(scene, steps):

@@ -281,6 +281,13 @@ def test_a_job_whose_workers_cannot_read_its_checkpoint_gets_another_one_before_
     assert lends(blind(cluster("ab", cannot, queued), j1="a")) == {"b": "1", "a": "2"}
 
 
+def test_one_that_is_there_and_of_no_use_keeps_no_other_from_a_job_that_needs_one_to_read():
+    cannot, queued = job("1", 1, 2, JobPhase.WAITING), job("2", 2, 2)
+    known = blind(cluster("abc", cannot, queued, a="1", b="1"), j1="a")
+    assert lends(known) == {}
+    assert lend(known, there(known), idle={"b"}) == {"c": "1"}
+
+
 def test_two_jobs_do_not_keep_what_the_other_lacks_for_one_that_is_there_and_of_no_use():
     older, younger = waiting("1"), waiting("2")
     known = cluster("abc", older, younger, a="1", b="2", c="2")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from regroup.core.jobs import ORIGIN, Checkpoint, JobPhase, Struck, Version
+from regroup.core.jobs import ORIGIN, Checkpoint, JobPhase, Member, Struck, Version
 from regroup.core.messages.agent_reports import AgentLeft, AgentRegistered
 from regroup.core.messages.commands import DrainWorker, PauseJob, ResumeJob, StopJob
 from regroup.core.messages.events import Disconnected
@@ -381,6 +381,20 @@ def test_one_that_is_connected_and_says_nothing_is_nobody_that_could_be_asked(re
     scene.passes(scene.policy.absent_limit + scene.policy.quiet_limit, heard="a")
     for _ in range(400):  # more than an hour
         scene.after(10.0, heard="a")
+        if scene.job.round is not None:
+            halted(scene, "a")
+        elif scene.job.formation is not None and scene.job.formation.generation == scene.job.generation:
+            finds(scene)
+    assert 9 in struck(scene)
+
+
+def test_one_whose_trainer_was_evicted_and_does_not_end_is_nobody_that_could_be_asked(resumed):
+    scene = resumed("a", "b", min_workers=1)
+    watch = scene.cluster.watches["j"]
+    evicted = replace(watch, evicted=frozenset({Member("b", "i2")}))
+    scene.cluster = replace(scene.cluster, watches={"j": evicted})
+    for _ in range(20):
+        scene.after(scene.policy.absent_limit, heard="ab")
         if scene.job.round is not None:
             halted(scene, "a")
         elif scene.job.formation is not None and scene.job.formation.generation == scene.job.generation:

@@ -27,12 +27,12 @@ def unlend_absent(turn: Turn) -> None:
 def expected(turn: Turn) -> frozenset[str]:
     """The workers that are there, or may only be away for a moment."""
     there, vain = _near(turn), _in_vain(turn)
-    return frozenset(name for name in there if name not in vain and (turn.workers[name].job or not _idles(turn, name)))
+    return frozenset(one for one in there if one not in vain and (turn.workers[one].job or not is_useless(turn, one)))
 
 
 def others_to_try(turn: Turn, job: Job, name: str) -> list[str]:
     """The workers that are there, or away for a moment, and may take part in the job, now or later, but this one."""
-    others = [one for one in _near(turn) if one != name and one not in job.refused and not is_mute(turn, one)]
+    others = [one for one in _near(turn) if one != name and one not in job.refused and not is_useless(turn, one)]
     return [one for one in others if may_be_lent(turn.cluster, one)]
 
 
@@ -50,10 +50,12 @@ def is_near(turn: Turn, name: str) -> bool:
     return turn.workers[name].boot != LEFT and _absent(turn, name) <= turn.policy.absent_limit
 
 
-def _idles(turn: Turn, name: str) -> bool:
-    """Whether nobody could have it, though it is connected and free: its agent is not heard, or its trainer, which is
-    of no job any more, does not end."""
-    return _clinging(turn, name) is not None or is_mute(turn, name)
+def is_useless(turn: Turn, name: str) -> bool:
+    """Whether nothing is to be had of it, though it is connected: its agent is not heard, or its trainer does not end,
+    which was evicted, or is of no job any more."""
+    free = turn.workers[name].job is None
+    clings = _clinging(turn, name) is not None if free else _lingers(turn, name)
+    return clings or is_mute(turn, name)
 
 
 def idle(turn: Turn) -> frozenset[str]:
@@ -71,10 +73,10 @@ def _in_vain(turn: Turn) -> set[str]:
     """Those of them that are of no use to any other job, either."""
     trains = {one.worker for job, one in turn.listed() if job.phase is JobPhase.RUNNING}
     lent = [name for name, worker in turn.workers.items() if worker.job is not None and turn.cluster.present(name)]
-    return {name for name in lent if (is_mute(turn, name) and name not in trains) or lingers(turn, name)}
+    return {name for name in lent if (is_mute(turn, name) and name not in trains) or _lingers(turn, name)}
 
 
-def lingers(turn: Turn, name: str) -> bool:
+def _lingers(turn: Turn, name: str) -> bool:
     """Whether its trainer was evicted, and does not end."""
     trainer, watch = _clinging(turn, name), turn.watches.get(turn.workers[name].job or "")
     return trainer is not None and watch is not None and Member(name, trainer.incarnation) in watch.evicted

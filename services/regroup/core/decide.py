@@ -11,7 +11,7 @@ Does not guarantee: that anybody hears the orders; they are due again at the nex
 from dataclasses import dataclass, replace
 
 from regroup.core import commands
-from regroup.core.absence import expected, forget_gone, idle, lacks_for, lingers, unlend_absent
+from regroup.core.absence import expected, forget_gone, idle, is_useless, lacks_for, unlend_absent
 from regroup.core.agent_reports import take_in
 from regroup.core.cluster import Cluster, Policy, reached
 from regroup.core.forgiving import forgive_in_time, try_again
@@ -162,7 +162,7 @@ def _make_room(turn: Turn) -> None:
         failed = stage(job) is Stage.GATHERING and turn.watch(job.id).failed_savers
         if job.id in stuck or failed:  # nothing is to be had from it for now
             turn.change_job(job, wanted=Wanted.RUN)
-    useless = {name for name in turn.workers if lingers(turn, name) or is_mute(turn, name)}
+    useless = {name for name in turn.workers if is_useless(turn, name)}
     costs = {id: could_make_room(turn, turn.jobs[id]) for id in stuck}
     found = makes_room(turn.cluster, costs, expected(turn), useless)
     if found is not None:

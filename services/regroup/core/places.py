@@ -4,7 +4,7 @@ Owns: who goes then. Refuses to know: who is lent instead, and to whom those tha
 leave, or is gone (`leaving`, `absence`).
 """
 
-from regroup.core.absence import lingers
+from regroup.core.absence import is_useless
 from regroup.core.copies import is_at_work, known_to_hold
 from regroup.core.jobs import Job, Member
 from regroup.core.schedule import at_hand, could_not_read
@@ -37,7 +37,7 @@ def unlend_surplus(turn: Turn, job: Job, seated: tuple[Member, ...]) -> None:
     names, most = {member.worker for member in seated}, job.spec.max_workers
     others = [name for name, worker in turn.workers.items() if worker.job == job.id and name not in names]
     if len(names) < most:
-        useless = [name for name in others if rests(turn, job, name) or is_mute(turn, name) or lingers(turn, name)]
+        useless = [name for name in others if rests(turn, job, name) or is_useless(turn, name)]
         others = useless[: max(0, len(at_hand(turn.cluster, job)) - most)]
     for name in others:
         turn.unlend(name, "the job has all the workers that it asked for")

@@ -141,11 +141,12 @@ def could_not_read(cluster: Cluster, job: Job) -> set[str]:
     return {member.worker for member in watch.unable} if watch is not None else set()
 
 
-def _blind(cluster: Cluster, job: Job, rereads: int = 0) -> set[str]:
-    """Who could not read the job's checkpoint, where none of its workers could, so often: it needs another one."""
-    tried, there = could_not_read(cluster, job), at_hand(cluster, job)
+def _blind(cluster: Cluster, job: Job, rereads: int = 0, idle: Set[str] = frozenset()) -> set[str]:
+    """Who could not read the job's checkpoint, where none of its workers could, so often: it needs another one. Of
+    those that are `idle` none will."""
+    tried, there = could_not_read(cluster, job), {*at_hand(cluster, job)} - idle
     often = bool(tried) and cluster.watches[job.id].rereads >= rereads
-    return tried if there and often and tried.issuperset(there) else set()
+    return tried if there and often and tried >= there else set()
 
 
 def reads_in_vain(cluster: Cluster, job: Job) -> set[str]:
@@ -181,9 +182,9 @@ def lend(
         job
         for job in cluster.live.values()
         if job.wanted is Wanted.RUN and _has_begun(job)
-        if _blind(cluster, job) or len(lent(cluster, job, expected, idle)) < job.spec.max_workers  # else it takes none
+        if _blind(cluster, job, idle=idle) or len(lent(cluster, job, expected, idle)) < job.spec.max_workers
         if not _hopeless(cluster, job, expected)
-    ]
+    ]  # others take none
 
     def grow(job: Job, most: int, beyond: int, but: Set[str] = frozenset()) -> None:
         """To `most` without those that are idle, and not to more than `beyond` with them."""
@@ -195,7 +196,7 @@ def lend(
         free = [name for name in free if name not in loans]
 
     for job in begun:
-        if blind := _blind(cluster, job):  # whether there is room or not: it lets go one that cannot
+        if blind := _blind(cluster, job, idle=idle):  # whether there is room or not: it lets go one that cannot
             loans |= dict.fromkeys([name for name in _eligible(cluster, job, free) if name not in blind][:1], job.id)
             free = [name for name in free if name not in loans]
     for job in begun:

@@ -11,12 +11,11 @@ is waited for where no older checkpoint is left.
 
 from collections.abc import Mapping
 
-from regroup.core.absence import is_near
+from regroup.core.absence import is_near, is_useless
 from regroup.core.cluster import Word
 from regroup.core.jobs import Checkpoint, Job, JobPhase, Member, Struck
 from regroup.core.messages.trainer_reports import CheckpointUnreadable
 from regroup.core.schedule import is_free
-from regroup.core.suspicion import is_mute
 from regroup.core.turn import Turn
 
 
@@ -54,7 +53,7 @@ def _is_proven(turn: Turn, job: Job, words: Mapping[str, Word]) -> bool:
 
 
 def _could_be_asked(turn: Turn, job: Job, name: str) -> bool:
-    if name in job.refused or turn.workers[name].departs or is_mute(turn, name):
+    if name in job.refused or turn.workers[name].departs or is_useless(turn, name):
         return False
     return is_free(turn.cluster, name) if turn.workers[name].job != job.id else is_near(turn, name)
 
