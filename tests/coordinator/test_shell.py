@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from regroup.core.cluster import JobEnded, NoSuchJob, Policy
 from regroup.core.jobs import Job, JobPhase, Wanted
 from regroup.core.messages.agent_reports import AgentRegistered, Heartbeat
 from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob, SubmitJob
-from regroup.core.messages.orders import Heard, ListRecords, Order, ReadRecords, Welcome
+from regroup.core.messages.orders import Go, Heard, ListRecords, Order, ReadRecords, Welcome
 from regroup.core.spec import JobSpec
 from regroup.wire.keys import server_keys, server_public, worker_keys
 from regroup.wire.link import Hub, Line
@@ -261,3 +262,25 @@ async def test_the_records_of_a_lost_agent_are_read_on_from_another_of_its_machi
     assert "".join(text for _, text in pieces) == text
     stays.cancel()
     await other.close()
+
+
+async def test_nobody_is_told_to_end_on_words_that_a_slow_write_made_old(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those on whose word it was decided may be gone by then. It is said again with the next heartbeat's answer."""
+    monkeypatch.setattr(running.shell, "policy", replace(Policy(), halt_limit=2.0, heartbeat_interval=0.1))
+    slow, kept = asyncio.Event(), running.store.save
+
+    async def save(*given: Any, **more: Any) -> Any:
+        slow.set()
+        await asyncio.sleep(1.2)  # longer than one counts as heard
+        return await kept(*given, **more)
+
+    monkeypatch.setattr(running.store, "save", save)
+    running.line.send(Heartbeat(boot="b1", sequence=1, leaving=True))
+    async with asyncio.timeout(10):
+        await slow.wait()
+    assert isinstance(await running.hear(Heard), Heard)
+    running.line.send(Heartbeat(boot="b1", sequence=2, leaving=True))
+    orders = [await asyncio.wait_for(running.line.receive(), 10) for _ in range(2)]
+    assert [type(order) for order in orders] == [Heard, Go]

@@ -26,7 +26,7 @@ from regroup.core.jobs import Job, JobPhase, StepPoint, Version
 from regroup.core.messages.agent_reports import AgentRegistered, Heartbeat, RecordsFailed, RecordsListed, RecordsRead
 from regroup.core.messages.commands import Command
 from regroup.core.messages.events import Disconnected, Event, KeepSteps, Report, Reported, Tick
-from regroup.core.messages.orders import Heard
+from regroup.core.messages.orders import Go, Heard, Kill, Release
 from regroup.wire.lease_clock import lease_clock
 from regroup.wire.link import Hub
 
@@ -187,7 +187,7 @@ class Shell:
             finally:
                 took = self._leave_out(began)
                 self._keeping = took if isinstance(event, KeepSteps) else self._keeping
-            self._send(decision)
+            self._send(decision, at)
             if done is not None and not done.done():
                 _answer(done, refused)
 
@@ -257,8 +257,14 @@ class Shell:
             self._written.set_result(None)
             self._written = None
 
-    def _send(self, decision: Decision) -> None:
+    def _send(self, decision: Decision, at: float) -> None:
+        """`at`: when the event came. If that is long ago, those on whose word somebody is to end may be gone by now, as
+        what waits to be taken in may tell. So nobody is told to; who is to end all the same hears it with the answer to
+        its next heartbeat."""
+        late = self._clock() - at > self.policy.quiet_limit
         for order, told in groupby(decision.orders, key=itemgetter(1)):  # what goes to many is encoded once
+            if isinstance(order, Kill | Release | Go) and late:
+                continue
             if not isinstance(order, Heard) or self._answers():
                 self._hub.send_many([worker for worker, _ in told], order)
 

@@ -20,7 +20,7 @@ BUGS = (
         "orders leave before they are saved",
         SHELL,
         "            try:\n                await self._persist(",
-        "            self._send(decision)\n            try:\n                await self._persist(",
+        "            self._send(decision, at)\n            try:\n                await self._persist(",
     ),
     Bug(
         "a fence is forgotten",
