@@ -61,6 +61,7 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
         known = before.watches[id].evicted if id in before.watches else frozenset()
         for member in watch.evicted - known:
             lending_rules.evicted(world, before, decision, before.jobs[id], member)
+        ghosts.cut_off |= lending_rules.cut_off(decision.cluster, watch)
     lending_rules.lent(world, before, decision, leaving_rules.handed_over)
     for _, known_worker, worker in changes(before.workers, decision.cluster.workers):
         excess = worker.errors > world.policy.error_limit
@@ -115,7 +116,7 @@ def _ordered(ghosts: Ghosts, world: World, decision: Decision) -> None:
         if isinstance(order, Release):
             lending_rules.released(world, decision.cluster, name, order.job)
         if isinstance(order, Kill):
-            lending_rules.killed(world, decision.cluster, name, order)
+            lending_rules.killed(ghosts, world, decision.cluster, name, order)
 
 
 def _answered(world: World, job: Job, watch: Watch, before: Watch | None) -> None:

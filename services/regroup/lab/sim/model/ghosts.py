@@ -31,6 +31,7 @@ class Ghosts:
     rested: dict[str, float] = field(default_factory=dict)  # when a job last rested, or was to
     unpreparable: set[str] = field(default_factory=set)  # jobs of which a trainer said, or showed, that they are wrong
     cut_short: set[str] = field(default_factory=set)  # jobs that a user wanted to end at once
+    cut_off: set[Member] = field(default_factory=set)  # evicted trainers whose agents were not heard since
     fetches: dict[tuple[str, str, int], set[tuple[str, int]]] = field(
         default_factory=dict
     )  # accused: job, worker, step
@@ -66,6 +67,7 @@ class Ghosts:
             dict(self.rested),
             set(self.unpreparable),
             set(self.cut_short),
+            set(self.cut_off),
             {which: set(each) for which, each in self.fetches.items()},
         )
 

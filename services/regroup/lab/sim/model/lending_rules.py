@@ -5,11 +5,12 @@ Owns: the rules for loans, releases and evictions. Refuses to know: what the job
 
 from collections.abc import Callable
 
-from regroup.core.cluster import Cluster
+from regroup.core.cluster import Cluster, Watch
 from regroup.core.decide import Decision
 from regroup.core.jobs import ORIGIN, Job, Member, Version
 from regroup.core.messages.orders import Go, Kill, Release
 from regroup.core.workers import TrainerPhase, Worker
+from regroup.lab.sim.model.ghosts import Ghosts
 from regroup.lab.sim.model.world import World, changes, holders, is_durable, is_heard, is_overtaken, tells, told_back
 
 Excused = Callable[[Cluster, Job, Member, Version], bool]
@@ -114,11 +115,20 @@ def _has_base(cluster: Cluster, job: Job, member: Member) -> bool:
     return status is not None and status.version is not None and status.version >= job.formation.base
 
 
-def killed(world: World, cluster: Cluster, name: str, order: Kill) -> None:
+def cut_off(cluster: Cluster, watch: Watch) -> set[Member]:
+    """Those of its evicted trainers whose agents are not connected, or have yet to tell anything since."""
+    seen = {one: cluster.present(one.worker) for one in watch.evicted}
+    return {one for one, there in seen.items() if there is None or not there.told}
+
+
+def killed(ghosts: Ghosts, world: World, cluster: Cluster, name: str, order: Kill) -> None:
     """Nobody is killed who was given up on a suspicion, or not heard, and is back, and alone has what counts."""
-    job, member, seen = cluster.jobs.get(order.job), Member(name, order.incarnation), cluster.present(name)
-    if job is None or job.ended or job.formation is None or seen is None:
+    job, watch, member = cluster.jobs.get(order.job), cluster.watches.get(order.job), Member(name, order.incarnation)
+    seen = cluster.present(name)
+    if job is None or job.ended or job.formation is None or watch is None or seen is None:
         return
+    if member not in watch.suspected | watch.back | ghosts.cut_off:
+        return  # the order may have reached it before the others were lost
     silent = world.decided_at - seen.moved > world.policy.detached_limit
     status = cluster.trainer(member)
     if status is not None and status.version is not None and not (status.at_work or silent or cluster.hang(member)):

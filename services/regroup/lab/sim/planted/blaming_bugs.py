@@ -152,8 +152,8 @@ BUGS = (
     Bug(
         "who was refused is to try",
         ABSENCE,
-        "one != name and one not in job.refused and not is_mute",
-        "one != name and not is_mute",
+        "one != name and one not in job.refused and not is_useless",
+        "one != name and not is_useless",
         among="refused and failing",
     ),
     Bug(

@@ -196,5 +196,5 @@ def _ghosts(ghosts: Ghosts) -> Hashable:
         frozenset(ghosts.closed.items()),
         frozenset(ghosts.deleted),
     )
-    saved += (frozenset(ghosts.damaged),)
+    saved += (frozenset(ghosts.damaged), frozenset(ghosts.cut_off))
     return commits, late, states, *saved, frozenset(ghosts.rolled_back)
