@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from regroup.core.jobs import IN_LOAD, IN_STATE, OUTSIDE, Beginning, Checkpoint, JobPhase, Version
+from regroup.core.jobs import IN_DATA, IN_LOAD, IN_STATE, OUTSIDE, Beginning, Checkpoint, JobPhase, StepFailure, Version
 from regroup.core.messages.agent_reports import AgentRegistered
 from regroup.core.messages.commands import ClearWorker, PauseJob, ResumeJob, StopJob
 from regroup.core.messages.events import Disconnected
@@ -391,6 +391,21 @@ def test_a_device_whose_update_raises_in_each_step_is_left_out(joined):
             joined.train(name)
         joined.raises("c", n, step, OUTSIDE)
         form_with_c(joined, held=(n, step + 1))
+    assert joined.members == ["a", "b"]
+
+
+def test_data_of_another_worker_that_were_late_in_between_do_not_clear_a_broken_device(joined):
+    for times in range(1, 6):
+        n = joined.job.formation.generation
+        assert "c" in joined.members, times
+        for name in "abc":
+            joined.train(name)
+        if times == 3:
+            late = StepFailure(3, IN_DATA, "b", "it waited for its data", died=True, generation=n - 1)
+            failures = (*joined.job.failures, late)
+            joined.cluster = replace(joined.cluster, jobs={"j": replace(joined.job, failures=failures)})
+        joined.raises("c", n, 3, OUTSIDE)
+        form_with_c(joined, held=(n, 3))
     assert joined.members == ["a", "b"]
 
 

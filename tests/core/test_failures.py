@@ -110,6 +110,16 @@ def test_what_a_task_raises_as_it_prepares_fails_its_job_once_two_workers_find_s
     assert scene.job.reason == "task: dataset() raised FileNotFoundError: /data"
 
 
+def test_two_workers_that_cannot_prepare_for_reasons_of_their_own_fail_no_job(scene):
+    scene.submit(min_workers=1, max_workers=1)
+    scene.register("a", "b", "c")
+    raises_preparing(scene, "a", "dataset() raised FileNotFoundError: /data")
+    raises_preparing(scene, "b", "model() raised MemoryError: 3 GiB")
+    assert (scene.job.phase, set(scene.job.refused)) == (JobPhase.PREPARING, {"a", "b"})
+    raises_preparing(scene, "c", "dataset() raised FileNotFoundError: /mnt/data")
+    assert scene.job.phase is JobPhase.FAILED
+
+
 def test_where_nobody_else_is_to_try_it_fails_at_once(scene):
     scene.submit(min_workers=1, max_workers=1)
     scene.register("a")
@@ -338,6 +348,28 @@ def test_a_worker_whose_replica_is_not_like_most_has_an_error(scene):
     told = {"job": "j", "incarnation": "i1", "step": 3}
     scene.says("a", ReplicasDiffered(**told, generation=1, digests=("aa", "bb", "bb")))
     assert [worker.errors for worker in scene.cluster.workers.values()] == [1, 0, 0], "also if it leads"
+
+
+def test_an_odd_leaders_state_that_was_just_given_away_is_no_error_of_who_took_it(scene):
+    scene.running("a", "b", "c", max_workers=4, step=3)
+    scene.register("d")
+    scene.prepare("d")
+    for name in "abc":
+        scene.halt(name, (1, 3))
+    scene.halt("d", None)
+    for name in "abcd":
+        scene.train(name)
+    told = {"job": "j", "incarnation": "i1", "step": 3, "generation": 2}
+    scene.says("b", ReplicasDiffered(**told, digests=("aa", "bb", "bb", "aa")))
+    assert {name: worker.errors for name, worker in scene.cluster.workers.items()} == {"a": 1, "b": 0, "c": 0, "d": 0}
+
+
+def test_where_several_replicas_differ_and_no_most_are_alike_it_is_no_workers_error(scene):
+    scene.running("a", "b", "c", max_workers=3)
+    told = {"job": "j", "incarnation": "i1", "step": 100, "generation": 1}
+    scene.says("a", ReplicasDiffered(**told, digests=("aa", "bb", "cc")))
+    assert [worker.errors for worker in scene.cluster.workers.values()] == [0, 0, 0]
+    assert len(scene.noted("replicas_differed")) == 1
 
 
 def test_the_others_regroup_at_once_where_the_odd_one_tells_of_itself_and_is_quarantined(make_scene):

@@ -475,3 +475,55 @@ def test_who_was_left_out_and_hangs_is_not_ended_while_none_of_those_that_went_o
         scene.train(name, 6)
     accuse(scene, "c", hang)
     assert (evicted(scene), scene.told("c", Kill) != []) == (["c"], True)
+
+
+@pytest.mark.parametrize("phase", [LoopPhase.EVALUATION, LoopPhase.OPTIMIZER, LoopPhase.DATA])
+@pytest.mark.parametrize("cut_off", [True, False])
+def test_two_that_hung_at_once_outside_of_a_pass_fail_no_job(scene, phase, cut_off):
+    """Storage that stalls also for an evaluation, or a machine that swaps: that is the same for all at once."""
+    running(scene, "a", "b", "c")
+    for name in "bc":
+        accuse(scene, name, replace(HANG, phase=phase))
+    scene.halt("a", (1, 3))
+    scene.after(GRACE + 0.1, heard="abc")
+    assert evicted(scene) == ["b", "c"]
+    for name in "bc":
+        if cut_off:  # its agent tells first that it has no trainer
+            scene.register(name)
+            scene.beat(name)
+        scene.exits(name, asked=True, step=3, shard=OUTSIDE)
+    scene.train("a")
+    assert (scene.job.phase, scene.members) == (JobPhase.RUNNING, ["a"])
+
+
+def test_trainers_that_end_long_after_they_were_evicted_are_no_failures_of_the_step_that_came_off_since(scene):
+    running(scene, "a", "b", "c", "d")
+    for name in "bcd":
+        accuse(scene, name, replace(STARVES, fetch=0, stands=True))
+    scene.halt("a", (1, 3))
+    scene.after(GRACE + 0.1, heard="abcd")
+    assert evicted(scene) == ["b", "c", "d"]
+    for name in "bcd":
+        scene.train("a", scene.job.formation.base.step + 100)
+        scene.exits(name, asked=True, step=3, shard=OUTSIDE)
+        scene.prepare(name, incarnation="i2")
+        for other in scene.members:
+            held = (scene.job.formation.generation, scene.job.step)
+            scene.halt(other, held, "i1" if other == "a" else "i2")
+        scene.halt(name, None, "i2")
+        for other in scene.members:
+            scene.train(other, None, "i1" if other == "a" else "i2")
+    assert scene.job.phase is JobPhase.RUNNING
+    assert scene.job.failures == ()
+
+
+@pytest.mark.parametrize("asks", [PauseJob("j", hold=True), PauseJob("j"), StopJob("j")])
+def test_nobody_is_given_up_for_its_data_in_a_job_that_is_to_rest(scene, asks):
+    running(scene, "a", "b")
+    accuse(scene, "b", STARVES)
+    scene.does(asks)
+    for name in "ab":
+        accuse(scene, name, STARVES if name == "b" else None, phase=TrainerPhase.HALTED, promised=scene.job.generation)
+    scene.after(GRACE + 0.1, heard="ab")
+    assert evicted(scene) == []
+    assert scene.job.phase is JobPhase.PAUSED or scene.job.saver is not None

@@ -32,7 +32,7 @@ from regroup.core.saves import files_discarded
 from regroup.core.stragglers import compare_pace
 from regroup.core.trainer_reports import take_in_trainer
 from regroup.core.turn import Turn
-from regroup.core.workers import LEFT, LoopPhase, Sighting, TrainerPhase, Worker
+from regroup.core.workers import LEFT, Sighting, TrainerPhase, Worker
 from regroup.core.written import settled
 
 DIED = "its agent died"
@@ -202,9 +202,9 @@ def _trainer_exited(turn: Turn, name: str, report: TrainerExited) -> None:
         turn.workers[name] = replace(turn.workers[name], barren=True)
     turn.bury(report.job, member, cause)
     trainer = turn.sightings[name].trainer
-    preparing, hang = False, turn.cluster.hang(member)
+    preparing, generation = False, job.formation.generation if job is not None and job.formation is not None else 0
     if trainer is not None and trainer.incarnation == report.incarnation:
-        preparing = trainer.phase is TrainerPhase.PREPARING
+        preparing, generation = trainer.phase is TrainerPhase.PREPARING, trainer.generation or generation
         turn.sightings[name] = replace(turn.sightings[name], trainer=None, hang=None, moved=turn.now)
     if report.asked and not hung:
         return
@@ -215,13 +215,11 @@ def _trainer_exited(turn: Turn, name: str, report: TrainerExited) -> None:
             turn.count_error(name, report.cause, succeeded)
     if job is None or job.ended:
         return
-    # Storage that stalls does so for all at once; and memory that is mapped to it lets nothing else run.
-    at_data = hang is not None and hang.phase in (LoopPhase.DATA, LoopPhase.FIRST_BATCH)
-    stalled = hung and at_data and report.shard == OUTSIDE
+    # Storage that stalls does so for all at once, also at an evaluation's data; so does a machine without memory.
+    stalled = hung and report.shard == OUTSIDE
     chance = stalled or (report.cause == "killed by SIGKILL" and not hung)
     if report.step is not None and report.shard is not None:
         cause = "it hung, and was evicted" if hung else report.cause
-        generation = job.formation.generation if job.formation is not None else 0
         failure = StepFailure(report.step, report.shard, name, cause, died=True, generation=generation, chance=chance)
         blame_task(turn, job, failure)
     elif preparing:

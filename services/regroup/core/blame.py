@@ -64,6 +64,8 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
     """
     if failure.generation and failure in job.failures:
         return  # told twice
+    if 0 <= failure.step < reached(job, turn.watches.get(job.id)) and failure.shard not in (IN_LOAD, *AT_A_SAVE):
+        return  # it came off since, with others
     preparing = failure.step < 0
     kept = failure.shard in AT_A_SAVE
     alike = [f for f in job.failures if f.shard == failure.shard and (kept or f.step == failure.step)]
@@ -194,8 +196,8 @@ def _in_a_row(failures: Sequence[StepFailure]) -> int:
     last = failures[-1]
     generations, step = set(), last.step
     for one in reversed(failures):
-        if one.chance or one.step < 0:
-            continue
+        if one.chance or one.step < 0 or (one.shard == IN_DATA and last.shard != IN_DATA):
+            continue  # that says nothing of a device
         if one.worker != last.worker or not 0 <= step - one.step <= 1:
             break
         generations.add(one.generation)

@@ -9,7 +9,7 @@ from regroup.core.absence import others_to_try, untried
 from regroup.core.beginning import other_data
 from regroup.core.jobs import Job, JobPhase
 from regroup.core.messages.trainer_reports import TASK, WORKER, PrepareFailed, ReplicasDiffered
-from regroup.core.replicas import sound
+from regroup.core.replicas import receivers, sound
 from regroup.core.settling import candidates
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerStatus
@@ -53,7 +53,7 @@ def prepare_failed(turn: Turn, job: Job, name: str, report: PrepareFailed) -> No
     """Before the first formation it is the job's spec that is wrong; later, or if it says so itself, the worker. What
     its task raises may be for want of a file there: that is the job's where two find so, or nobody else is to try."""
     reason = f"{report.field}: {report.message}"
-    found = [one for one in job.refused.values() if one.startswith(f"{TASK}: ")]
+    found = [one for one in job.refused.values() if one.startswith(f"{TASK}: {_kind(report.message)}")]
     alone = report.field == TASK and not found and untried(turn, job, name)
     if not (job.history or alone or report.field == WORKER):
         turn.end(job, JobPhase.FAILED, reason, error=report.traceback or reason)
@@ -61,12 +61,23 @@ def prepare_failed(turn: Turn, job: Job, name: str, report: PrepareFailed) -> No
         turn.refuse(job, name, reason)
 
 
+def _kind(error: str) -> str:
+    """The type of an exception: the rest of its words may name a place on one machine."""
+    return error.partition(":")[0]
+
+
 def count_odd_replicas(turn: Turn, job: Job, report: ReplicasDiffered) -> None:
-    """An error for each worker whose replica is not the sound one."""
+    """An error for each worker whose replica is not the sound one, but not where that is only what the leader gave it.
+
+    Where several differ, and no most are alike, it is none of theirs: the task draws or keeps something of its own.
+    """
     formation = job.formation
     if formation is None or formation.generation != report.generation or len(report.digests) != len(formation.seats):
         return
-    kept = sound(report.digests, formation.leader)
-    for member, found in zip(formation.members, report.digests, strict=True):
-        if found != kept:
-            turn.count_error(member.worker, f"its replica differed at step {report.step}")
+    digests, given = report.digests, receivers(formation, report.step)
+    kept, leads = sound(digests, formation, report.step), digests[formation.leader]
+    odd = [rank for rank, found in enumerate(digests) if found != kept and not (rank in given and found == leads)]
+    if len(odd) > 1 and 2 * len(odd) >= len(digests) - len(given):
+        return
+    for rank in odd:
+        turn.count_error(formation.members[rank].worker, f"its replica differed at step {report.step}")

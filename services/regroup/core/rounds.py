@@ -163,7 +163,7 @@ def _halt(turn: Turn, job: Job) -> None:
         begin_round(turn, job, trouble)
         return
     unanswered = [member for member in asked.participants if _awaited(turn, job, member)]
-    starved = awaits_data(turn, job) if not asked.boundary else []
+    starved = awaits_data(turn, job) if job.wanted is Wanted.RUN and not asked.boundary else []
     listed = frozenset(job.formation.members) if job.formation is not None else frozenset()
     at_work = not listed.isdisjoint(unanswered) or any(_at_work(turn, member) for member in unanswered)
     # Members may be in the middle of a long step, until one is at the boundary: then all are.

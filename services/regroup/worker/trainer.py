@@ -324,7 +324,7 @@ class Trainer:
                 digests=digests,
             )
             self.control.say(report)
-        if digests[group.rank] != (kept := sound(digests, formation.leader)):
+        if digests[group.rank] != (kept := sound(digests, formation, self.replica.step)):
             reason = f"its digest {digests[group.rank]} is not {kept}, which is kept"
             self.control.happened(StateDiscarded(formation.generation, reason))
         else:

@@ -333,11 +333,11 @@ class StepLoops(Writers, ABC):
 
     def _differ(self, trainer: Trainer, group: Formation, digests: tuple[int, ...]) -> None:
         """Whoever differs from the sound one gives its state up; the leader tells."""
-        rank, leader, generation = trainer.rank, group.leader, group.generation
-        if rank == leader:
-            told, step = tuple(f"{digest:012x}" for digest in digests), len(trainer.state)
+        rank, generation, step = trainer.rank, group.generation, len(trainer.state)
+        if rank == group.leader:
+            told = tuple(f"{digest:012x}" for digest in digests)
             trainer.outbox.append(ReplicasDiffered(**trainer.who, generation=generation, step=step, digests=told))
-        if digests[rank] == sound(digests, leader):
+        if digests[rank] == sound(digests, group, step):
             self.come_back(trainer, h.CollectiveBroke(generation, "replicas differed"))
             return
         self.come_back(trainer, h.StateDiscarded(generation, "its digest is not the sound one"))

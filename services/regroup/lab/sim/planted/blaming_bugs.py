@@ -139,8 +139,8 @@ BUGS = (
     Bug(
         "the leader's replica is always the sound one",
         LIKENESS,
-        "kept = sound(report.digests, formation.leader)",
-        "kept = report.digests[formation.leader]",
+        "kept, leads = sound(digests, formation, report.step), digests[formation.leader]",
+        "kept = leads = digests[formation.leader]",
     ),
     Bug(
         "data of all are taken for the workers' own",
