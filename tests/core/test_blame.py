@@ -8,6 +8,7 @@ from regroup.core.jobs import IN_DATA, IN_LOAD, IN_STATE, OUTSIDE, Beginning, Ch
 from regroup.core.messages.agent_reports import AgentRegistered
 from regroup.core.messages.commands import ClearWorker, PauseJob, ResumeJob, StopJob
 from regroup.core.messages.events import Disconnected
+from regroup.core.messages.orders import Release
 from regroup.core.workers import TrainerPhase
 
 MONTH = 30 * 86400.0
@@ -392,6 +393,74 @@ def test_a_device_whose_update_raises_in_each_step_is_left_out(joined):
         joined.raises("c", n, step, OUTSIDE)
         form_with_c(joined, held=(n, step + 1))
     assert joined.members == ["a", "b"]
+
+
+@pytest.mark.parametrize("trained", [True, False])
+@pytest.mark.parametrize("free", ["b", ""])
+def test_a_job_of_one_worker_that_lost_nothing_yet_begins_on_another_where_that_one_failed_twice(scene, free, trained):
+    """Else one broken device would fail each job of the queue."""
+    scene.running("a", step=3 if trained else None, max_workers=1)
+    scene.register(*free)
+    step = 3 if trained else 0
+    for n in (1, 2):
+        scene.raises("a", n, step=step, shard=OUTSIDE)
+        if n == 1:
+            scene.halt("a", (1, step))
+            scene.train("a")
+    if trained or not free:
+        assert scene.job.phase is JobPhase.FAILED
+        return
+    assert scene.job.refused == {"a": "ValueError: bad sample, for the second time"}
+    scene.beat("a", TrainerPhase.HALTED, promised=2, generation=2, version=Version(2, 0))
+    assert scene.told("a", Release) == [Release("j")]
+    scene.exits("a", asked=True)
+    scene.prepare("b")
+    scene.halt("b", None)
+    scene.train("b", 1)
+    assert (scene.members, scene.job.phase) == (["b"], JobPhase.RUNNING)
+
+
+def test_a_job_of_one_worker_fails_once_a_second_one_fails_at_the_same(scene):
+    scene.register("a", "b")
+    scene.submit(max_workers=1)
+    for name, times in (("a", 2), ("b", 1)):
+        for number in range(times):
+            incarnation = f"{name}{number}"
+            scene.prepare(name, incarnation=incarnation)
+            scene.halt(name, None, incarnation)
+            scene.train(name, None, incarnation)
+            scene.exits(name, incarnation, cause="killed by SIGSEGV", step=0, shard=1)
+            scene.beat(name)
+    assert scene.job.phase is JobPhase.FAILED
+    assert [worker.errors for worker in scene.cluster.workers.values()] == [0, 0]
+
+
+def test_another_worker_of_the_job_that_is_about_to_be_prepared_is_one_to_begin_on(scene):
+    scene.submit(min_workers=1, max_workers=2)
+    scene.register("a", "b")
+    scene.beat("b", TrainerPhase.PREPARING)
+    scene.prepare("a")
+    scene.halt("a", None)
+    scene.train("a")
+    scene.raises("a", 1, step=0, shard=OUTSIDE)
+    scene.halt("a", (1, 0))
+    scene.train("a")
+    scene.raises("a", 2, step=0, shard=OUTSIDE)
+    assert (set(scene.job.refused), scene.job.ended) == ({"a"}, False)
+
+
+def test_no_job_that_trained_fails_on_one_worker_while_another_that_holds_its_state_is_cut_off_for_a_moment(scene):
+    scene.running("a", "b", min_workers=1, step=3)
+    for n in range(1, 8):
+        scene.raises("a", n, step=3, shard=2)
+        if n == 1:
+            scene.does(Disconnected("b"))
+        scene.halt("a", (n, 3))
+        scene.train("a")
+    assert not scene.job.ended
+    scene.after(scene.policy.absent_limit + 1.0, heard="a")
+    scene.raises("a", 8, step=3, shard=2)
+    assert scene.job.phase is JobPhase.FAILED
 
 
 def test_data_of_another_worker_that_were_late_in_between_do_not_clear_a_broken_device(joined):

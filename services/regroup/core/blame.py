@@ -23,7 +23,7 @@ from regroup.core.jobs import (
     Member,
     StepFailure,
 )
-from regroup.core.settling import candidates, passed
+from regroup.core.settling import away, candidates, passed
 from regroup.core.suspicion import heard_lately, quiet
 from regroup.core.turn import Turn
 
@@ -79,8 +79,9 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
     killed = [f.worker for f in (*same, failure) if f.chance]
     once = len(set(killed)) == len(killed)
     often = times >= 3 and not (preparing and once)
-    alone = job.formation is None or len(job.formation.seats) == 1
     nothing_lost = not (kept or _trained(turn, job))
+    near = [one for one in untried(turn, job, failure.worker) if turn.workers[one].job == job.id]
+    alone = job.formation is None or (len(job.formation.seats) == 1 and not near)
     vain = len(same) >= TRIES_OF_ONE or (nothing_lost and _in_a_row(job.failures) > TRIES_OF_ONE)
     if (others and often) if failure.chance else (others or (same and alone) or vain):
         place = _PLACES.get(failure.shard, f"shard {failure.shard}")
@@ -104,7 +105,9 @@ def _is_its_own(turn: Turn, job: Job, failure: StepFailure, others: bool) -> boo
     if failure.shard == IN_LOAD:
         return _can_be_taken(turn, job, failure)
     tasks = failure.shard in AT_A_SAVE  # where the others were to try, and did not come off
-    return not (others or tasks or failure.chance) and _fails_alone(turn, job, failure)
+    if others or tasks or failure.chance:
+        return False
+    return _begins_elsewhere(turn, job, failure) or _fails_alone(turn, job, failure)
 
 
 def _prepares_elsewhere(turn: Turn, job: Job, failure: StepFailure) -> bool:
@@ -125,6 +128,18 @@ def _can_be_taken(turn: Turn, job: Job, failure: StepFailure) -> bool:
         _leave_out(turn, job, failure, again)
         return True
     return (taken and times <= TRIES_OF_ONE) or (trained and _others_are_away(turn, job, failure.worker))
+
+
+def _begins_elsewhere(turn: Turn, job: Job, failure: StepFailure) -> bool:
+    """With no step to lose, a job of one worker begins on another one, where this one failed twice: else one broken
+    device would fail each job of the queue."""
+    if job.formation is None or len(job.formation.seats) > 1 or _trained(turn, job):
+        return False
+    times, again = _times(one for one in job.failures if one.worker == failure.worker and one.step >= 0)
+    enough = times > 1 and _enough(job, untried(turn, job, failure.worker))
+    if enough:
+        _leave_out(turn, job, failure, again)
+    return enough
 
 
 def _fails_alone(turn: Turn, job: Job, failure: StepFailure) -> bool:
@@ -175,11 +190,13 @@ def _others_hold(turn: Turn, job: Job, name: str) -> list[Member]:
 
 
 def _others_are_away(turn: Turn, job: Job, name: str) -> bool:
-    """Whether another member of the last formation is not heard of, and may train on with its state all the same."""
+    """Whether another one that may hold the state is not heard of, and may be back: a member of the last formation,
+    that may train on all the same, or one that was cut off a moment ago."""
     members = job.formation.members if job.formation is not None else ()
     gone = passed(turn, job) | turn.watch(job.id).evicted
     others = [one for one in members if one.worker != name and one not in gone]
-    return any(turn.cluster.trainer(one) is None or not heard_lately(turn, one.worker) for one in others)
+    unheard = any(turn.cluster.trainer(one) is None or not heard_lately(turn, one.worker) for one in others)
+    return unheard or any(one.worker != name for one in away(turn, job))
 
 
 def _was_taken(turn: Turn, job: Job, name: str) -> bool:

@@ -38,8 +38,8 @@ def may_be_last_copy(
 ) -> bool:
     """Whether this trainer, of worker `name`, holds a state that nobody else is heard to hold, nor one that counts
     more. `owing`: whoever was asked for its promise a moment ago, and has yet to give it, is heard to hold it, too."""
-    if job.formation is None or trainer.version is None:
-        return False
+    if job.formation is None or trainer.version is None or not trainer.version.step:
+        return False  # what no step was made from is built again
     for other, version in other_holders(cluster, job, name, quiet, owing):
         listed_holder = other in job.formation.members and version >= job.formation.base
         if listed_holder or version >= trainer.version:

@@ -54,6 +54,8 @@ class Waiting:
                 self._failed_at[note.job] = self._life.decided_at
                 if note.reason.endswith("E: no") and note.worker is not None:
                     self._raised_in_state.setdefault(note.job, []).append(note.worker)
+            if note.kind in ("pausing", "resumed") and note.job is not None:
+                self._failed_at.pop(note.job, None)  # it is asked for anew
             if note.kind == "exited" and note.worker in self._segfaulted:
                 member, where = self._segfaulted[note.worker]
                 known = before.sightings.get(note.worker)

@@ -137,17 +137,22 @@ def refused(ghosts: Ghosts, world: World, decision: Decision) -> None:
 
 def _again(ghosts: Ghosts, world: World, cluster: Cluster, job: Job, last: StepFailure) -> None:
     """Who is refused as it prepares, or takes the state, failed at that before, and not by chance; others are left that
-    can prepare, and somebody did take the state."""
+    can prepare, and somebody did take the state. Who is refused for its steps does not lose any."""
     name = last.worker
     mine = [one for one in job.failures if one.worker == name]
-    alike = [one for one in mine if (one.step < 0 if last.step < 0 else one.shard == last.shard)]
+    taking, preparing = last.shard == IN_LOAD, last.step < 0
+    alike = [one for one in mine if (one.shard == IN_LOAD if taking else (one.step < 0) == preparing)]
     sure = [one for one in alike if not one.chance]
     assert len(sure) > 1 or len(alike) > 2, f"{name} is refused for what may be chance: {alike}"
-    if last.step < 0:
+    steps = last.step >= 0 and last.shard != IN_LOAD
+    made = ghosts.commits.get(job.id, {}).values()
+    lost = reached(job, cluster.watches.get(job.id)) > job.origin.step
+    assert not (steps and lost), f"{name} is refused for its steps, and {job.id} has some to lose"
+    if last.step < 0 or steps:
         there = [one for one in cluster.workers.values() if one.name != name and one.boot != LEFT]
         fit = [one.name for one in there if not (one.departs or one.quarantined or one.name in job.refused)]
         assert len(fit) >= job.spec.min_workers, f"{name} is refused, and {fit} are all that is left"
-    if last.shard == IN_LOAD and job.beginning is None and not any(ghosts.commits.get(job.id, {}).values()):
+    if last.shard == IN_LOAD and job.beginning is None and not any(made):
         took = {one.member for one in world.trainers() if one.job == job.id and one.session.version is not None}
         built = {job.formation.members[job.formation.leader]} if job.formation is not None else set()
         assert took - built, f"{name} is refused as it took the state, which nobody ever took"
