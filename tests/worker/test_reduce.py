@@ -223,3 +223,36 @@ def test_a_broken_exchange_leaves_nothing_behind_that_writes_into_gradients(star
 
 if __name__ == "__rank__":
     globals()[BODY](*ARGS)  # noqa: F821  # given by the test
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("layout", ["channels last", "transposed", "with gaps"])
+def test_gradients_lie_as_their_weights_do_as_a_fused_optimizer_expects(layout, fused):
+    def trained(by_exchange):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 16, 10))
+        if layout == "channels last":
+            model.to(memory_format=torch.channels_last)
+        elif layout == "transposed":
+            model[3].weight = nn.Parameter(model[3].weight.detach().t().contiguous().t())
+        else:
+            model[3].weight = nn.Parameter(torch.randn(10, 256)[:, ::2] / 16)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, fused=fused and layout != "with gaps")
+        exchange = Exchange(model, tail=0) if by_exchange else None
+        for step in range(20):
+            draw = torch.Generator().manual_seed(step)
+            inputs, labels = torch.randn(6, 3, 6, 6, generator=draw), torch.randint(10, (6,), generator=draw)
+            if exchange is None:
+                optimizer.zero_grad()
+            else:
+                exchange.begin()
+                exchange.expect_last_pass()
+            nn.functional.cross_entropy(model(inputs), labels).backward()
+            if exchange is not None:
+                exchange.finish(NO_TAIL)
+            optimizer.step()
+        return list(model.parameters())
+
+    for mine, alone in zip(trained(True), trained(False), strict=True):
+        torch.testing.assert_close(mine, alone)
+        assert layout == "with gaps" or mine.grad.stride() == mine.stride()

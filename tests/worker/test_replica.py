@@ -8,7 +8,7 @@ from torch import nn
 
 from regroup.tasks.contract import Task
 from regroup.worker.replica import Replica
-from regroup.worker.tree import copy_of
+from regroup.worker.tree import copy_of, pack, unpack
 
 
 class Small(Task):
@@ -108,3 +108,68 @@ def test_the_digest_sees_every_bit():
 
 def test_a_tree_has_everything_that_changes():
     assert set(Replica(Small(), 1).tree()) == {"model", "optimizer", "scheduler", "task", "step", "nominal_weight"}
+
+
+class Wide(torch.optim.Optimizer):
+    """Plain descent on float32 copies of narrower weights."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 0.1})
+
+    @torch.no_grad()
+    def step(self):
+        for parameter in self.param_groups[0]["params"]:
+            state = self.state[parameter]
+            master = state.setdefault("master", parameter.float())
+            state.setdefault("norm", master.norm())
+            parameter.copy_(master.sub_(parameter.grad.float(), alpha=0.1))
+
+
+class Narrow(Small):
+    def model(self):
+        return super().model().bfloat16()
+
+    def optimizer(self, model):
+        return Wide(model.parameters())
+
+    def scheduler(self, optimizer):
+        return None
+
+
+class Conv(Small):
+    """Its weights lie in another order than their shape says, as they do for speed."""
+
+    def model(self):
+        layers = nn.Conv2d(3, 7, 3), nn.ReLU(), nn.Conv2d(7, 5, 3), nn.Flatten(), nn.Linear(5 * 16, 1)
+        return nn.Sequential(*layers).to(memory_format=torch.channels_last)
+
+    def optimizer(self, model):
+        return torch.optim.AdamW(model.parameters(), lr=0.01, fused=True)
+
+    def scheduler(self, optimizer):
+        return None
+
+
+@pytest.mark.parametrize(("task", "shape"), [(Narrow, (5, 4)), (Conv, (5, 3, 8, 8))])
+def test_who_took_a_state_goes_on_with_the_same_bits_whatever_dtype_and_layout_its_optimizer_has(task, shape):
+    trained, joined = Replica(task(), seed=3), Replica(task(), seed=4)
+
+    def step(replica, number):
+        dtype = next(replica.model.parameters()).dtype
+        data = torch.randn(shape, generator=torch.Generator().manual_seed(number)).to(dtype)
+        replica.optimizer.zero_grad()
+        replica.model(data).square().sum().backward()
+        replica.optimizer.step()
+
+    for number in range(5):
+        step(trained, number)
+    skeleton, tensors = pack(trained.tree())  # as it travels, and as it is written
+    joined.load(unpack(skeleton, [tensor.detach().clone(memory_format=torch.contiguous_format) for tensor in tensors]))
+    for number in range(5, 25):
+        step(trained, number)
+        step(joined, number)
+        assert joined.digest() == trained.digest(), number
+    for mine, theirs in zip(joined.model.parameters(), trained.model.parameters(), strict=True):
+        assert [(name, value.dtype, value.stride()) for name, value in joined.optimizer.state[mine].items()] == [
+            (name, value.dtype, value.stride()) for name, value in trained.optimizer.state[theirs].items()
+        ]

@@ -151,7 +151,7 @@ class Exchange:
             for bucket in stretch:
                 bucket.memory = flat[start : start + bucket.numel]
                 for parameter in bucket.parameters:
-                    self._views[parameter] = flat[start : start + parameter.numel()].view(parameter.shape)
+                    self._views[parameter] = _laid_out_as(parameter, flat[start : start + parameter.numel()])
                     start += parameter.numel()
             if start:
                 self._gradients.append(flat[:start])
@@ -194,6 +194,16 @@ class Exchange:
             for bucket in self._buckets[self._launched : until]:
                 self._pending.append(self._group.all_reduce(bucket.memory))
         self._launched = until
+
+
+def _laid_out_as(parameter: Tensor, memory: Tensor) -> Tensor:
+    """`memory` in the parameter's shape, its elements in the parameter's order: a fused optimizer goes through both by
+    their memory. Where the parameter leaves gaps, or elements overlap, in the usual order."""
+    order = sorted(range(parameter.dim()), key=parameter.stride, reverse=True)
+    dense = parameter.detach().permute(order)
+    if not dense.is_contiguous():
+        return memory.view(parameter.shape)
+    return memory.view(dense.shape).permute([order.index(dimension) for dimension in range(parameter.dim())])
 
 
 @dataclass(slots=True)

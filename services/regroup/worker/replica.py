@@ -56,7 +56,7 @@ class Replica:
             raise ValueError(f"the state is of another model: {different[:4]}")
         current.update(theirs)
         self.model.load_state_dict(current)
-        self.optimizer.load_state_dict(dict(tree["optimizer"]))
+        _load_optimizer(self.optimizer, tree["optimizer"])
         if self.scheduler is not None:
             self.scheduler.load_state_dict(dict(tree["scheduler"]))
         self._task.load_state(tree["task"])
@@ -93,6 +93,25 @@ def _state(model: nn.Module, optimizer: Optimizer, scheduler: LRScheduler | None
         "optimizer": optimizer.state_dict(),
         "scheduler": None if scheduler is None else scheduler.state_dict(),
     }
+
+
+def _load_optimizer(optimizer: Optimizer, tree: Mapping[str, Any]) -> None:
+    """torch casts what it takes in to the parameters' dtype, and leaves it in the layout in which it travelled: state
+    that is wider would lose bits, and a fused optimizer, which goes by memory, would mix its elements up."""
+    optimizer.load_state_dict(dict(tree))
+    if type(optimizer).load_state_dict is not Optimizer.load_state_dict:
+        return  # it knows better
+    numbers = [number for group in tree["param_groups"] for number in group["params"]]
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for number, parameter in zip(numbers, parameters, strict=True):
+        state = optimizer.state[parameter] if number in tree["state"] else {}
+        for name, value in tree["state"].get(number, {}).items():
+            if name == "step" or not isinstance(value, Tensor):
+                continue  # torch keeps that one's dtype
+            if value.shape == parameter.shape and value.stride() != parameter.stride():
+                state[name] = torch.empty_like(parameter, dtype=value.dtype, requires_grad=False).copy_(value)
+            elif state[name].dtype != value.dtype:
+                state[name] = value.to(state[name].device)
 
 
 def shapes(state: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
