@@ -496,6 +496,26 @@ def test_two_that_hung_at_once_outside_of_a_pass_fail_no_job(scene, phase, cut_o
     assert (scene.job.phase, scene.members) == (JobPhase.RUNNING, ["a"])
 
 
+@pytest.mark.parametrize("phase", [LoopPhase.OPTIMIZER, LoopPhase.DATA])
+def test_a_task_that_hangs_outside_of_a_pass_on_its_only_worker_fails_the_second_time(scene, phase):
+    scene.running("a", step_timeout=60.0)
+    hang = replace(HANG, phase=phase, stands=True)
+    for number in (1, 2):
+        assert not scene.job.ended
+        while len(evicted(scene)) < number:
+            scene.now += 1.0
+            accuse(scene, "a", hang)
+            scene.does(Tick())
+        scene.exits("a", f"i{number}", asked=True, step=0, shard=OUTSIDE)
+        scene.beat("a")
+        if number == 1:
+            scene.prepare("a", incarnation="i2")
+            scene.halt("a", None, "i2")
+            scene.train("a", None, "i2")
+    assert scene.job.phase is JobPhase.FAILED
+    assert scene.cluster.workers["a"].errors == 0
+
+
 def test_trainers_that_end_long_after_they_were_evicted_are_no_failures_of_the_step_that_came_off_since(scene):
     running(scene, "a", "b", "c", "d")
     for name in "bcd":

@@ -216,7 +216,8 @@ def _trainer_exited(turn: Turn, name: str, report: TrainerExited) -> None:
     if job is None or job.ended:
         return
     # Storage that stalls does so for all at once, also at an evaluation's data; so does a machine without memory.
-    stalled = hung and report.shard == OUTSIDE
+    several = sum(worker.job == report.job for worker in turn.workers.values()) > 1
+    stalled = hung and several and report.shard == OUTSIDE
     chance = stalled or (report.cause == "killed by SIGKILL" and not hung)
     if report.step is not None and report.shard is not None:
         cause = "it hung, and was evicted" if hung else report.cause
