@@ -15,7 +15,7 @@ from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.jobs import StepPoint
 from regroup.core.messages.events import KeepSteps, Report, Tick
-from regroup.core.messages.orders import Heard, Order
+from regroup.core.messages.orders import Go, Heard, Kill, Order, Release
 from regroup.core.notes import Event
 from regroup.lab.sim.lives.plan import Kind
 from regroup.lab.sim.model import measuring_rules
@@ -40,6 +40,7 @@ class Process:
         self.woke = life.now  # when it began, or went on after it stood still for longer than its lease
         self._froze = 0.0
         self.decided_at = 0.0  # as that decision was told the time
+        self.came = 0.0  # when the event came that it decides about, by its clock
         self.task = life.loop.create_task(self._run())
         self.task.add_done_callback(self._ended)
 
@@ -151,6 +152,7 @@ class _Freezing(asyncio.Queue[tuple[Any, float, Any]]):
         found = await super().get()
         if not self._process.thawed.is_set():
             await self._process.thawed.wait()
+        _, self._process.came, _ = found
         return found
 
 
@@ -172,6 +174,9 @@ class SimHub:
             since = self._process.clock() - self._process.store.confirmed
             leads = since < self._process.life.policy.leader_lease
             assert leads, "an answer of a leader that its store did not confirm"
+        if isinstance(order, Kill | Release | Go):  # others, that held as much, may be gone by now
+            old = self._process.clock() - self._process.came
+            assert old <= self._process.policy.quiet_limit, f"{worker} is told to end on words of {old:.1f} s ago"
         link = self.links.get(worker)
         if link is not None and self._process.alive:
             self._process.life.network.carry(worker, link, order)

@@ -64,8 +64,8 @@ BUGS = (
     Bug(
         "of two replicas that differ the leader's is the odd one",
         LIKENESS,
-        "digests, formation.leader)",
-        "digests, 0)",
+        "sound(digests, formation, report.step)",
+        "(sound(digests, formation, report.step) if len(digests) > 2 else digests[0])",
         among="FLIP",
     ),
     Bug(

@@ -6,6 +6,7 @@ Owns: mutations of the core's text about files, ends, pauses and what is held. R
 from regroup.lab.sim.planted.planting import Bug
 
 SAVES = "regroup.core.saves"
+CLUSTER = "regroup.core.cluster"
 WRITTEN = "regroup.core.written"
 HISTORY = "regroup.core.history"
 BEGINNING = "regroup.core.beginning"
@@ -34,6 +35,7 @@ BUGS = (
         "survives(job.history, state, committed)",
         "survives(job.history, state, state.step)",
     ),
+    Bug("what one member made is taken for made by all", CLUSTER, "max(told) - 1)", "max(told))"),
     Bug(
         "a checkpoint beyond what survived counts",
         HISTORY,

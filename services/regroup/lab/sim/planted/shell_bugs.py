@@ -15,6 +15,13 @@ BUGS = (
         "if not isinstance(order, Heard) or self._answers():",
         "if True:",
     ),
+    Bug(
+        "somebody is told to end on old words",
+        SHELL,
+        "isinstance(order, Kill | Release | Go) and late",
+        "isinstance(order, Kill | Release | Go) and False",
+        among="STORE_SLOW",
+    ),
     # persist first, fenced
     Bug(
         "orders leave before they are saved",
