@@ -340,6 +340,7 @@ class StepLoops(Writers, ABC):
         if digests[rank] == sound(digests, group, step):
             self.come_back(trainer, h.CollectiveBroke(generation, "replicas differed"))
             return
+        trainer_rules.discards(trainer, group, step, digests)
         self.come_back(trainer, h.StateDiscarded(generation, "its digest is not the sound one"))
         if trainer.session.version is None:
             trainer.history = None

@@ -3,7 +3,7 @@
 Owns: the rules for sessions and step loops. Refuses to know: what coordinators decide (`decision_rules`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from regroup.core.jobs import Formation, Job, Version
 from regroup.core.messages.orders import Form, Halt, RenewLease
@@ -181,3 +181,10 @@ def given_up(ghosts: Ghosts, trainer: Trainer, field: str) -> None:
     """A trainer says that it cannot prepare, and whose fault that is."""
     if field != WORKER:
         ghosts.unpreparable.add(trainer.job)
+
+
+def discards(trainer: Trainer, group: Formation, step: int, digests: Sequence[int]) -> None:
+    """Nobody gives up a replica that most have, not counting those that were just given the leader's."""
+    own = [digest for rank, digest in enumerate(digests) if step > group.base.step or rank not in group.receivers]
+    like = own.count(digests[trainer.rank])
+    assert 2 * like <= len(own), f"{trainer.member} gives up its replica, which {like} of {len(own)} have"

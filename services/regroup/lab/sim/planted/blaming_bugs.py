@@ -9,6 +9,7 @@ ABSENCE = "regroup.core.absence"
 AGENT_REPORTS = "regroup.core.agent_reports"
 BLAME = "regroup.core.blame"
 LIKENESS = "regroup.core.likeness"
+REPLICAS = "regroup.core.replicas"
 SUSPICION = "regroup.core.suspicion"
 
 BUGS = (
@@ -138,9 +139,10 @@ BUGS = (
     ),
     Bug(
         "the leader's replica is always the sound one",
-        LIKENESS,
-        "kept, leads = sound(digests, formation, report.step), digests[formation.leader]",
-        "kept = leads = digests[formation.leader]",
+        REPLICAS,
+        "return digest if 2 * count > len(witnesses) else",
+        "return",
+        among="FLIP",
     ),
     Bug(
         "data of all are taken for the workers' own",
