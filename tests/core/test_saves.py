@@ -9,7 +9,7 @@ from regroup.core.jobs import IN_REPORT, IN_STATE, Checkpoint, JobPhase, Version
 from regroup.core.messages.agent_reports import Heartbeat, TrainerExited
 from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob
 from regroup.core.messages.events import Disconnected
-from regroup.core.messages.orders import Heard, Kill, Release, Save
+from regroup.core.messages.orders import Discard, Heard, Kill, Release, Save
 from regroup.core.messages.trainer_reports import SaveFailed, StateSaved
 from regroup.core.workers import Hang, LoopPhase, TrainerPhase, TrainerStatus
 
@@ -516,6 +516,26 @@ def test_a_saver_that_is_away_for_long_and_ended_did_not_save_in_vain(scene, res
     scene.after(scene.policy.save_retry + 0.1, heard="a")
     assert (scene.job.phase, scene.job.saved) == (JobPhase.PAUSED, Version(1, 3))
     assert scene.noted("rolled_back") == []
+
+
+def test_what_a_saver_that_was_given_up_wrote_of_the_generation_before_counts_if_it_was_all_that_was_left(scene):
+    """a went on alone in the next one, and died; the job is to stop."""
+    scene.parted()
+    scene.train("a", 9)
+    scene.register("b")
+    scene.exits("a")
+    scene.beat("a")
+    scene.beat("b", TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 4))
+    scene.does(StopJob("j"))
+    scene.halt("b", (1, 4))
+    assert scene.job.saver.worker == "b"
+    last = left(scene, name="b", file=replace(FILE, version=Version(1, 4)))
+    scene.does(Disconnected("b"))
+    scene.after(scene.policy.halt_limit + 0.1, heard="a")
+    assert scene.job.saver is None
+    scene.register("b")
+    scene.beat("b", left=(last,))
+    assert (scene.job.saved, scene.told("b", Discard)) == (Version(1, 4), [])
 
 
 def test_what_a_trainer_left_of_a_job_that_nobody_knows_is_told_once(scene):

@@ -23,7 +23,9 @@ def state_saved(turn: Turn, job: Job, member: Member, report: StateSaved) -> Non
     asked = job.saver == member and report.generation == job.generation
     # A slow saver that was given up may still be the first: a state is what its version says, whoever wrote it.
     if job.saver is None or not (asked or version == wanted):
-        if is_newer(job, version) and was_asked(job, member, version):
+        trainer = turn.cluster.trainer(member)
+        held = trainer.version if trainer is not None else None
+        if is_newer(job, version) and was_asked(job, member, version, held):
             take_in(turn, job, written_by(turn, member.worker, report.checkpoint))
         return  # an evicted or superseded saver moves nothing else
     if version < job.saved:

@@ -41,7 +41,7 @@ def _count(turn: Turn, job: Job, status: TrainerStatus, written: Checkpoint) -> 
     writer = Member(written.worker, status.incarnation)
     saves = job.saver == writer and status.promised == job.generation
     lies_on = held is not None and held.generation == state.generation and held >= state  # its line, below what it has
-    ordered = lies_on and (saves or was_asked(job, writer, state))
+    ordered = lies_on and (saves or was_asked(job, writer, state, held))
     if ordered or survives(job.history, state, committed):
         take_in(turn, job, written)
         if saves and held == state:
@@ -71,10 +71,11 @@ def is_newer(job: Job, state: Version) -> bool:
     return state > newest and not job.ended
 
 
-def was_asked(job: Job, writer: Member, state: Version) -> bool:
-    """Whether it was to save this state of the last generation, and was given up: it may have come off after all."""
+def was_asked(job: Job, writer: Member, state: Version, held: Version | None) -> bool:
+    """Whether it was to save this state, and was given up: it may have come off after all. Of an older generation, as
+    where that was all that was left, only what it `held`."""
     last = job.formation.generation if job.formation is not None else 0
-    return state.generation == last and writer in job.savers
+    return writer in job.savers and (state.generation == last or state == held)
 
 
 def take_in(turn: Turn, job: Job, written: Checkpoint) -> None:

@@ -73,11 +73,11 @@ def _last_word(world: World, cluster: Cluster, member: Member) -> TrainerStatus 
 
 
 def _was_asked(ghosts: Ghosts, job: Job, version: Version) -> bool:
-    """Whether somebody wrote it, or more of its generation, who was to save that and was given up."""
-    if job.formation is None or version.generation != job.formation.generation:
+    """Whether somebody wrote it, or more of the last generation, who was to save that and was given up."""
+    if job.formation is None:
         return False
-    asked = ghosts.savers.get(job.id, set())
-    return any(one in asked and _lies_on(version, its) for one, its in ghosts.writers)
+    last, asked = version.generation == job.formation.generation, ghosts.savers.get(job.id, set())
+    return any(one in asked and (its == version or (last and _lies_on(version, its))) for one, its in ghosts.writers)
 
 
 def heard(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -> None:
