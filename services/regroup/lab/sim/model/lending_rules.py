@@ -99,7 +99,8 @@ def released(world: World, cluster: Cluster, name: str, id: str) -> None:
         return  # it is built again
     excused = cluster.workers[name].quarantined
     heard = {other for other in cluster.workers if other != name and tells(world, cluster, other)}
-    heard -= {other for other in heard if cluster.sightings[other].hang is not None}  # it may never come back
+    hangs = {other: cluster.sightings[other].hang for other in heard}
+    heard -= {other for other, hang in hangs.items() if hang is not None and not hang.fetch}  # it may never come back
     others = [one.worker for one in job.formation.members if one.worker in heard and _has_base(cluster, job, one)]
     for other in [other for other in heard if cluster.workers[other].job == id]:
         known = cluster.present(other)
