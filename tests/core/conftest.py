@@ -167,6 +167,23 @@ class Scene:
         self.halt("a", (1, 3))
         assert self.members == ["a"]
 
+    def left_behind(self, gone: str, others: str, step: int) -> None:
+        """All hold step 3 of generation 1; this one is cut off, and the others go on without it to `step`."""
+        self.does(Disconnected(gone))
+        self.breaks(others[0], 1)
+        for name in others:
+            self.halt(name, (1, 3))
+        for name in others:
+            self.train(name, step)
+
+    def forms(self, names: str, generation: int) -> None:
+        """They halt with step 3 of generation 1, and are to form this one."""
+        for name in names:
+            self.halt(name, (1, 3))
+        facts = {"promised": generation, "generation": generation, "version": Version(1, 3)}
+        for name in names:
+            self.beat(name, TrainerPhase.FORMING, **facts)
+
     def unanswered(self) -> None:
         """a and b train to step 3 of a job j; b does not answer the next round, is heard all the while, and evicted."""
         self.running("a", "b", min_workers=1, step=3)

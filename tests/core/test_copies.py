@@ -284,12 +284,7 @@ STANDS = Hang(phase=LoopPhase.IDLE, lasts=20.0, limit=4.0, stands=True)
 
 def test_a_job_that_waits_beside_an_older_copy_goes_on_once_the_holder_that_stands_still_is_given_up(scene):
     scene.running("a", "b", "c", min_workers=2, step=3)
-    scene.does(Disconnected("b"))
-    scene.breaks("a", 1)
-    for name in "ac":
-        scene.halt(name, (1, 3))
-    for name in "ac":
-        scene.train(name, 5)
+    scene.left_behind("b", "ac", 5)
     scene.after(scene.policy.absent_limit + 1.0, heard="ac")
     scene.exits("c")
     scene.does(Disconnected("c"))

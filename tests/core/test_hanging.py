@@ -455,12 +455,7 @@ def test_a_newcomer_that_stands_still_before_anybody_asked_it_leaves_its_place_t
 @pytest.mark.parametrize("hang", [HANG, STARVES])
 def test_who_was_left_out_and_hangs_is_not_ended_while_none_of_those_that_went_on_is_there(scene, hang):
     running(scene, "a", "b", "c")
-    scene.does(Disconnected("c"))
-    scene.breaks("a", 1)
-    for name in "ab":
-        scene.halt(name, (1, 3))
-    for name in "ab":
-        scene.train(name, 5)
+    scene.left_behind("c", "ab", 5)
     scene.passes(3.0, heard="ab")
     scene.register("c")
     accuse(scene, "c", hang)

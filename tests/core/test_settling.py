@@ -135,12 +135,7 @@ def test_who_beats_more_rarely_than_one_may_be_away_says_enough(make_scene):
 def test_an_older_state_that_is_heard_is_no_reason_to_give_up_who_may_alone_hold_the_newest(scene, least):
     """x answered with it, and is not heard any more. y, which came back, has an older one; z has yet to answer."""
     scene.running("x", "y", "z", min_workers=1, step=3)
-    scene.does(Disconnected("y"))
-    scene.breaks("x", 1)
-    for name in "xz":
-        scene.halt(name, (1, 3))
-    for name in "xz":
-        scene.train(name, 8)
+    scene.left_behind("y", "xz", 8)
     spec = replace(scene.job.spec, min_workers=least)
     scene.cluster = replace(scene.cluster, jobs={"j": replace(scene.job, spec=spec)})
     scene.passes(5.0, heard="xz")
@@ -226,10 +221,7 @@ def test_a_sound_member_that_was_left_out_on_a_suspicion_is_waited_for_as_any_th
     scene.passes(scene.policy.halt_limit, heard="ab")
     scene.breaks("a", 1)
     for n in (2, 3):
-        for name in "ab":
-            scene.halt(name, (1, 3))
-        for name in "ab":
-            scene.beat(name, TrainerPhase.FORMING, promised=n, generation=n, version=Version(1, 3))
+        scene.forms("ab", n)
         told = {"job": "j", "incarnation": "i1", "generation": n}
         scene.says("b", PeersUnreached(**told, peers=(Member("a", "i1"),)))
         scene.says("b", GroupBroke(**told, reason="no way leads there"))

@@ -44,10 +44,7 @@ def test_of_two_that_do_not_form_one_is_given_up_only_if_the_other_told_that_it_
     scene.passes(scene.policy.halt_limit, heard="ab")
     scene.breaks("a", 1)
     for n in (2, 3):
-        for name in "ab":
-            scene.halt(name, (1, 3))
-        for name in "ab":
-            scene.beat(name, TrainerPhase.FORMING, promised=n, generation=n, version=Version(1, 3))
+        scene.forms("ab", n)
         scene.after(scene.policy.form_limit - 0.1, heard="ab")
         if n == 3:
             comes_back(scene, "b", told)

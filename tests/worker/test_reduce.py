@@ -221,10 +221,6 @@ def test_a_broken_exchange_leaves_nothing_behind_that_writes_into_gradients(star
     meeting.close()
 
 
-if __name__ == "__rank__":
-    globals()[BODY](*ARGS)  # noqa: F821  # given by the test
-
-
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("layout", ["channels last", "transposed", "with gaps"])
 def test_gradients_lie_as_their_weights_do_as_a_fused_optimizer_expects(layout, fused):
@@ -256,3 +252,7 @@ def test_gradients_lie_as_their_weights_do_as_a_fused_optimizer_expects(layout, 
     for mine, alone in zip(trained(True), trained(False), strict=True):
         torch.testing.assert_close(mine, alone)
         assert layout == "with gaps" or mine.grad.stride() == mine.stride()
+
+
+if __name__ == "__rank__":
+    globals()[BODY](*ARGS)  # noqa: F821  # given by the test

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from regroup.core.blame import prepared
 from regroup.core.cluster import Answer, reached
+from regroup.core.copies import is_at_work
 from regroup.core.jobs import Job, JobPhase, Member
 from regroup.core.likeness import agrees
 from regroup.core.rounds import begin_round
@@ -50,7 +51,7 @@ def _take_status(turn: Turn, name: str, status: TrainerStatus | None, broken: st
         return
     member = Member(name, status.incarnation)
     if anew or moved == turn.now:
-        _take_back(turn, job, member, status)
+        _take_back(turn, job, member)
     if turn.workers[name].job != job.id:
         return
     if status.fingerprint is not None and not agrees(turn, job, name, status):
@@ -70,11 +71,10 @@ def _take_status(turn: Turn, name: str, status: TrainerStatus | None, broken: st
     _take_phase(turn, job, member, status, broken)
 
 
-def _take_back(turn: Turn, job: Job, member: Member, status: TrainerStatus) -> None:
+def _take_back(turn: Turn, job: Job, member: Member) -> None:
     """Who was evicted and is heard again in good health may hold what nobody else does, whoever has it by now."""
     watch = turn.watches.get(job.id)
-    stuck = (status.phase is TrainerPhase.HALTED and status.at_work) or turn.cluster.hangs(member)
-    if watch is not None and member in watch.evicted and not stuck:
+    if watch is not None and member in watch.evicted and not is_at_work(turn.cluster, member.worker):
         turn.change_watch(job.id, back=watch.back | {member})
 
 
