@@ -14,7 +14,8 @@ READY := $(VENV)/.ready
 ARGS ?=
 
 # The first of these that runs and is new enough makes the environment; `make PYTHON=/path/to/python ...` names another.
-PYTHON ?= python3.11 python3.12 python3.13 python3 python
+# A distribution builds its own with a profile; what a version manager compiled without one computes a third slower.
+PYTHON ?= /usr/bin/python3.11 python3.11 python3.12 python3.13 python3 python
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -84,8 +85,10 @@ clean: ## Remove the environment and everything that was generated
 $(READY): requirements.lock pyproject.toml
 	@if ! $(BIN)/python -c 'import pip; $(NEW_ENOUGH)' 2> /dev/null; then
 	  python=
-	  for each in $(PYTHON); do
-	    if "$$each" -c '$(NEW_ENOUGH)' 2> /dev/null; then python=$$each; break; fi
+	  for wanted in 'import ensurepip' 'import pip' pass; do # rather one that can make it without more ado
+	    for each in $(PYTHON); do
+	      if "$$each" -c "$$wanted; $(NEW_ENOUGH)" 2> /dev/null; then python=$$each; break 2; fi
+	    done
 	  done
 	  if [ -z "$$python" ]; then
 	    echo "regroup needs Python 3.11 or newer, and none of these is: $(PYTHON)." >&2
