@@ -29,7 +29,8 @@ class Preparing:
         after = decision.cluster
         anew = {note.worker for note in decision.notes if note.kind in ("registered", "cleared")}
         anew |= {name for name, status in fresh(before, after) if status.fingerprint is not None}
-        self._deaths = Counter({key: times for key, times in self._deaths.items() if key[1] not in anew})
+        for key in [key for key in self._deaths if key[1] in anew]:
+            del self._deaths[key]
         for _, old, job in changes(before.jobs, after.jobs):
             if old is not None and len(job.failures) > len(old.failures) and not job.ended:
                 last = job.failures[-1]
