@@ -139,6 +139,8 @@ def test_a_failed_job_ends_its_watching_with_exit_code_1(served: Any) -> None:
             "regroup: cannot read /nowhere/job.yaml: No such file or directory\n",
         ),
         (["submit"], 2, "regroup: name a task"),
+        (["jobs", "--url", "http://127.0.0.1:1"], 2, "regroup: --url goes before the command: regroup --url ... jobs"),
+        (["submit", "gpt", "--token-file=t"], 2, "--token-file goes before the command"),
         (["--url", "http://127.0.0.1:1", "jobs"], 4, "regroup: no coordinator answers at http://127.0.0.1:1"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -151,8 +153,8 @@ def test_without_a_coordinator_the_exit_code_is_4(tmp_path: Path, cli_for: Any) 
     done = cli_for(tmp_path)("jobs")
     assert done.returncode == 4
     assert done.stderr == (
-        "regroup: no coordinator runs on this machine; start one with `regroup up`, "
-        "or name another one's URL with --url or REGROUP_URL\n"
+        f"regroup: no coordinator runs from {tmp_path}; start one with `regroup up`, "
+        "or name another one's with REGROUP_DATA_DIR, or its URL with --url or REGROUP_URL\n"
     )
 
 

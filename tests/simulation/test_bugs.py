@@ -49,6 +49,12 @@ def test_every_planted_bug_is_found_within_500_lives_by_a_rule_that_says_what_is
     assert crashed <= CRASHES
 
 
+def test_each_starred_rule_is_left_out_by_some_bug():
+    rules = Path(__file__).parents[2].joinpath("docs", "protocol.md").read_text().split("## The rules")[1]
+    starred = {int(number) for number in re.findall(r"^(\d)\. \*\*[^*]+\*\* ★", rules, re.MULTILINE)}
+    assert starred == {bug.rule for bug in BUGS if bug.rule is not None} != set()
+
+
 @pytest.mark.timeout(300)  # its lives would take an hour
 def test_whoever_asks_for_no_more_bugs_waits_for_none(monkeypatch):
     began, popen = [], subprocess.Popen

@@ -248,6 +248,9 @@ def test_what_is_named_and_is_not_there_is_refused_with_names_that_are(regroup_s
     assert done.exit_code == 2
     assert done.stderr.startswith("regroup: --bug no such bug: no bug has that in its name; there are: ")
     assert done.stderr.endswith("; and others\n")
+    misspelt = regroup_sim("--plants", "--bug", "fense")
+    assert misspelt.exit_code == 2
+    assert misspelt.stderr.startswith("regroup: --bug fense: no bug has that in its name; did you mean fence")
 
 
 @pytest.mark.cluster

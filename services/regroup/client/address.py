@@ -68,8 +68,8 @@ def _running(places: Places) -> str:
     try:
         return Endpoint.decode(places.endpoint.read_text()).url
     except FileNotFoundError:
-        advice = "start one with `regroup up`, or name another one's URL with --url or REGROUP_URL"
-        raise NotRunning(f"no coordinator runs on this machine; {advice}") from None
+        advice = "or name another one's with REGROUP_DATA_DIR, or its URL with --url or REGROUP_URL"
+        raise NotRunning(f"no coordinator runs from {places.root}; start one with `regroup up`, {advice}") from None
     except (OSError, ValueError) as error:
         raise NotRunning(f"cannot read where the coordinator is from {places.endpoint}: {error}") from None
 

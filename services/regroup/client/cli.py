@@ -131,7 +131,7 @@ for command in (
     secrets.metrics_token,
     secrets.secrets,
 ):
-    app.command()(command)
+    app.command(cls=terminal.Command)(command)
 
 
 def main() -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from regroup.client import terminal
 from regroup.client.sdk import Client
@@ -28,7 +27,7 @@ def _field(name: str, *short: str) -> Any:
     return typer.Option(f"--{name.replace('_', '-')}", *short, help=words[0].upper() + words[1:] + "." + default)
 
 
-class Submit(TyperCommand):
+class Submit(terminal.Command):
     """Whoever looks for an option of the task among our own is told where those are given."""
 
     def parse_args(self, *given: Any) -> list[str]:

@@ -15,12 +15,15 @@ from typing import Annotated, Any, NoReturn
 import typer
 from pydantic_core import to_jsonable_python
 from rich.console import Console, RenderableType
+from typer.core import TyperCommand
 
 from regroup.client.errors import ApiError, BadAddress, Invalid, NotFound, RegroupError, Unavailable, Unreachable
 from regroup.client.printable import PlainConsole, one_line
 from regroup.client.sdk import Client
 
 OK, FAILED, USAGE, NOT_FOUND, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+BEFORE = ("--url", "--token-file")  # the command
 
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON: one document, or one a line for streams.")]
 
@@ -31,6 +34,19 @@ class Options:
 
     url: str | None = None
     token_file: Path | None = None
+
+
+class Command(TyperCommand):
+    """Whoever gives one of those after the command is told where it goes."""
+
+    def parse_args(self, *given: Any) -> list[str]:
+        try:
+            return super().parse_args(*given)
+        except Exception as error:  # typer makes the class public nowhere
+            wanted = getattr(error, "option_name", "").partition("=")[0]
+            if wanted in BEFORE:
+                give_up(f"{wanted} goes before the command: regroup {wanted} ... {self.name}", USAGE)
+            raise
 
 
 @contextmanager

@@ -135,8 +135,9 @@ def _words(error: Mapping[str, Any]) -> str:
     if error["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         *above, given = map(str, error["loc"])
         kind, owner = (BeginFrom, "begin_from") if above[-1:] == ["begin_from"] else (JobSpec, "a job")
-        near = difflib.get_close_matches(given, [each.name for each in fields(kind)], 1)
-        return f"is not a field of {owner}" + (f"; did you mean {near[0]}?" if near else "")
+        names = [each.name for each in fields(kind)]
+        near = [name for name in names if given in name.split("_")] or difflib.get_close_matches(given, names, 1)
+        return f"is not a field of {owner}" + (f"; did you mean {' or '.join(near)}?" if near else "")
     words = _WORDS.get(error["type"])
     return words.format(**error.get("ctx", {})) if words else str(error["msg"])
 

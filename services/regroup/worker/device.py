@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 DRIVER = "libcuda.so.1"
+NOT_YET = "must be cpu: training on cuda is not there yet"
 NO_DEVICE = 100  # of the driver's own numbers (CUresult)
 
 
@@ -21,8 +22,8 @@ def expect_device(device: str, driver: str = DRIVER) -> str:
     if device != "cuda":
         raise ValueError(f"must be cpu or cuda, not {device[:40]}")
     if (missing := _missing(driver)) is not None:
-        raise ValueError(f"cuda cannot be used here: {missing}; or set it to cpu")
-    raise ValueError("must be cpu: training on cuda is not there yet")
+        raise ValueError(f"{NOT_YET}; besides, cuda cannot be used here: {missing}")
+    raise ValueError(NOT_YET)
 
 
 def _missing(driver: str) -> str | None:

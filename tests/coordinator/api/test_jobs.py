@@ -103,6 +103,7 @@ BAD = {
     "a number for a string": (SPEC | {"name": 7}, "name", "string"),
     "a list for options": (SPEC | {"options": []}, "options", "object"),
     "no task": ({"steps": 10}, "task", "required"),
+    "half a field's name": (SPEC | {"batch": 8}, "batch", "did you mean global_batch or micro_batch?"),
     "an unknown field": (SPEC | {"globalbatch": 8}, "globalbatch", "did you mean global_batch"),
     "two lengths": (SPEC | {"epochs": 1}, "steps", "exactly one"),
     "no length": ({"task": "digits"}, "steps", "exactly one"),

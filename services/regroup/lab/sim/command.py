@@ -6,6 +6,7 @@ Refuses to know: how each of these is done and shown (`many`, `telling`, `search
 
 import os
 from collections.abc import Mapping, Sequence, Set
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -63,7 +64,8 @@ def sim(
     memory: Annotated[float, typer.Option(min=0.5, help="GiB for each of them.")] = 8.0,
     plants: Annotated[bool, typer.Option("--plants", help="Plant each known bug; every one must be found.")] = False,
     bug: Annotated[
-        list[str] | None, typer.Option(help="Of these only those with this in their name; again for more.")
+        list[str] | None,
+        typer.Option(help="Of these only those with this in their name, or of a rule ('rule 4'); again for more."),
     ] = None,
     processes: Annotated[int, typer.Option(min=1, help="Default: one per core.")] = os.cpu_count() or 1,
     facts: JsonFile = None,
@@ -75,7 +77,7 @@ def sim(
     """
     _refuse_contradictions(context)
     searched = _named("cluster", cluster, {**SMALL, **GREAT})
-    planted = _named("bug", bug, {one.name: one for one in BUGS})
+    planted = _named("bug", bug, {str(one): one for one in BUGS})
     out, machine = console(), this_machine()
     with result_file(facts) as save, interruptible():
         if seed is not None:
@@ -116,8 +118,11 @@ def _named(option: str, parts: Sequence[str] | None, every: Mapping[str, _Named]
     """Those that have one of these parts in their names. Ends the command if none has."""
     for part in parts or ():
         if not any(part in name for name in every):
+            words = {word.strip(",:") for name in every for word in name.split()}
+            near = get_close_matches(part, sorted(words), 3) if part.split() == [part] else []
             names = "; ".join(list(every)[:NAMED]) + ("; and others" if len(every) > NAMED else "")
-            give_up(f"--{option} {part}: no {option} has that in its name; there are: {names}", USAGE)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {names}"
+            give_up(f"--{option} {part}: no {option} has that in its name; {hint}", USAGE)
     return {name: one for name, one in every.items() if parts is None or any(part in name for part in parts)}
 
 

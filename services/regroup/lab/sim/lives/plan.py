@@ -172,10 +172,11 @@ class Fault:
         which = f"arrival {self.arrival} at" if self.arrival else "the next"
         where = f"at {which} '{self.border}' after {self.at:.2f} s" if self.border else f"at {self.at:.2f} s"
         lasts = f", for {self.seconds:.2f} s" if self.seconds else ""
-        names = ", ".join(NAMES[number] for number in self.workers)
-        comes = "whoever is there, or " if self.border and not self.arrival else ""
-        who = "" if self.kind in OF_ALL else f" of {comes}{names}"
-        return f"{self.kind}{who} {where}{lasts}"
+        if self.kind in OF_ALL:
+            return f"{self.kind} {where}{lasts}"
+        first, *others = [NAMES[number] for number in self.workers]
+        first += " (or whoever is there then)" if self.border and not self.arrival else ""
+        return f"{self.kind} {where}{lasts}: {', '.join([first, *others])}"
 
 
 @dataclass(frozen=True, slots=True)

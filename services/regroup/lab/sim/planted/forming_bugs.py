@@ -21,13 +21,20 @@ BUGS = (
         "turn.policy.form_limit",
     ),
     # rule 1: a Halt is a promise, under a fresh number
-    Bug("a number is used again", ROUNDS, "generation = job.generation + 1", "generation = max(job.generation, 1)"),
+    Bug(
+        "a number is used again",
+        ROUNDS,
+        "generation = job.generation + 1",
+        "generation = max(job.generation, 1)",
+        rule=1,
+    ),
     # rule 2: fresh answers only
     Bug(
         "a stale answer counts",
         OBSERVING,
         "status.phase is TrainerPhase.HALTED and status.promised == job.round.generation:",
         "status.phase is TrainerPhase.HALTED:",
+        rule=2,
     ),
     # rule 3: a member is (worker, incarnation)
     Bug(
@@ -35,6 +42,7 @@ BUGS = (
         JOBS,
         "    worker: str\n    incarnation: str\n",
         "    worker: str\n    incarnation: str = field(compare=False)\n",
+        rule=3,
     ),
     # rule 4: the highest (generation, step) leads, whoever differs is replaced
     Bug(
@@ -43,6 +51,7 @@ BUGS = (
         "best = max(stateful.values(), default=job.origin)",
         "best = max(stateful.values(), default=job.origin, key=lambda version: version.step)",
         among="BREAK",
+        rule=4,
     ),
     Bug(
         "only who is behind is replaced",
@@ -50,6 +59,7 @@ BUGS = (
         "(fresh or seat.version != self.base)",
         "(fresh or seat.version is None or seat.version.step < self.base.step)",
         among="BREAK",
+        rule=4,
     ),
     # rule 6: an anchor
     Bug(
@@ -57,12 +67,14 @@ BUGS = (
         REGROUP,
         "if best >= job.formation.base and any(member in stateful for member in listed):",
         "if stateful:",
+        rule=6,
     ),
     Bug(
         "an anchor below the base will do",
         REGROUP,
         "if best >= job.formation.base and any(member in stateful for member in listed):",
         "if any(member in stateful for member in listed):",
+        rule=6,
     ),
     # going on
     Bug("a shard has two owners", SHARDS, "if owner == rank)", "if owner == rank or v == 0)"),

@@ -32,6 +32,7 @@ BUGS = (
         "    turn.sightings[name] = replace(sighting, renewed=turn.now)\n"
         "    if watch is not None and member in watch.evicted:\n        return 0\n",
         among="UNKILLABLE",
+        rule=7,
     ),
     Bug(
         "silence is taken for death too soon",
@@ -39,6 +40,7 @@ BUGS = (
         "job.formation.detached_limit + policy.detached_margin",
         "1.5",
         among="ISOLATE",
+        rule=7,
     ),
     Bug(
         "a restarted coordinator counts silence from before its start",
@@ -47,6 +49,7 @@ BUGS = (
         "return turn.now - heard > limit or "
         "(job.wanted is not Wanted.STOP and not (sighting and sighting.seen >= turn.cluster.awake))",
         among="CRASH",
+        rule=7,
     ),
     # what overtook it makes a report history
     Bug("an overtaken heartbeat is believed", AGENT_REPORTS, " and report.sequence > sighting.sequence:", ":"),

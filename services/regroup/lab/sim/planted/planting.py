@@ -21,6 +21,10 @@ class Bug:
     old: str
     new: str
     among: str | None = None  # the name of a kind of fault without which it cannot show, or of a sequence of faults
+    rule: int | None = None  # of the protocol, whose part this leaves out
+
+    def __str__(self) -> str:
+        return self.name if self.rule is None else f"{self.name} (rule {self.rule})"
 
 
 def plant(bug: Bug) -> None:

@@ -14,6 +14,7 @@ BUGS = (
         SHELL,
         "if not isinstance(order, Heard) or self._answers():",
         "if True:",
+        rule=7,
     ),
     Bug(
         "somebody is told to end on old words",

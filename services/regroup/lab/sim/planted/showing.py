@@ -15,8 +15,6 @@ from regroup.lab.audit.wording import plural
 from regroup.lab.sim.planted.finding import Found, find_planted
 from regroup.lab.sim.planted.planting import Bug
 
-WIDTH = 100  # columns at most, also where lines may be as long as they like
-
 
 def look_for(out: Console, bugs: Sequence[Bug], count: int, processes: int) -> tuple[int, dict[str, Any]]:
     """`count` lives for each. The exit code, and the facts."""
@@ -41,8 +39,7 @@ def look_for(out: Console, bugs: Sequence[Bug], count: int, processes: int) -> t
 
 
 def _tell(out: Console, number: str, one: Found) -> None:
-    width = min(out.width, WIDTH)
     where = f"life {one.lives}, seed {one.seed}" if one.seed is not None else f"NOT FOUND in {one.lives} lives"
     told = f"    {where}: {one.error}" if one.error else f"    {where}"
-    out.print(f"{number}  {one.bug.name}", soft_wrap=True)
-    out.print(told if len(told) <= width else f"{told[: width - 1]}…", soft_wrap=True, style="dim")
+    out.print(f"{number}  {one.bug}", soft_wrap=True)
+    out.print(told if len(told) <= out.width else f"{told[: out.width - 1]}…", soft_wrap=True, style="dim")

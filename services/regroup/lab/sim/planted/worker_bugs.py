@@ -20,6 +20,7 @@ BUGS = (
         "if session.phase is TrainerPhase.PREPARING or n < session.promised:",
         "if session.phase is TrainerPhase.PREPARING:",
         among="JUMBLED",
+        rule=1,
     ),
     Bug(
         "a step is applied below the promise",
@@ -31,12 +32,14 @@ BUGS = (
         "return self.phase in (TrainerPhase.TRAINING, TrainerPhase.HALTED) and self.generation == generation\n\n"
         "    def may_apply(self, now: float) -> bool:\n"
         "        return self.phase in (TrainerPhase.TRAINING, TrainerPhase.HALTED) and",
+        rule=1,
     ),
     Bug(
         "a Halt breaks no group",
         SESSION,
         "(*(() if at_boundary else (BreakGroup(),)), *_answer(session))",
         "_answer(session)",
+        rule=1,
     ),
     Bug(
         "a rendezvous is used again",
@@ -50,6 +53,7 @@ BUGS = (
         SESSION,
         "halted = session.phase is TrainerPhase.HALTED and session.promised == formation.generation",
         "halted = session.phase is TrainerPhase.HALTED",
+        rule=2,
     ),
     # rule 4: the highest (generation, step) leads, whoever differs is replaced
     Bug(
@@ -57,6 +61,7 @@ BUGS = (
         SESSION,
         "waited_for=True, **begun",
         "waited_for=True, version=Version(formation.generation, formation.base.step), **begun",
+        rule=4,
     ),
     # rule 5: staged, and torn states are none
     Bug(
@@ -65,27 +70,39 @@ BUGS = (
         "version=None if torn else session.version",
         "version=session.version",
         among="STALL",
+        rule=5,
     ),
-    Bug("a Halt is answered in the middle of a change", SESSION, "    if session.applying:\n", "    if False:\n"),
+    Bug(
+        "a Halt is answered in the middle of a change", SESSION, "    if session.applying:\n", "    if False:\n", rule=5
+    ),
     # rule 7: the lease
-    Bug("the lease is not looked at", SESSION, "and self.owed is None and now < self.lease", "and self.owed is None"),
+    Bug(
+        "the lease is not looked at",
+        SESSION,
+        "and self.owed is None and now < self.lease",
+        "and self.owed is None",
+        rule=7,
+    ),
     Bug(
         "an order renews the lease",
         SESSION,
         "waited_for=True, **begun",
         "waited_for=True, heard=1e18, **begun",
+        rule=7,
     ),
     Bug(
         "any answer renews the lease",
         SESSION,
         "if session.formation is None or session.generation != answered.generation:",
         "if session.formation is None:",
+        rule=7,
     ),
     Bug(
         "a lease counts from the newest heartbeat, whichever was answered",
         LEDGER,
         "at = self._sent.pop(heard.sequence, None)\n",
         "at = max(self._sent.values()) if self._sent.pop(heard.sequence, None) and self._sent else None\n",
+        rule=7,
     ),
     # who may take part, and whose state is nobody's
     Bug(
