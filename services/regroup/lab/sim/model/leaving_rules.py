@@ -92,6 +92,13 @@ def _held_when_cut_off(world: World, cluster: Cluster, member: Member, share: fl
     return seen.trainer.version if since < share * world.policy.absent_limit else None
 
 
+def _is_yet_to_tell(world: World, cluster: Cluster, member: Member) -> bool:
+    """Whether it may come back to a coordinator that just began, or stood still: what it told before is not all."""
+    seen = cluster.sightings.get(member.worker)
+    unheard = seen is None or seen.seen < cluster.awake
+    return unheard and world.decided_at - cluster.awake < 1.1 * world.policy.halt_limit
+
+
 def saved(world: World, cluster: Cluster, old: Job, job: Job) -> None:
     """What was saved as all that hold it go, rests then; after one more round if who saved it hangs, or is gone."""
     if old.saver is None or job.saver is not None or job.checkpoint is old.checkpoint or job.formation is None:
@@ -102,7 +109,10 @@ def saved(world: World, cluster: Cluster, old: Job, job: Job) -> None:
     have = [member for member, version in _told(cluster, job).items() if version == job.saved]
     members = old.formation.members if old.formation is not None else ()
     stay = [one for one in members if not departs(cluster, one)]
-    if any(_held_when_cut_off(world, cluster, one, 1.1) == job.saved for one in stay):
+    if any(
+        _held_when_cut_off(world, cluster, one, 1.1) == job.saved or _is_yet_to_tell(world, cluster, one)
+        for one in stay
+    ):
         return  # it is waited for
     assert job.ended or not have or not all(departs(cluster, one) for one in have), (
         f"{job.id} goes on with who is to go"
