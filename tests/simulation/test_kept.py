@@ -3289,6 +3289,53 @@ MENDED = {  # what the code did once
         pace=0.14,
         learned=True,
     ),
+    "the saved state's holder goes, and who stays has yet to tell a coordinator that stood still": Plan(
+        seed=27035,
+        workers=3,
+        jobs=(
+            JobSpec(
+                task="digits",
+                steps=11,
+                global_batch=8,
+                shards=4,
+                max_workers=3,
+                step_timeout=4.0,
+                max_restarts=1000,
+            ),
+        ),
+        policy=Policy(
+            heartbeat_interval=0.6,
+            tick=0.5,
+            detached_limit=5.0,
+            detached_margin=1.0,
+            leader_lease=1.0,
+            prepare_limit=6.0,
+            halt_limit=2.0,
+            hang_floor=0.6,
+            form_limit=3.0,
+            absent_limit=2.0,
+            save_retry=0.5,
+            read_retry=1.5,
+            error_limit=1000,
+        ),
+        faults=(
+            Fault(kind=Kind.HAND_OVER, workers=(0, 1), at=2.2536411494531743),
+            Fault(
+                kind=Kind.ISOLATE,
+                workers=(2,),
+                at=2.2536411494531743,
+                border="halt",
+                seconds=4.186829780817517,
+            ),
+            Fault(kind=Kind.FREEZE, workers=(0,), at=2.525665811996737, seconds=1.5),
+            Fault(kind=Kind.CRASH_TRAINER, workers=(2, 1), at=2.9001043770229225),
+        ),
+        skews=(986234.802648433, 710415.8431010467, 305310.325559531, 8400.317579827399),
+        drifts=(-0.0371860433838289, -0.006723415332874287, 0.005883265467099746, -0.02244074518643914),
+        pace=0.14,
+        learned=True,
+        chunk=1.0,
+    ),
 }
 KEPT = PLANTED | MENDED
 CANARY = "a torn state is answered"  # whatever the dice say
