@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
-from regroup.core.hanging import GRACE
 from regroup.core.jobs import IN_REPORT, IN_STATE, Formation, Job, JobPhase, Member
 from regroup.core.messages.orders import Halt, TrainerOrder
 from regroup.core.notes import Note
-from regroup.core.suspicion import FRUITLESS
 from regroup.core.workers import LEFT
 from regroup.lab.sim.lives.excuses import Excuses
+from regroup.lab.sim.model.limits import COMING_BACK, FRUITLESS
 from regroup.lab.sim.model.steps import TOGETHER
 from regroup.lab.sim.model.trainer import Trainer
 from regroup.lab.sim.model.world import changes
@@ -74,7 +73,7 @@ class Justice:
         match note:
             case Note(kind="evicted", worker=str(worker), job=str(job), reason=why):
                 self._causes[worker] += 1
-                self._evicted(before, job, worker, why)
+                self._evicted(before, after, job, worker, why)
                 if "broke before their first step" in why:
                     self._fruitless(before, after, job, worker)
             case Note(kind="halt", job=str(job), reason=why) if "did not form in" in why:
@@ -122,7 +121,7 @@ class Justice:
             sound = {one for one, digest in zip(members, digests, strict=True) if digest == most}
         self._causes.update(one.worker for one in members if one not in sound)
 
-    def _evicted(self, before: Cluster, job: str, worker: str, why: str) -> None:
+    def _evicted(self, before: Cluster, after: Cluster, job: str, worker: str, why: str) -> None:
         life, agent = self._life, self._life.agents[worker]
         known = before.jobs[job]
         if "did not answer" in why and agent.trainer is not None and known.round is not None and not self._excuses.late:
@@ -135,7 +134,7 @@ class Justice:
         if agent.trainer is not None and ("did not answer" in why or "did not come back" in why):
             self._left(known, agent.trainer)
         if " hangs in phase " in why:
-            self._hung(before, job, worker, why)
+            self._hung(before, after, job, worker)
         if "reach" in why and known.formation is not None:
             names = {one.worker for one in known.formation.members}
             leader = known.formation.members[known.formation.leader].worker
@@ -193,15 +192,16 @@ class Justice:
         inside = trainer.loop.at in TOGETHER and trainer.group.generation < job.generation
         assert soon or held_up or trainer.stuck or not inside, f"{trainer.member} was told to halt, and cannot leave"
 
-    def _hung(self, before: Cluster, job: str, worker: str, why: str) -> None:
-        """Nobody is evicted for a hang without the word of its agent, and without time to come back."""
-        accused = {member.worker for member in self._life.looks.accused}
-        assert worker in accused, f"{worker} is evicted for a hang, and its agent never said so"
-        watch = before.watches[job]
+    def _hung(self, before: Cluster, after: Cluster, job: str, worker: str) -> None:
+        """Nobody is evicted for a hang without the word of its agent on this trainer, and without time to come back."""
+        watch, now = before.watches[job], after.watches.get(job)
+        given_up = {one for one in now.evicted - watch.evicted if one.worker == worker} if now is not None else set()
+        unsaid = given_up - self._life.looks.accused
+        assert not unsaid, f"{unsaid} is evicted for a hang, and its agent never said so"
         if before.jobs[job].round is not None:
             waited = self._life.decided_at - max(watch.since, watch.answered)
             late = self._life.decided_at - watch.since > self._life.policy.halt_limit
-            assert late or waited > 0.9 * GRACE, f"{worker} had {waited:.2f} s to come back from where it hangs"
+            assert late or waited > 0.9 * COMING_BACK, f"{worker} had {waited:.2f} s to come back from where it hangs"
 
     def _errors(self, before: Cluster, after: Cluster) -> None:
         """Nobody has more errors than it gave cause for."""
@@ -252,10 +252,10 @@ class Justice:
         base = [member for member, answer in asked.answers.items() if answer.version == formation.base]
         gone = {*now.dead, *now.evicted}
         fit = [one for one in base if one not in gone and after.present(one.worker)]
-        seatless = [one for one in fit if not after.workers[one.worker].departs]
-        if set(seatless) - set(formation.members):
+        stay = [one for one in fit if not after.workers[one.worker].departs]
+        if set(stay) - set(formation.members):
             lacking = [seat.member for seat in formation.seats if seat.version != formation.base]
-            assert not lacking, f"{lacking} have a seat and no state, and {seatless} have the state"
+            assert not lacking, f"{lacking} have a seat and no state, and {stay} have the state"
         failed = self._raised.get((job.id, old.formation.generation)) if old.formation is not None else None
         told = job.failures and failed == (job.failures[-1].step, job.failures[-1].shard, job.failures[-1].worker)
         if failed is not None and told and failed[0] == formation.base.step and len(formation.seats) > 1:

@@ -36,7 +36,7 @@ _PHASES: dict[Place, LoopPhase] = {
     "reporting": LoopPhase.REPORT,
 }
 FETCH = 1.2  # times step_timeout: what a loader takes that gets its data too late
-_OTHERS = frozenset({LoopPhase.IDLE, LoopPhase.FORMING, LoopPhase.EXCHANGE})  # are waited for in it
+_OTHERS = frozenset({LoopPhase.IDLE, LoopPhase.FORMING, LoopPhase.EXCHANGE})  # in these it waits for others
 
 
 class Looks:
@@ -45,7 +45,7 @@ class Looks:
         self._moves: dict[Member, tuple[int, float]] = {}  # how many a step loop made, and when the last
         self._seen: dict[Member, int] = {}  # the beat of a trainer that hangs stays as it was
         self._starves: dict[Member, float] = {}  # since when a loader gets no data
-        self.accused: dict[Member, float] = {}  # when its agent last said that it hangs
+        self.accused: set[Member] = set()  # of which an agent said that it hangs
 
     def begin(self, trainer: Trainer) -> None:
         self._moves[trainer.member] = (0, self._life.now)
@@ -64,7 +64,7 @@ class Looks:
         before, agent.hang = agent.hang, watching.hang
         if watching.hang is not None:
             self._is_true(trainer, watching.hang)
-            self.accused[trainer.member] = life.now
+            self.accused.add(trainer.member)
             if watching.hang.fetch:
                 which = trainer.job, trainer.member.worker, len(trainer.history or ())
                 late = life.ghosts.fetches.setdefault(which, set())

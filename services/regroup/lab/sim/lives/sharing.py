@@ -16,7 +16,7 @@ from regroup.core.workers import LEFT, Sighting, Worker
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
 
-SURPLUS = 10.0  # seconds for which a job may keep a worker that it has no seat for
+SURPLUS = 2.0  # seconds for which a job may keep a worker that it has no seat for
 WAITS = (JobPhase.PREPARING, JobPhase.WAITING)
 
 

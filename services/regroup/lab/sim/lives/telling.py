@@ -32,7 +32,7 @@ def tell_life(out: Console, seed: int, machine: Machine) -> tuple[bool, dict[str
             out.print(line, soft_wrap=True)
     out.print(f"digest {outcome.digest}; " + (outcome.error or "every rule held, and every job ended"), soft_wrap=True)
     if outcome.error is not None:
-        out.print("\nKeep this plan in tests/simulation/test_kept.py, because what its seed draws may change:")
+        out.print("\nKeep this plan in tests/simulation/kept_plans.py, because what its seed draws may change:")
         out.print(as_code(plan), soft_wrap=True)
     return outcome.error is None, {
         "seed": seed,

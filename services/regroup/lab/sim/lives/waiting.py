@@ -8,12 +8,11 @@ Refuses to know: who is blamed for it (`justice`), and which states are durable 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from regroup.core.blame import TRIES_OF_ONE
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
-from regroup.core.hanging import GRACE
 from regroup.core.jobs import ORIGIN, Job, Member, Version
 from regroup.lab.sim.lives.excuses import Excuses
+from regroup.lab.sim.model.limits import COMING_BACK, OF_ONE
 from regroup.lab.sim.model.trainer import Trainer
 from regroup.lab.sim.model.world import holders, is_heard
 
@@ -111,7 +110,7 @@ class Waiting:
         """What the task does to its saves comes to an end, on one worker and on all, unless its state() comes off in
         between: into a file, or to others that took the state."""
         raised = self._raised_in_state.get(job.id, [])
-        often = len(set(raised)) > 1 or len(raised) > TRIES_OF_ONE
+        often = len(set(raised)) > 1 or len(raised) > OF_ONE
         assert not often, f"state() raised on {raised}, and {job.id} goes on"
         if self._excuses.away or self._excuses.late:
             return
@@ -185,6 +184,6 @@ class Waiting:
             self._vain[job.id] = rest, self._life.decided_at  # anew with each that comes back
         since = max(self._vain[job.id][1], after.awake)
         waited = self._life.decided_at - since
-        assert waited < GRACE + 1.5 * self._life.policy.tick, (
+        assert waited < COMING_BACK + 1.5 * self._life.policy.tick, (
             f"who hangs is waited for {waited:.2f} s, and all others wait"
         )

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
-from regroup.core.hanging import STARVED
 from regroup.core.jobs import (
     IN_DATA,
     IN_LOAD,
@@ -25,6 +24,7 @@ from regroup.core.jobs import (
 )
 from regroup.lab.sim.model import beginning_rules
 from regroup.lab.sim.model.ghosts import Ghosts
+from regroup.lab.sim.model.limits import FETCHES
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further
 from regroup.lab.sim.model.trainer import PRINT, Trainer, consumed
 from regroup.lab.sim.model.world import World, holders, is_durable, is_evicted, is_heard
@@ -120,7 +120,7 @@ def _failed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, o
     said = not job.history and job.id in ghosts.unpreparable
     often = len(job.failures) > 1 or job.restarts >= job.spec.max_restarts
     damaged = beginning_rules.is_damaged(ghosts, job)
-    starves = any(len(late) >= STARVED for (id, *_), late in ghosts.fetches.items() if id == job.id)
+    starves = any(len(late) >= FETCHES for (id, *_), late in ghosts.fetches.items() if id == job.id)
     assert said or often or damaged or starves, f"failed for no reason: {job.reason}"
     for last in newest if job.reason.startswith("the task failed in step") else ():
         _is_the_tasks(world, before, job, last)

@@ -1,6 +1,7 @@
 """What simulated clusters live by: their workers' names, their limits, and the job that they are given.
 
-Owns: values that are small, so that a life is short, and mostly in the order of a real cluster's.
+Owns: values that are small, so that a life is short, and mostly in the order of a real cluster's; and what the protocol
+counts to.
 Refuses to know: which of them a simulation changes.
 """
 
@@ -23,4 +24,9 @@ POLICY = Policy(
     error_limit=1000,
 )
 SPEC = JobSpec(task="digits", steps=8, global_batch=8, shards=4, max_workers=3, step_timeout=4.0, max_restarts=1000)
+# As docs/protocol.md says them, not as the core does: a rule that asked the core would follow it wherever it went.
+FETCHES = 3  # for one step, each too long, until that is the task's error
+COMING_BACK = 1.0  # seconds that who hangs has once all others have answered
+FRUITLESS = 3  # formations in a row without a step
+OF_ONE = 4  # failures of one worker, though another one was to try each time
 NAMES = "abcdefgh"  # of workers, by their index in a plan

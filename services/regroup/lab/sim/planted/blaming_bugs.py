@@ -34,6 +34,13 @@ BUGS = (
         among="UNFIT",
     ),
     Bug(
+        "one worker's state() may fail nine times",
+        BLAME,
+        "TRIES_OF_ONE = 4  #",
+        "TRIES_OF_ONE = 9  #",
+        among="STATE_RAISES",
+    ),
+    Bug(
         "who fails in step after step is kept for ever",
         BLAME,
         "    if times <= TRIES_OF_ONE:\n",

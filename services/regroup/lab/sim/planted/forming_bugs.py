@@ -76,6 +76,13 @@ BUGS = (
         "if any(member in stateful for member in listed):",
         rule=6,
     ),
+    Bug(
+        "who is lent beyond what is asked for is kept",
+        ROUNDS,
+        "        unlend_surplus(turn, job, formation.members)\n",
+        "",
+        among="ISOLATE",
+    ),
     # going on
     Bug("a shard has two owners", SHARDS, "if owner == rank)", "if owner == rank or v == 0)"),
     Bug(

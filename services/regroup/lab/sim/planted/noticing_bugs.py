@@ -183,6 +183,15 @@ BUGS = (
         "for one, said in watch.answers.items()}",
         among="STARVE",
     ),
+    Bug("data that is late once is the task's error", HANGING, "STARVED = 3  #", "STARVED = 1  #", among="STARVE"),
+    Bug("who hangs has too little time to come back", HANGING, "GRACE = 1.0  #", "GRACE = 0.05  #", among="HANG"),
+    Bug(
+        "generation after generation may break before its first step",
+        "regroup.core.suspicion",
+        "FRUITLESS = 3  #",
+        "FRUITLESS = 9  #",
+        among="never a step",
+    ),
     Bug(
         "data that is late for the second time is the task's error",
         HANGING,
