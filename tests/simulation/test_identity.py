@@ -1,10 +1,12 @@
 """Which states a search calls one, and what it does unseen: neither changes anything that is decided."""
 
 from collections import deque
+from dataclasses import fields
 from functools import cache
 
 import pytest
 
+from regroup.lab.sim.model.ghosts import Ghosts
 from regroup.lab.sim.search.bounds import Bounds
 from regroup.lab.sim.search.identity import identity, job_identity
 from regroup.lab.sim.search.moves import moves
@@ -39,12 +41,20 @@ def nothing_dropped(state):
         settle(state, agent, at_once=False)
 
 
+MOMENTS = ("blamed", "out_since", "rested")  # no two are the same
+
+
+def in_order(value):
+    """Whatever it was put in first."""
+    if isinstance(value, dict):
+        return sorted(((key, in_order(each)) for key, each in value.items()), key=repr)
+    return sorted(value, key=repr) if isinstance(value, set) else value
+
+
 def to_the_letter(state):
     """A state with every word and every number in it."""
-    kept = state.ghosts
-    ghosts = (kept.states, kept.formations, kept.commits, *map(sorted, (kept.late, kept.written, kept.writers)))
-    ghosts += (*map(sorted, (kept.rolled_back, kept.closed.items())),)
-    arrived = sorted((group, sorted(members)) for group, members in state.arrived.items())
+    ghosts = [in_order(getattr(state.ghosts, each.name)) for each in fields(Ghosts) if each.name not in MOMENTS]
+    arrived = in_order(state.arrived)
     agents, exchanged = sorted(state.agents.items()), (sorted(state.contributions.items()), sorted(state.gifts.items()))
     return hash(repr((state.left, state.cluster, state.jobs, state.workers, agents, exchanged, arrived, ghosts)))
 

@@ -17,7 +17,7 @@ from regroup.lab.sim.search.bounds import GREAT, SMALL, Bounds
 from regroup.lab.sim.search.breadth import search
 from regroup.lab.sim.search.identity import identity
 from regroup.lab.sim.search.leading import Guide
-from regroup.lab.sim.search.moves import Kind, moves
+from regroup.lab.sim.search.moves import Sort, moves
 from regroup.lab.sim.search.runs import Telling, searches
 from regroup.lab.sim.search.small import Small
 from regroup.lab.sim.search.tidying import followed, tidy
@@ -68,7 +68,7 @@ def test_every_schedule_of_the_small_clusters_keeps_the_rules_and_can_end():
 def test_a_job_can_be_led_to_its_end_move_by_move():
     state, told = begin(TINY), []
     while not state.over:
-        names = [name for name, kind, _ in moves(state) if kind is not Kind.FAULT]
+        names = [name for name, kind, _ in moves(state) if kind is not Sort.FAULT]
         first = [name for kind in ("says", "hears", "goes on", "beats") for name in names if f"a {kind}" in name]
         told.append(first[0])
         state = after(state, first[0])
@@ -99,14 +99,14 @@ def test_states_that_were_reached_in_another_order_are_one():
 
 def test_no_more_goes_wrong_than_the_bounds_allow():
     state = begin(Bounds(workers=1, generations=2, crashes=1))
-    faults = [name for name, kind, _ in moves(state) if kind is Kind.FAULT]
+    faults = [name for name, kind, _ in moves(state) if kind is Sort.FAULT]
     assert faults == ["the coordinator dies"]
     state = after(state, "the coordinator dies", "the coordinator starts")
-    assert [name for name, kind, _ in moves(state) if kind is Kind.FAULT] == []
+    assert [name for name, kind, _ in moves(state) if kind is Sort.FAULT] == []
 
 
 def test_a_search_that_may_not_go_on_says_how_far_it_came():
-    """It looks at the clock every few thousand states."""
+    """It looks at the clock every few hundred states."""
     found = search(GREAT["two workers: a death, a restart, a crash"], seconds=0.0)
     assert not found.complete
     assert found.error is None
@@ -233,9 +233,9 @@ def test_every_state_beyond_the_bounds_is_led_to_its_end():
 def test_a_paused_job_is_no_end_and_is_resumed_on_the_way_to_it():
     state = after(begin(Bounds(workers=1, generations=2, holds=1)), "a says Prepared", "a beats", "the user holds")
     while state.jobs["j"].phase is not JobPhase.PAUSED:
-        state = after(state, next(name for name, kind, _ in moves(state) if kind in (Kind.DUE, Kind.BEAT)))
+        state = after(state, next(name for name, kind, _ in moves(state) if kind in (Sort.DUE, Sort.BEAT)))
     assert not state.over
-    assert "the user resumes the job" in [name for name, kind, _ in moves(state) if kind is Kind.RESUME]
+    assert "the user resumes the job" in [name for name, kind, _ in moves(state) if kind is Sort.RESUME]
     guide = Guide()
     guide.lead(state)
     assert guide.led == 1

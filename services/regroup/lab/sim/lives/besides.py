@@ -7,7 +7,7 @@ Refuses to know: which lives those are (`drawing`), and how a fault is done (`fa
 from dataclasses import replace
 from random import Random
 
-from regroup.lab.sim.lives.plan import GOING, IN_REPORT, IN_STATE, Fault, Kind, Plan, in_time
+from regroup.lab.sim.lives.plan import GOING, REPORT_FAULTS, STATE_FAULTS, Fault, Kind, Plan, in_time
 from regroup.lab.sim.lives.themes.theme import Some
 from regroup.lab.sim.model.limits import POLICY
 
@@ -16,7 +16,7 @@ WEATHER_LASTS = 8.0  # seconds
 SPOILT = ("paused", "resumed", "reading", "form", "struck")  # where a file counts
 AT_WORK = ("preparing", "connecting", "stepping", "contributed", "applying", "saving")
 DETACHED = (2.0, POLICY.detached_limit, 9.0)  # seconds, as an operator may set it between two coordinators
-SEVERING = 0.1  # have trainers that cannot reach each other
+SEVERING = 0.1  # of the lives with more have trainers that cannot reach each other
 LEAVING = 0.2  # have somebody who is to go
 AT_SAVES = 0.25  # have a task whose own code fails a save
 # By dice of its own: which part of them, and what.
@@ -132,7 +132,7 @@ def _at_saves(random: Random, workers: int) -> list[Fault]:
     if random.random() >= AT_SAVES:
         return []
     crowds = (workers,) if random.random() < 0.5 else (1, 1, 2)
-    kinds = (random.choice((*IN_STATE, *IN_REPORT, *IN_REPORT)),)
+    kinds = (random.choice((*STATE_FAULTS, *REPORT_FAULTS, *REPORT_FAULTS)),)
     wrong = Some(kinds, (1,), (3.0, 18.0, 18.0), crowds, ("saving",), waits=0.8, since=0.2, until=2.0)
     rests = Some((Kind.STOP, Kind.PAUSE), (0, 0, 1), waits=0.0, since=2.0, until=6.0)
     killed = Some((Kind.KILL_TRAINER,), (0, 0, 1), (), (workers,), ("reporting",), waits=1.0, since=0.2, until=2.0)

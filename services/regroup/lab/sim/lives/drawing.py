@@ -30,7 +30,7 @@ HALVES = 0.04  # are of a machine that fails by halves, whatever the theme would
 
 
 def draw(seed: int) -> Plan:
-    plan = _in_order(_themed(seed))
+    plan = _with_sequences(_themed(seed))
     return plan if Random(f"{seed} alone").random() < ALONE else with_more(plan)
 
 
@@ -88,7 +88,7 @@ def _limits(random: Random, seed: int, drift: float) -> Policy:
     )
 
 
-def _in_order(plan: Plan) -> Plan:
+def _with_sequences(plan: Plan) -> Plan:
     """Also sequences of faults, in some lives."""
     ordered = {name: faults for name in SEQUENCES if (faults := drawn(name, plan.seed, plan.workers))}
     if not ordered:

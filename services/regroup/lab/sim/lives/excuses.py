@@ -15,7 +15,7 @@ class Excuses:
         kinds = {fault.kind for fault in plan.faults}
         self._faults = plan.faults
         self.away = bool(kinds & set(_AWAY))  # the coordinator, for long
-        self.unheard = bool(kinds & set(_UNHEARD))  # last words may not be, or after what followed them
+        self.unheard = bool(kinds & set(_UNHEARD))  # last words may be lost, or arrive after what followed them
         self.starved = Kind.STARVE in kinds  # of data: who waits for them breaks steps off
         self.late = bool(kinds & {Kind.SLOW, Kind.LOSSY, Kind.DEAFEN, Kind.JUMBLED})  # orders, as nobody can know
 

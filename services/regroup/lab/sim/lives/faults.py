@@ -141,7 +141,7 @@ class Faults:
             self._begin(fault, struck)
         for worker in struck:
             self._do(fault.kind, life.agents[worker])
-            life.drain(life.agents[worker])
+            life.read_soon(life.agents[worker])
         life.stir()
 
     def _count(self, kind: Kind) -> None:
@@ -210,10 +210,10 @@ class Faults:
             case Kind.LEAVE:
                 life.say_goodbye(agent, dice)
             case Kind.HAND_OVER:
-                life.ask_to_leave(agent, life.leaves.choice((1.0, 6.0, 30.0)))
+                life.ask_to_leave(agent, life.leaving_dice.choice((1.0, 6.0, 30.0)))
             case Kind.DRAIN:
                 life.users.ask(DrainWorker(agent.name))
-                life.users.ask_later(life.leaves.choice((0.3, 2.0, 6.0)), AdmitWorker(agent.name))
+                life.users.ask_later(life.leaving_dice.choice((0.3, 2.0, 6.0)), AdmitWorker(agent.name))
             case Kind.AWAY:
                 life.lose_agent(agent, None)
             case Kind.MOVE:

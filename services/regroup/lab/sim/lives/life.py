@@ -65,9 +65,9 @@ class Life(Paced):
             agent.host = home(agent.name)
         self.gone: set[str] = set()  # workers whose machines will not come back
         self._killed: dict[Member, bool] = {}  # trainers that are about to end -> whether that was asked for
-        self.draining: set[str] = set()  # agents that left in good order, and are not back
-        self.leaves = Random(f"{plan.seed} leaves")  # of its own, so that the other dice fall as they would without
-        self._paces = Random(f"{plan.seed} paces")  # likewise
+        self.left_well: set[str] = set()  # agents that left in good order, and are not back
+        # Of their own, so that the other dice fall as they would without.
+        self.leaving_dice, self._paces = Random(f"{plan.seed} leaves"), Random(f"{plan.seed} paces")
         self.answered: dict[str, float] = {}  # when an agent's heartbeat was last answered
         self.reasons: set[str] = set()
         self.healed = False
@@ -193,7 +193,7 @@ class Life(Paced):
         for note in decision.notes:
             self.reasons.add(note.reason)
             self.story.tell(self.now, note.job or note.worker or "cluster", f"{note.kind}: {note.reason}")
-            if note.kind != "preparing":  # that is where a trainer begins to
+            if note.kind != "preparing":  # its border is where a trainer begins to, in `born`
                 self.faults.border(note.kind, note.worker)
 
     # --- agents
@@ -220,7 +220,7 @@ class Life(Paced):
     def begin_agent(self, agent: LinkedAgent) -> None:
         if not agent.alive and not self.over.done():
             self.start_agent(agent)
-            self.draining.discard(agent.name)
+            self.left_well.discard(agent.name)
             self._beat(agent, agent.boot)
 
     def end_trainer(self, agent: LinkedAgent, asked: bool = False, *given: Any, **more: Any) -> None:
@@ -245,7 +245,7 @@ class Life(Paced):
     def move(self, agent: LinkedAgent, host: str) -> None:
         """An agent of its name starts on another machine, where the files of this one are not."""
         agent.host = host
-        self.lose_agent(agent, self.leaves.uniform(0.2, 1.0))
+        self.lose_agent(agent, self.leaving_dice.uniform(0.2, 1.0))
 
     def folder(self, worker: str) -> str:
         return self.agents[worker].host if self.plan.folders else ""
@@ -266,7 +266,7 @@ class Life(Paced):
             self.later(WATCH, self._leave_in_time, agent, boot, until)
 
     def go(self, agent: LinkedAgent) -> None:
-        self.say_goodbye(agent, self.leaves)
+        self.say_goodbye(agent, self.leaving_dice)
 
     def say_goodbye(self, agent: LinkedAgent, dice: Random) -> None:
         boot = agent.boot
@@ -274,7 +274,7 @@ class Life(Paced):
             self.end_trainer(agent, asked=True)
         if agent.link and agent.trainer is None:
             self.send(agent, AgentLeft(boot=boot))
-        self.draining.add(agent.name)
+        self.left_well.add(agent.name)
         self.lose_agent(agent, dice.uniform(0.5, 4.0))
 
     def _beat(self, agent: LinkedAgent, boot: str) -> None:

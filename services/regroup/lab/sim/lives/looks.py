@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _PHASES: dict[Place, LoopPhase] = {
     "preparing": LoopPhase.PREPARING,
-    "given up": LoopPhase.PREPARING,
+    "unprepared": LoopPhase.PREPARING,
     "idle": LoopPhase.IDLE,
     "connecting": LoopPhase.FORMING,
     "connected": LoopPhase.EXCHANGE,

@@ -41,7 +41,7 @@ ODD_PRINTS = (
     replace(PRINT, dataset="other"),
     replace(PRINT, code="other", dataset="other"),
 )
-OTHER_DATA = (replace(PRINT, dataset="other"), replace(PRINT, samples=PRINT.samples + 1))  # than a checkpoint's
+OTHER_DATA_PRINTS = (replace(PRINT, dataset="other"), replace(PRINT, samples=PRINT.samples + 1))  # than a checkpoint's
 WRITING = 1.0  # seconds at most to write a state beside the training
 CHUNKS = 6  # of an evaluation
 EVALUATING = ("measuring", "evaluating")
@@ -65,13 +65,13 @@ class Paced(LinkedAgents[LinkedAgent]):
         clocks = zip(plan.drifts, plan.skews, strict=True)
         self.chunks = CHUNKS if plan.chunk else 0
         self._clocks = {name: (1 + drift, skew) for name, (drift, skew) in zip((*self.agents, ""), clocks, strict=True)}
-        self._draining: set[Member] = set()  # whose pipe is about to be read
+        self._to_be_read: set[Member] = set()  # whose pipe is about to be read
         self._flushed: dict[Member, float] = {}  # when a trainer last told its progress
         self._looks: dict[Member, float] = {}  # when a step loop looks for its next move
         self._waiting: set[Member] = set()  # those whose step loops had no move to make
         self._writes = Random(f"{plan.seed} writes")  # of its own, so that the other dice fall as they would without
         odd = Random(f"{plan.seed} odd")  # likewise
-        self._odd = (odd.choice(ODD_PRINTS), odd.choice(OTHER_DATA))  # fingerprints of mismatched code and data
+        self._odd = (odd.choice(ODD_PRINTS), odd.choice(OTHER_DATA_PRINTS))  # fingerprints of mismatched code and data
         self._unfit_at = Random(f"{plan.seed} unfit at").choice(UNFIT_AT)
         self._lacking = Random(f"{plan.seed} lacking").choice((WORKER, TASK))  # what who cannot prepare says is wrong
         self.looks = Looks(self)
@@ -110,7 +110,7 @@ class Paced(LinkedAgents[LinkedAgent]):
         if agent.trainer is not None:
             self.justice.told(agent.trainer, order)
         super().tell(agent, order)
-        self.drain(agent)
+        self.read_soon(agent)
         self.stir()
 
     def end_trainer(self, agent: LinkedAgent, asked: bool = False, *given: Any, **more: Any) -> None:
@@ -123,15 +123,15 @@ class Paced(LinkedAgents[LinkedAgent]):
         super().kill_agent(agent)
         self.stir()
 
-    def drain(self, agent: LinkedAgent) -> None:
+    def read_soon(self, agent: LinkedAgent) -> None:
         """What a trainer says is read by its agent a moment later, in its order."""
         trainer = agent.trainer
-        if trainer is not None and trainer.outbox and trainer.member not in self._draining:
-            self._draining.add(trainer.member)
+        if trainer is not None and trainer.outbox and trainer.member not in self._to_be_read:
+            self._to_be_read.add(trainer.member)
             self.later(self.dice.uniform(0.0002, 0.003), self._hear_all, agent, trainer)
 
     def _hear_all(self, agent: LinkedAgent, trainer: Trainer) -> None:
-        self._draining.discard(trainer.member)
+        self._to_be_read.discard(trainer.member)
         while agent.trainer is trainer and trainer.outbox:
             self.hear(agent)
 
@@ -169,7 +169,7 @@ class Paced(LinkedAgents[LinkedAgent]):
         if not trainer.hung and self.now - self._flushed.get(member, 0.0) > FLUSH:
             self._flushed[member] = self.now
             self.post_progress(trainer)
-        self.drain(agent)
+        self.read_soon(agent)
         if trainer.loop.at == "loaded" and trainer.loop.formation is not None:
             leader = trainer.loop.formation.members[trainer.loop.formation.leader]
             read = trainer.loop.formation.checkpoint is not None
@@ -195,7 +195,7 @@ class Paced(LinkedAgents[LinkedAgent]):
             self.write_beside(trainer)
             self.story.tell(self.now, agent.name, f"has written {version.generation} {version.step}")
             self.faults.border("written", agent.name)
-        self.drain(agent)
+        self.read_soon(agent)
 
     def _choices(self, agent: LinkedAgent, trainer: Trainer) -> list[Callable[[], None]]:
         """What a step loop may do now."""
@@ -203,7 +203,7 @@ class Paced(LinkedAgents[LinkedAgent]):
             return []
         at = trainer.loop.at
         if at == "preparing" and (field := self._unprepared(agent)):
-            return [partial(self._give_up, trainer, field)]
+            return [partial(self._cannot_prepare, trainer, field)]
         if at == "stepping" and self.faults.lasts(Kind.POISON) and POISONED in trainer.shards:
             return [partial(self._segfault, agent, trainer)]
         if at == self._unfit_at and self.faults.lasts(Kind.UNFIT, agent.name):
@@ -262,15 +262,15 @@ class Paced(LinkedAgents[LinkedAgent]):
             return self._lacking
         return "options.lr" if self.faults.lasts(Kind.BAD_SPEC) else None
 
-    def _give_up(self, trainer: Trainer, field: str) -> None:
+    def _cannot_prepare(self, trainer: Trainer, field: str) -> None:
         """It says why, again and again, until it is ended."""
-        trainer.loop.at = "given up"
+        trainer.loop.at = "unprepared"
         agent = self.agents[trainer.member.worker]
         if agent.trainer is trainer and not self.over.done():
             trainer.outbox.append(PrepareFailed(**trainer.who, field=field, message="it will not do"))
-            trainer_rules.given_up(self.ghosts, trainer, field)
-            self.drain(agent)
-            self.later(REPEAT, self._give_up, trainer, field)
+            trainer_rules.unprepared(self.ghosts, trainer, field)
+            self.read_soon(agent)
+            self.later(REPEAT, self._cannot_prepare, trainer, field)
 
     def fingerprint(self, trainer: Trainer) -> Fingerprint:
         begins, said = self.jobs[trainer.job].beginning, PRINT

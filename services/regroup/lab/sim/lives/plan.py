@@ -123,8 +123,8 @@ LASTING = frozenset(
     }
 )
 GOING = (Kind.HAND_OVER, Kind.DRAIN)  # drawn apart from all others, as are the next two
-IN_STATE = (Kind.STATE_DIES, Kind.STATE_HANGS, Kind.STATE_RAISES)
-IN_REPORT = (Kind.REPORT_DIES, Kind.REPORT_HANGS)
+STATE_FAULTS = (Kind.STATE_DIES, Kind.STATE_HANGS, Kind.STATE_RAISES)
+REPORT_FAULTS = (Kind.REPORT_DIES, Kind.REPORT_HANGS)
 OF_ALL = frozenset(  # these strike the cluster, not workers
     {
         Kind.CRASH,

@@ -17,7 +17,7 @@ from regroup.lab.sim.model.world import changes, fresh, is_heard
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
 
-ALONE = 3  # deaths of one, beside whom nobody may try
+TIMES_ALONE = 3  # deaths of one, beside whom nobody may try
 
 
 class Preparing:
@@ -57,5 +57,5 @@ class Preparing:
             if one.worker != worker or one.step >= 0 or one.chance or one.generation:
                 break
             row += 1
-        goes_on = row >= ALONE and not others and not job.history
+        goes_on = row >= TIMES_ALONE and not others and not job.history
         assert not goes_on, f"{worker} died {row} times as it prepared, nobody else may try, and {job.id} goes on"

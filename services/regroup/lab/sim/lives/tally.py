@@ -16,7 +16,7 @@ from regroup.core.jobs import JobPhase
 from regroup.lab.sim.lives.outcome import Outcome
 from regroup.lab.sim.lives.plan import GOING, LASTING, Kind, Plan
 from regroup.lab.sim.lives.reasons import explanation, sentences, unreached
-from regroup.lab.sim.lives.underway import ALONE, Activity
+from regroup.lab.sim.lives.underway import HEALTHY, Activity
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ OF_TRAINERS = (
     *(Kind.RAISE, Kind.BREAK, Kind.FLIP, Kind.DIVERGE, Kind.UNFIT),
 )
 OF_LEADERS = (Kind.CRASH, Kind.FREEZE, Kind.STORE_CUT)
-AT_SAVES = (Kind.CRASH_UNSAVED, Kind.CRASH_UNSENT, Kind.STORE_CRASH)
+DOOMED_SAVES = (Kind.CRASH_UNSAVED, Kind.CRASH_UNSENT, Kind.STORE_CRASH)
 STAGES = (Activity.START, Activity.REGROUP, Activity.BOUNDARY, Activity.SAVE, Activity.WAIT)  # of which a job has one
 
 
@@ -68,7 +68,7 @@ _NO_LEADER = Why("there is no coordinator that it could strike")
 _NO_SAVE = Why("it strikes at a save, which a leader makes")
 NEVER_DURING: Mapping[tuple[Kind, Activity], Why] = {
     **{(kind, Activity.RESTART): _NO_LEADER for kind in OF_LEADERS},
-    **{(kind, Activity.RESTART): _NO_SAVE for kind in AT_SAVES},
+    **{(kind, Activity.RESTART): _NO_SAVE for kind in DOOMED_SAVES},
 }
 
 _ONE_STAGE = Why("a job is at one of these at a time: it takes two jobs", several_jobs)
@@ -167,7 +167,7 @@ class Tally:
         """How often a fault struck while these two, or three, were under way at once."""
         found: Counter[tuple[Activity, ...]] = Counter()
         for (_, activities), times in self.during.items():
-            ordered = [one for one in Activity if one in activities - ALONE]
+            ordered = [one for one in Activity if one in activities - HEALTHY]
             for size in (2, 3):
                 for some in combinations(ordered, size):
                     found[some] += times
@@ -176,7 +176,7 @@ class Tally:
     @property
     def at_once(self) -> Meetings:
         """Each two activities, under way at once when something struck."""
-        every = combinations([one for one in Activity if one not in ALONE], 2)
+        every = combinations([one for one in Activity if one not in HEALTHY], 2)
         return Meetings(tuple(every), self.together, NEVER_AT_ONCE, spell)
 
     @property

@@ -31,14 +31,14 @@ class Activity(StrEnum):
     RESTART = "no leader"
 
 
-ALONE = frozenset({Activity.TRAINING})  # nothing but what a healthy cluster does
+HEALTHY = frozenset({Activity.TRAINING})  # nothing but what a healthy cluster does
 
 
 def under_way(life: "Life") -> frozenset[Activity]:
     found = {one for job in life.jobs.values() if not job.ended for one in _of(life, job)}
     if life.leader is None:
         found.add(Activity.RESTART)
-    if life.draining:
+    if life.left_well:
         found.add(Activity.DRAIN)
     if any(worker.quarantined for worker in life.workers.values()):
         found.add(Activity.QUARANTINE)

@@ -26,7 +26,7 @@ from regroup.core.messages.commands import (
 from regroup.core.notes import Note
 from regroup.core.spec import BeginFrom, JobSpec
 from regroup.lab.sim.lives.mistakes import mistake
-from regroup.lab.sim.model.likeness_rules import OTHER_DATA
+from regroup.lab.sim.model.likeness_rules import OTHER_DATA_WORDS
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
@@ -177,7 +177,7 @@ def _unlike(job: Job) -> set[str]:
     """The workers whose code or data stay others than the job's. Two that have not the data that it begins from fail
     it before it is trained, so its user need not."""
     unlike = {name for name, why in job.refused.items() if UNLIKE in why}
-    other = {name for name, why in job.refused.items() if OTHER_DATA in why}
+    other = {name for name, why in job.refused.items() if OTHER_DATA_WORDS in why}
     return unlike | other if job.history or len(other) == 1 else unlike
 
 

@@ -76,21 +76,21 @@ class Waiting:
                     self._killed_in[which] -= forgiven
                 if job.saver is not None and job.saver != old.saver:
                     self._saver(before, after, job, job.saver)
-                self._measures(old, job)
-                self._evaluates(old, job)
+                self._saver_evaluates(old, job)
+                self._members_evaluate(old, job)
             if not self._life.jobs[id].ended:  # as is durable: who was deposed may not know
                 killed = [names for which, names in self._killed_in.items() if which[0] == id and len(names) > 1]
                 assert not killed, f"one shard kills {killed} in one step, and {id} goes on"
                 self._saves(after, job)
 
-    def _measures(self, before: Job, job: Job) -> None:
+    def _saver_evaluates(self, before: Job, job: Job) -> None:
         """Who ends the last evaluation is not given up for the time that all of it takes."""
         if before.saver is None or " did not save in " not in job.reason:
             return
         for trainer in self._able([before.saver]):
             assert trainer.loop.at != "evaluating", f"{before.saver} goes on with its evaluation, and is given up"
 
-    def _evaluates(self, before: Job, job: Job) -> None:
+    def _members_evaluate(self, before: Job, job: Job) -> None:
         """An evaluation that goes on is not broken off for the time that all of it takes, once a chunk was heard of."""
         if job.reason == before.reason or " no chunk evaluated" not in job.reason or job.formation is None:
             return

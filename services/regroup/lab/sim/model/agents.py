@@ -129,7 +129,7 @@ class Agents(StepLoops, Generic[AnAgent]):
             case Release(job=job) if agent.status and agent.status.job == job:
                 self.end_trainer(agent, asked=True)
             case Discard(job=job, paths=paths):
-                self.ghosts.deleted.update(paths, self.ghosts.untold(order))
+                self.ghosts.deleted.update(paths, self.ghosts.let_go_by(order))
                 self.report(agent, Discarded(job=job, paths=paths))
             case Kill(incarnation=incarnation) if trainer and trainer.member.incarnation == incarnation:
                 self.end_trainer(agent, asked=True)

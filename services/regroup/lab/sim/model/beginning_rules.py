@@ -31,7 +31,7 @@ def discards(ghosts: Ghosts, cluster: Cluster, order: Discard) -> None:
     for job in cluster.jobs.values():
         if job.beginning is not None and not job.ended:
             path = job.beginning.checkpoint.path
-            gone = {*order.paths, *ghosts.untold(order)}
+            gone = {*order.paths, *ghosts.let_go_by(order)}
             assert path not in gone, f"{path} is to be deleted, and {job.id} may have to begin from it"
 
 

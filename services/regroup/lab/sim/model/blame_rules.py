@@ -58,7 +58,7 @@ def _alone(world: World, before: Cluster, old: Job, job: Job) -> None:
     row = [one for one in job.failures if one.step >= 0 and not one.chance][-ROW:]
     if not row or row[-1] in old.failures or {one.shard for one in row} & {IN_STATE, IN_REPORT}:
         return  # who was alone as it failed, and goes on beside others, has yet to fail there
-    last, held = row[-1], _holders(world, before, old, row[-1].worker)
+    last, held = row[-1], _staying_holders(world, before, old, row[-1].worker)
     # Who fails at something else before that has its tries to take the state all the same.
     loads = last.shard == IN_LOAD and any(one.shard != IN_LOAD for one in row)
     made = old.formation is not None and old.formation.base.step > old.origin.step
@@ -79,7 +79,7 @@ def _in_a_row(row: Sequence[StepFailure]) -> bool:
     return together and len({one.generation for one in row}) == len(row) and len({one.worker for one in row}) == 1
 
 
-def _holders(world: World, before: Cluster, job: Job, but: str) -> list[Member]:
+def _staying_holders(world: World, before: Cluster, job: Job, but: str) -> list[Member]:
     """The members of the last formation, but one's, that are heard to hold the state from which it starts, and stay."""
     formation, watch = job.formation, before.watches.get(job.id)
     if formation is None or formation.base == ORIGIN:

@@ -61,7 +61,7 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
         known = before.watches[id].evicted if id in before.watches else frozenset()
         for member in watch.evicted - known:
             lending_rules.evicted(world, before, decision, before.jobs[id], member)
-        ghosts.cut_off |= lending_rules.cut_off(decision.cluster, watch)
+        ghosts.unheard |= lending_rules.given_up_unheard(decision.cluster, watch)
     lending_rules.lent(world, before, decision, leaving_rules.handed_over)
     for _, known_worker, worker in changes(before.workers, decision.cluster.workers):
         excess = worker.errors > world.policy.error_limit
@@ -179,7 +179,7 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     if len(job.struck) > len(old.struck):
         striking_rules.struck(ghosts, world, decision, old, job)
     elif job.checkpoint is not old.checkpoint:
-        saving_rules.saved(ghosts, world, before, decision, old, job)
+        saving_rules.saved(ghosts, world, decision, old, job)
     if job.formation is not None and job.formation is not old.formation:
         ghosts.savers.pop(job.id, None)  # only now: what one of them wrote may count in this very decision
     if job.phase is JobPhase.PAUSED and job.formation is not None:

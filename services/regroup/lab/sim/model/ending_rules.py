@@ -166,7 +166,8 @@ def _prepared(before: Cluster, job: Job, failures: Iterable[StepFailure]) -> boo
 
 
 def _each_sample_once(job: Job) -> None:
-    """Over the whole of a completed job, by counting: every sample of every epoch, once."""
+    """The arithmetic of the shards: all steps of a completed job are every sample of every epoch, once. That each step
+    was made once, and of its own samples, is checked as it is reduced, and by the chain of history."""
     if job.spec.epochs is None or job.steps is None:
         return
     every = tuple(range(job.spec.shard_count))

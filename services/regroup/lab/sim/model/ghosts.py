@@ -31,12 +31,12 @@ class Ghosts:
     rested: dict[str, float] = field(default_factory=dict)  # when a job last rested, or was to
     unpreparable: set[str] = field(default_factory=set)  # jobs of which a trainer said, or showed, that they are wrong
     cut_short: set[str] = field(default_factory=set)  # jobs that a user wanted to end at once
-    cut_off: set[Member] = field(default_factory=set)  # evicted trainers whose agents were not heard since
+    unheard: set[Member] = field(default_factory=set)  # evicted trainers whose agents were not heard since
     fetches: dict[tuple[str, str, int], set[tuple[str, int]]] = field(
         default_factory=dict
     )  # accused: job, worker, step
 
-    def untold(self, order: Discard) -> set[str]:
+    def let_go_by(self, order: Discard) -> set[str]:
         """The files beside those that it names which an order lets go."""
         files = {file_name(job, version) for job, version in self.written if job == order.job and version < order.below}
         return files.difference(order.keep)
@@ -67,7 +67,7 @@ class Ghosts:
             dict(self.rested),
             set(self.unpreparable),
             set(self.cut_short),
-            set(self.cut_off),
+            set(self.unheard),
             {which: set(each) for which, each in self.fetches.items()},
         )
 

@@ -51,8 +51,8 @@ def asked(before: Job, job: Job) -> None:
 
 
 def to_save(cluster: Cluster, job: Job, version: Version, saver: Member) -> None:
-    """Only what rests or ends is saved by order, and what none of those that stay holds; and none of them loses its own
-    state by that, though they could take over. Who stays saves rather than who is to go with the file."""
+    """Only what rests or ends is saved by order, and what none of those that stay holds. Where those that stay hold an
+    older state and are enough to go on, they are given the newer one instead. Who stays saves rather than who goes."""
     stay = {one: held for one, held in answered(cluster, job).items() if not departs(cluster, one)}
     have = [one for one, held in stay.items() if held == version]
     able = [one for one in have if one not in cluster.watches[job.id].failed_savers]
@@ -84,7 +84,8 @@ def rests(world: World, before: Cluster, decision: Decision, old: Job, job: Job)
 
 
 def _held_when_cut_off(world: World, cluster: Cluster, member: Member, share: float) -> Version | None:
-    """What a trainer holds whose connection is closed, though not for longer than this share of absent_limit."""
+    """What a trainer holds whose connection is closed, though not for longer than this share of absent_limit: a little
+    less than all of it where it must be waited for, a little more where it may be."""
     seen = cluster.sightings.get(member.worker)
     if seen is None or seen.connected or seen.trainer is None or seen.trainer.incarnation != member.incarnation:
         return None
@@ -124,12 +125,12 @@ def held(world: World, cluster: Cluster, job: Job) -> None:
     if job.phase is JobPhase.PAUSED and job.formation is not None and (told := _told(cluster, job)):
         have = [member for member, version in told.items() if version == max(told.values())]
         patient = not any(cluster.workers[one.worker].leaving for one in have)
-        near = _cut_off(world, cluster, job, have[0]) if patient else []
+        near = _away_with_as_much(world, cluster, job, have[0]) if patient else []
         stay = [one for one in (*have, *near) if not departs(cluster, one)]
         assert stay, f"{job.id} is held by {have}, and all of them go"
 
 
-def _cut_off(world: World, cluster: Cluster, job: Job, like: Member) -> list[Member]:
+def _away_with_as_much(world: World, cluster: Cluster, job: Job, like: Member) -> list[Member]:
     """The trainers that hold as much as this one, and whose connections were closed a moment ago."""
     trainer, found = cluster.trainer(like), []
     for name, seen in cluster.sightings.items():

@@ -116,7 +116,7 @@ def _has_base(cluster: Cluster, job: Job, member: Member) -> bool:
     return status is not None and status.version is not None and status.version >= job.formation.base
 
 
-def cut_off(cluster: Cluster, watch: Watch) -> set[Member]:
+def given_up_unheard(cluster: Cluster, watch: Watch) -> set[Member]:
     """Those of its evicted trainers whose agents are not connected, or have yet to tell anything since."""
     seen = {one: cluster.present(one.worker) for one in watch.evicted}
     return {one for one, there in seen.items() if there is None or not there.told}
@@ -128,7 +128,7 @@ def killed(ghosts: Ghosts, world: World, cluster: Cluster, name: str, order: Kil
     seen = cluster.present(name)
     if job is None or job.ended or job.formation is None or watch is None or seen is None:
         return
-    if member not in watch.suspected | watch.back | ghosts.cut_off:
+    if member not in watch.suspected | watch.back | ghosts.unheard:
         return  # the order may have reached it before the others were lost
     silent = world.decided_at - seen.moved > world.policy.detached_limit
     status = cluster.trainer(member)

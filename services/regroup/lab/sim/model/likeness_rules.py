@@ -7,7 +7,7 @@ from regroup.core.cluster import Cluster
 from regroup.core.jobs import Job
 from regroup.lab.sim.model.world import World
 
-OTHER_DATA = "whose checkpoint this job begins from"  # in the words of each refusal for what `other_data` finds
+OTHER_DATA_WORDS = "whose checkpoint this job begins from"  # in the words of each refusal for what `other_data` finds
 
 
 def compared(world: World, before: Cluster, old: Job, job: Job) -> None:
@@ -29,6 +29,6 @@ def compared(world: World, before: Cluster, old: Job, job: Job) -> None:
 
 def refused(job: Job, why: str) -> None:
     """Where two find the same of the data that a job is to begin from, that is the job's, and fails it."""
-    if job.beginning is not None and not job.history and OTHER_DATA in why:
+    if job.beginning is not None and not job.history and OTHER_DATA_WORDS in why:
         same = [name for name, theirs in job.refused.items() if theirs == why]
         assert len(same) < 2, f"{same} found the same of the data of {job.id}, and each is refused for it"

@@ -30,28 +30,28 @@ def gave_up(world: World, before: Cluster, cluster: Cluster, old: Job, job: Job,
         )
         assert known or world.decided_at - since > limit, f"{base} is gone back to, and {member} may hold more"
     if not stops:
-        _may_roll_back(world, old, job.generation)
+        _nobody_may_commit(world, old, job.generation)
     goes_back_no_further(world, before, job, base)
 
 
-def _may_roll_back(world: World, old: Job, n: int) -> None:
+def _nobody_may_commit(world: World, old: Job, n: int) -> None:
     assert old.formation is not None, "a roll-back of what never began"
     for member in old.formation.members:
         trainer = world.living(member)
         if trainer is not None:
-            gave_up = trainer.session.promised >= n or world.clock(member.worker) >= trainer.session.lease
-            assert gave_up, f"rolled back past {member}, which may still commit"
+            harmless = trainer.session.promised >= n or world.clock(member.worker) >= trainer.session.lease
+            assert harmless, f"rolled back past {member}, which may still commit"
 
 
 def goes_back_no_further(world: World, before: Cluster, job: Job, base: Version) -> None:
-    """A roll-back goes to the most advanced state of which a healthy trainer told that is there, or was a moment ago,
-    and may answer; and not before all that are back, or about to be, told what they hold."""
+    """A roll-back goes to the most advanced state that a healthy trainer told of, if that one is there, or was a moment
+    ago. It waits for whoever is back, or about to be, and has not told yet. What no step was made from is no state."""
     watch, policy, last = before.watches.get(job.id), world.policy, before.jobs[job.id].formation
     limit = last.detached_limit if last is not None else policy.detached_limit
     for trainer in holders(world, job.id):
         name, held = trainer.member.worker, trainer.session.version
         seen = before.sightings.get(name)
-        ahead = held is not None and held > base and not trainer.stuck
+        ahead = held is not None and held > base and held.step > job.origin.step and not trainer.stuck
         if name in before.workers and before.workers[name].boot != LEFT and ahead:
             new = seen is not None and seen.connected and not seen.sequence
             since = seen.moved if seen is not None and new else before.awake
@@ -65,5 +65,6 @@ def goes_back_no_further(world: World, before: Cluster, job: Job, base: Version)
             continue
         given_up = watch is not None and trainer.member in watch.evicted
         silent = world.decided_at - seen.moved > limit
-        lower = status.version is not None and status.version > base
+        told = status.version
+        lower = told is not None and told > base and told.step > job.origin.step
         assert given_up or silent or not lower, f"rolled back to {base}, and {trainer.member} holds {status.version}"

@@ -35,7 +35,7 @@ def to_save(world: World, before: Cluster, decision: Decision, old: Job, job: Jo
         assert version.step >= shown or told_back(decision, job.id), "steps that were shown are given up unsaid"
 
 
-def saved(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
+def saved(ghosts: Ghosts, world: World, decision: Decision, old: Job, job: Job) -> None:
     """What is called durable is, is what was asked for, and is the state that history tells of."""
     notes = [note.data for note in decision.notes if note.kind == "checkpoint" and note.job == job.id]
     beside = [Version(data["generation"], data["step"]) for data in notes]  # several may be told at once
@@ -156,7 +156,7 @@ def discards(ghosts: Ghosts, cluster: Cluster, order: Discard) -> None:
     job = cluster.jobs[order.job]
     struck = [one.checkpoint for one in job.struck]
     kept = {one.path for one in (job.checkpoint, *job.older, *struck) if one is not None}
-    gone = {*order.paths, *ghosts.untold(order)}
+    gone = {*order.paths, *ghosts.let_go_by(order)}
     assert kept.isdisjoint(gone), f"{kept & gone} are kept, and to be deleted"
     assert order.below <= job.saved, f"all below {order.below} is to be deleted, and {job.saved} is the newest"
 

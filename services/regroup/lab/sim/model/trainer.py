@@ -25,7 +25,7 @@ PRINT = Fingerprint("code", "data", 101)  # 12 batches of 8 and one of 5, which 
 History = tuple[int, ...]
 Place = Literal[
     "preparing",
-    "given up",  # it cannot prepare, and says so
+    "unprepared",  # it cannot prepare, and says so
     "idle",  # until there is a task
     "connecting",  # until all members are there
     "connected",  # until it holds the leader's state
@@ -41,7 +41,7 @@ Place = Literal[
     "reporting",  # the state is durable, and the task is asked for its report
 ]
 CHANGING = ("applying", "loaded")  # where a step loop stands while its state is being changed
-ELSEWHERE = ("preparing", "given up", "idle", "writing")  # where it is in no formation, and not in the task's code
+ELSEWHERE = ("preparing", "unprepared", "idle", "writing")  # where it is in no formation, and not in the task's code
 AT_SAVE = ("telling", "reporting")  # where it is in the task's code, and nobody trains
 Happening = TrainerOrder | h.LoopEvent
 

@@ -177,7 +177,7 @@ def wrote_beside(ghosts: Ghosts, trainer: Trainer, version: Version) -> None:
     ghosts.writers.add((trainer.member, version))
 
 
-def given_up(ghosts: Ghosts, trainer: Trainer, field: str) -> None:
+def unprepared(ghosts: Ghosts, trainer: Trainer, field: str) -> None:
     """A trainer says that it cannot prepare, and whose fault that is."""
     if field != WORKER:
         ghosts.unpreparable.add(trainer.job)

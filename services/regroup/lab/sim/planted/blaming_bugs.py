@@ -91,7 +91,7 @@ BUGS = (
         among="nobody takes it",
     ),
     Bug(
-        "a state() that came off on one worker is forgotten where another gave nothing",
+        "a formation in which nobody gave its state forgets that state() failed",
         BLAME,
         "(saved(job) if gave else job.failures)",
         "saved(job)",
@@ -118,7 +118,7 @@ BUGS = (
         "if f.shard == failure.shard]",
     ),
     Bug(
-        "what one prepared for, all did",
+        "that one prepared forgives the deaths of the others",
         BLAME,
         "if one.worker != name or not _beside_others(one))",
         "if not _beside_others(one))",
@@ -159,7 +159,7 @@ BUGS = (
         among="other data",
     ),
     Bug(
-        "who was refused is to try",
+        "who was refused counts as one that could still try",
         ABSENCE,
         "one != name and one not in job.refused and not is_useless",
         "one != name and not is_useless",
@@ -180,7 +180,7 @@ BUGS = (
         among="never a step",
     ),
     Bug(
-        "whoever begins anew failed before",
+        "what failed before its agent began anew still counts",
         "regroup.core.turn",
         "                left = tuple(one for one in self.jobs[id].failures if one.worker != name)\n"
         "                self.change_job(self.jobs[id], failures=left)\n",

@@ -1,4 +1,5 @@
-"""Bugs that somebody planted who had not seen the rules, and that no rule found, or no life met, until then.
+"""Bugs that somebody planted who had not seen the rules, and that no rule found, or no life met, until then; those that
+belong to another table stand there.
 
 Owns: such mutations of core, session and shell, most of them in what is remembered, and forgotten too late or too soon.
 Refuses to know: how one is planted.
@@ -132,14 +133,14 @@ BUGS = (
         "if newcomers:",
     ),
     Bug(
-        "what one lost, all did",
+        "all that held a state are said to be gone once one of them is",
         ROUNDS,
         "if not held and all(member in watch.dead",
         "if not held and any(member in watch.dead",
         among="away while held",
     ),
     Bug(
-        "fetches for different steps are one that hangs",
+        "late fetches for different steps count together",
         HANGING,
         "if before is not None and before.step == step else frozenset()",
         "if before is not None else frozenset()",
@@ -235,7 +236,7 @@ BUGS = (
         among="STOP_NOW",
     ),
     Bug(
-        "measurements of steps that were given up are shown on",
+        "what a roll-back alone makes void is shown on",
         SHELL,
         "void = [back] if back is not None else []",
         "void: list[int] = []",

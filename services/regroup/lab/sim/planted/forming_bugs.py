@@ -108,7 +108,6 @@ BUGS = (
         "    away = {*members} - {*away, leader} if away else away\n    if 2 * len(away) > len(members)",
         among="SEVER",
     ),
-    # what somebody planted who had not seen the rules, and the rules did not find
     Bug(
         "a shard that failed is tried by the same worker",
         REGROUP,

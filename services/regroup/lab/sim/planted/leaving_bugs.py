@@ -79,7 +79,6 @@ BUGS = (
         "None",
         among="CRASH",
     ),
-    # what somebody planted who had not seen the rules, and the rules did not find
     Bug(
         "a waiting job counts those that are gone",
         SCHEDULE,
@@ -92,7 +91,6 @@ BUGS = (
         "                return loans  # it can start",
         "                continue  # it can start",
     ),
-    # what another one planted, and the rules did not find
     Bug(
         "a drain is forgotten",
         ABSENCE,

@@ -51,9 +51,8 @@ BUGS = (
         among="CRASH",
         rule=7,
     ),
-    # what overtook it makes a report history
+    # reports that something newer has overtaken
     Bug("an overtaken heartbeat is believed", AGENT_REPORTS, " and report.sequence > sighting.sequence:", ":"),
-    # one worker's own failures
     # agents of another release
     Bug(
         "whoever speaks another protocol is let in",
@@ -69,7 +68,6 @@ BUGS = (
         "if False:",
         among="STRANGER",
     ),
-    # who may take part, and whose state is nobody's
     # the last copy
     Bug(
         "who is cut off is killed when it comes back",
@@ -84,7 +82,6 @@ BUGS = (
         "if present(one.worker)",
     ),
     Bug("an order is sent once", ORDERS, "and trainer.promised < job.round.generation", "and trainer.promised < 1"),
-    # what somebody planted who had not seen the rules, and the rules did not find
     Bug(
         "the only holder is suspected as any",
         SUSPICION,
@@ -206,7 +203,6 @@ BUGS = (
         "if False:",
         among="POISON",
     ),
-    # what another one planted, and the rules did not find
     Bug(
         "who is about to come back need not tell",
         SETTLING,
@@ -227,7 +223,7 @@ BUGS = (
         "turn.sightings[name]  # from now on",
     ),
     Bug(
-        "who may not join is asked for",
+        "who rests because nobody reaches it is let in",
         ROUNDS,
         " or rests(turn, job, one.worker))",
         ")",

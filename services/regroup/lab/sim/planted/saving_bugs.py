@@ -21,7 +21,7 @@ SUSPICION = "regroup.core.suspicion"
 OBSERVING = "regroup.core.observing"
 
 BUGS = (
-    # what overtook it makes a report history
+    # reports that something newer has overtaken
     Bug(
         "an evicted saver moves the checkpoint",
         SAVES,
@@ -162,7 +162,6 @@ BUGS = (
         "turn.change_job(job, round=None, phase=JobPhase.PAUSED, step=step,",
         "turn.change_job(job, round=None, phase=JobPhase.PAUSED, formation=None, step=step,",
     ),
-    # what somebody planted who had not seen the rules, and the rules did not find
     Bug(
         "a held job that is resumed is queued",
         COMMANDS,

@@ -54,7 +54,7 @@ BUGS = (
         "                self._waiting.discard(done)\n                done.set_result(None)\n            began",
     ),
     Bug(
-        "void measurements are dropped late",
+        "no void measurement is ever dropped",
         SHELL,
         "            await self._drop_points_of(id, step)\n",
         "            pass\n",
@@ -74,7 +74,6 @@ BUGS = (
         "        if False:\n",
         among="FREEZE",
     ),
-    # what somebody planted who had not seen the rules, and the rules did not find
     Bug(
         "leading is counted from the answer",
         SHELL,
@@ -89,7 +88,6 @@ BUGS = (
         "        if False:\n",
         among="STORE_MUTE",
     ),
-    # what another one planted, and the rules did not find
     Bug(
         "what was refused is carried out",
         SHELL,

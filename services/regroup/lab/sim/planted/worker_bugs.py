@@ -131,7 +131,6 @@ BUGS = (
         "high = [0.0 for _ in self.digests]",
         among="FLIP",
     ),
-    # what somebody planted who had not seen the rules, and the rules did not find
     Bug(
         "a boundary is kept for the next generation",
         SESSION,
@@ -177,7 +176,6 @@ BUGS = (
     ),
     # who hangs
     Bug("who waits for others is accused", WATCHING, "if mark.phase in WAITS:", "if False:"),
-    # what another one planted, and the rules did not find
     Bug(
         "a limit is below the floor",
         WATCHING,

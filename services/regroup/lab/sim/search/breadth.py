@@ -18,7 +18,7 @@ from resource import RUSAGE_SELF, getrusage
 from regroup.lab.sim.search.bounds import Bounds
 from regroup.lab.sim.search.identity import identity
 from regroup.lab.sim.search.leading import Guide
-from regroup.lab.sim.search.moves import Kind, moves
+from regroup.lab.sim.search.moves import Sort, moves
 from regroup.lab.sim.search.small import Small
 from regroup.lab.sim.search.tidying import followed, tidy
 
@@ -121,7 +121,7 @@ class _Graph:
                 after = followed(state, do)
             except Exception as broken:
                 raise _Broken(broken, (*self._path(number), index)) from broken
-            for new in self._reach(after, number, index, kind is Kind.FAULT):
+            for new in self._reach(after, number, index, kind is Sort.FAULT):
                 after.share(state)
                 yield new
 

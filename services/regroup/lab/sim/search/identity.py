@@ -182,7 +182,11 @@ def _watch(watch: Watch) -> Hashable:
 
 
 def _ghosts(ghosts: Ghosts) -> Hashable:
-    """What no process knows, and that decides whether they hold later."""
+    """What no process knows, and on which it depends whether a rule will hold.
+
+    Left out are formations, which history tells, moments, and what no search has: users' code that fails, data that is
+    late, files in folders of their own.
+    """
     commits = tuple(
         (job, tuple((n, tuple(sorted(steps))) for n, steps in sorted(each.items())))
         for job, each in ghosts.commits.items()
@@ -196,5 +200,5 @@ def _ghosts(ghosts: Ghosts) -> Hashable:
         frozenset(ghosts.closed.items()),
         frozenset(ghosts.deleted),
     )
-    saved += (frozenset(ghosts.damaged), frozenset(ghosts.cut_off))
+    saved += (frozenset(ghosts.damaged), frozenset(ghosts.unheard))
     return commits, late, states, *saved, frozenset(ghosts.rolled_back)

@@ -12,7 +12,7 @@ from itertools import islice
 
 from regroup.core.jobs import JobPhase, Wanted
 from regroup.lab.sim.search.identity import identity
-from regroup.lab.sim.search.moves import Do, Kind, moves
+from regroup.lab.sim.search.moves import Do, Sort, moves
 from regroup.lab.sim.search.small import Small
 from regroup.lab.sim.search.tidying import followed
 
@@ -61,18 +61,18 @@ class _Walk:
             before = self.number
             yield from self._due()
             for agent in range(len(self.state.agents)):
-                yield from islice(self._of(Kind.BEAT), agent, agent + 1)
+                yield from islice(self._of(Sort.BEAT), agent, agent + 1)
                 yield from self._due()
             if self.number == before:
                 resting = [job for job in self.state.jobs.values() if job.phase is JobPhase.PAUSED]
                 paused = any(job.wanted is not Wanted.YIELD for job in resting)  # else it goes on by itself
-                yield from islice(self._of(Kind.RESUME if paused else Kind.TIME), 1)
+                yield from islice(self._of(Sort.RESUME if paused else Sort.TIME), 1)
 
     def _due(self) -> Iterator[tuple[int, Do]]:
-        while found := next(self._of(Kind.DUE), None):
+        while found := next(self._of(Sort.DUE), None):
             yield found
 
-    def _of(self, kind: Kind) -> Iterator[tuple[int, Do]]:
+    def _of(self, kind: Sort) -> Iterator[tuple[int, Do]]:
         return ((index, do) for index, (_, each, do) in enumerate(moves(self.state)) if each is kind)
 
 

@@ -18,7 +18,7 @@ from regroup.lab.sim.search.small import Small
 Do = Callable[[Small], None]
 
 
-class Kind(Enum):
+class Sort(Enum):
     DUE = auto()  # what is under way arrives, who can go on does: of these only so many follow each other
     BEAT = auto()  # possible again and again, like the next two
     TIME = auto()
@@ -28,7 +28,7 @@ class Kind(Enum):
 
 class Move(NamedTuple):
     name: str
-    kind: Kind
+    kind: Sort
     do: Do  # to a copy of the state
 
 
@@ -38,9 +38,9 @@ def moves(state: Small) -> Iterator[Move]:
         if agent.trainer is not None:
             yield from _of_trainer(state, agent, agent.trainer)
     if state.cluster is None:
-        yield Move("the coordinator starts", Kind.DUE, Small.start_coordinator)
+        yield Move("the coordinator starts", Sort.DUE, Small.start_coordinator)
         return
-    yield Move("all short limits are over", Kind.TIME, Small.pass_time)
+    yield Move("all short limits are over", Sort.TIME, Small.pass_time)
     if state.left["crashes"]:
         yield _fault("the coordinator dies", "crashes", Small.crash_coordinator)
     if state.left["leaps"]:
@@ -61,25 +61,25 @@ def _of_user(state: Small, job: Job) -> Iterator[Move]:
     if left["holds"] and wanted is not Wanted.HOLD and job.phase not in (JobPhase.QUEUED, JobPhase.PAUSED):
         yield _fault("the user holds the job", "holds", Small.hold_job)
     if wanted in (Wanted.PAUSE, Wanted.HOLD):
-        yield Move("the user resumes the job", Kind.RESUME, Small.resume_job)
+        yield Move("the user resumes the job", Sort.RESUME, Small.resume_job)
 
 
 def _of_agent(state: Small, agent: Near) -> Iterator[Move]:
     name, up, left = agent.name, state.cluster is not None, state.left
     if agent.orders:
-        yield Move(f"{name} hears {_words(agent.orders[0])}", Kind.DUE, _on(name, Small.hear_order))
+        yield Move(f"{name} hears {_words(agent.orders[0])}", Sort.DUE, _on(name, Small.hear_order))
     if agent.answered:
-        yield Move(f"{name} is answered", Kind.DUE, _on(name, Small.hear_answer))
+        yield Move(f"{name} is answered", Sort.DUE, _on(name, Small.hear_answer))
     if up and agent.reports and not agent.greets and (agent.link or (agent.heard and not agent.alive)):
-        yield Move(f"{name} says {_words(agent.reports[0])}", Kind.DUE, _on(name, Small.hear_report))
+        yield Move(f"{name} says {_words(agent.reports[0])}", Sort.DUE, _on(name, Small.hear_report))
     if not agent.alive:
-        yield Move(f"{name}: its agent starts", Kind.DUE, _on(name, Small.start_agent))
+        yield Move(f"{name}: its agent starts", Sort.DUE, _on(name, Small.start_agent))
     elif up and not agent.link:
-        yield Move(f"{name} connects", Kind.DUE, _on(name, Small.connect))
+        yield Move(f"{name} connects", Sort.DUE, _on(name, Small.connect))
     elif up and (agent.greets or not agent.reports):
-        yield Move(f"{name} beats", Kind.DUE if agent.greets else Kind.BEAT, _on(name, Small.beat))
+        yield Move(f"{name} beats", Sort.DUE if agent.greets else Sort.BEAT, _on(name, Small.beat))
     if up and agent.heard and not agent.link:
-        yield Move(f"{name}: its closed connection is noticed", Kind.DUE, _on(name, Small.notice_closed))
+        yield Move(f"{name}: its closed connection is noticed", Sort.DUE, _on(name, Small.notice_closed))
     if agent.link and left["cuts"]:
         yield _fault(f"{name}: its connection is cut", "cuts", _on(name, Small.disconnect))
     if agent.link and left["leaves"]:
@@ -87,7 +87,7 @@ def _of_agent(state: Small, agent: Near) -> Iterator[Move]:
     if agent.link and not agent.leaving and left["departures"]:
         yield _fault(f"{name} is asked to end", "departures", _on(name, Small.ask_to_leave))
     if agent.leaving and agent.trainer is None:
-        yield Move(f"{name} has nothing to hand over", Kind.DUE, _on(name, Small.go))
+        yield Move(f"{name} has nothing to hand over", Sort.DUE, _on(name, Small.go))
     if agent.alive and left["losses"]:
         yield _fault(f"{name}: its agent dies", "losses", _on(name, Small.lose))
 
@@ -95,14 +95,14 @@ def _of_agent(state: Small, agent: Near) -> Iterator[Move]:
 def _of_trainer(state: Small, agent: Near, trainer: Trainer) -> Iterator[Move]:
     name, at, left = agent.name, trainer.loop.at, state.left
     if state.goes_on(trainer):
-        yield Move(f"{name} goes on: {at}", Kind.DUE, _on(name, Small.go_on))
+        yield Move(f"{name} goes on: {at}", Sort.DUE, _on(name, Small.go_on))
     if at in ("connecting", "connected", "contributed"):
         if state.is_alone(trainer):
-            yield Move(f"{name} sees that a neighbour is gone", Kind.DUE, _on(name, Small.break_group))
+            yield Move(f"{name} sees that a neighbour is gone", Sort.DUE, _on(name, Small.break_group))
         elif left["breaks"]:
             yield _fault(f"{name}: its group breaks", "breaks", _on(name, Small.break_group))
     if trainer.beside is not None:
-        yield Move(f"{name} has written beside", Kind.DUE, _on(name, Small.write_copy))
+        yield Move(f"{name} has written beside", Sort.DUE, _on(name, Small.write_copy))
     if at == "writing" and left["failed_saves"]:
         yield _fault(f"{name} cannot write", "failed_saves", _on(name, Small.write_in_vain))
     if at == "reading" and left["unreadable"]:
@@ -120,7 +120,7 @@ def _fault(name: str, fault: str, what: Do) -> Move:
         state.left[fault] -= 1
         what(state)
 
-    return Move(name, Kind.FAULT, spend)
+    return Move(name, Sort.FAULT, spend)
 
 
 def _words(message: Report | Order) -> str:

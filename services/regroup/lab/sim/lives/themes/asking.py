@@ -8,13 +8,13 @@ from regroup.lab.sim.lives.plan import Kind
 from regroup.lab.sim.lives.themes.theme import (
     CUTS,
     DEATHS,
+    DIES_PREPARING,
     FORMING,
     LEADERS,
     OTHERS,
     RESTS,
     SAME,
     STEPPING,
-    UNPREPARED,
     USUAL,
     Some,
     Theme,
@@ -234,9 +234,9 @@ ASKING = (
     # the task's own fault, before anybody trains: its process dies, or hangs, on every worker
     Theme(
         (
-            Some(UNPREPARED, (1,), crowds=(1, 2, 3), borders=("preparing",), waits=1.0, since=0.0, until=0.4),
-            Some(UNPREPARED, (2, 4), crowds=(1, 2), borders=("preparing",), waits=1.0, since=0.5, until=0.8),
-            Some(UNPREPARED, (0, 2), crowds=(1, 2), borders=("preparing",), waits=1.0, since=6.0, until=8.0),
+            Some(DIES_PREPARING, (1,), crowds=(1, 2, 3), borders=("preparing",), waits=1.0, since=0.0, until=0.4),
+            Some(DIES_PREPARING, (2, 4), crowds=(1, 2), borders=("preparing",), waits=1.0, since=0.5, until=0.8),
+            Some(DIES_PREPARING, (0, 2), crowds=(1, 2), borders=("preparing",), waits=1.0, since=6.0, until=8.0),
         ),
         weight=4,
         workers=(1, 2, 2, 3),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from regroup.lab.sim.lives.plan import BEGUN, BORDERS, GOING, IN_REPORT, IN_STATE, LASTING, OF_ALL, Fault, Kind
+from regroup.lab.sim.lives.plan import BEGUN, BORDERS, GOING, LASTING, OF_ALL, REPORT_FAULTS, STATE_FAULTS, Fault, Kind
 
 SAME, OTHERS = "the same", "the others"
 DEATHS = (Kind.KILL_TRAINER, Kind.KILL_AGENT, Kind.LEAVE, Kind.CRASH_TRAINER)
@@ -18,11 +18,11 @@ LEADERS = (Kind.CRASH, Kind.CRASH_UNSAVED, Kind.CRASH_UNSENT, Kind.FREEZE, Kind.
 CRASHES = (Kind.CRASH, Kind.CRASH_UNSENT)
 RESTS = (Kind.PAUSE, Kind.HOLD)
 TASKS = (Kind.MISMATCH, Kind.UNPREPARED, Kind.BAD_SPEC, Kind.POISON, Kind.DIVERGE, Kind.FLIP)  # the users' own doing
-UNPREPARED = (Kind.CRASH_TRAINER, Kind.DEADLOCK)
+DIES_PREPARING = (Kind.CRASH_TRAINER, Kind.DEADLOCK)
 FOREVER = (Kind.DEADLOCK, Kind.WEDGE, Kind.GONE)  # what no healing mends
 FILES = (Kind.DAMAGE, Kind.MISREAD, Kind.AWAY, Kind.MOVE)
 BY_ITSELF = (Kind.SEVER, Kind.STOP_NOW, Kind.MISTAKE, Kind.LAG, Kind.UNDELETABLE, Kind.UNKILLABLE, Kind.UNFIT)
-APART = (*FILES, *GOING, *IN_STATE, *IN_REPORT, *BY_ITSELF)  # drawn by themselves (`besides`)
+APART = (*FILES, *GOING, *STATE_FAULTS, *REPORT_FAULTS, *BY_ITSELF)  # drawn by themselves (`besides`)
 USUAL = tuple(kind for kind in Kind if kind not in APART)
 ANYTHING = tuple(kind for kind in USUAL if kind not in (Kind.STOP, Kind.STARVE, *TASKS, *FOREVER))
 FORMING = ("halt", "form", "connecting", "connected", "loaded", "started", "regrouped", "rolled_back")
