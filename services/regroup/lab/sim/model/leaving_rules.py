@@ -121,12 +121,14 @@ def saved(world: World, cluster: Cluster, old: Job, job: Job) -> None:
 
 
 def held(world: World, cluster: Cluster, job: Job) -> None:
-    """A job is not held by those alone that are to go, but for moments in which one that stays is cut off."""
+    """A job is not held by those alone that are to go, but for moments in which one that stays is cut off, or has yet
+    to tell a coordinator that just began."""
     if job.phase is JobPhase.PAUSED and job.formation is not None and (told := _told(cluster, job)):
         have = [member for member, version in told.items() if version == max(told.values())]
         patient = not any(cluster.workers[one.worker].leaving for one in have)
         near = _away_with_as_much(world, cluster, job, have[0]) if patient else []
-        stay = [one for one in (*have, *near) if not departs(cluster, one)]
+        yet = [one for one in job.formation.members if _is_yet_to_tell(world, cluster, one)]
+        stay = [one for one in (*have, *near, *yet) if not departs(cluster, one)]
         assert stay, f"{job.id} is held by {have}, and all of them go"
 
 
