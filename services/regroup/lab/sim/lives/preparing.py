@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.jobs import Job
-from regroup.core.workers import LEFT
-from regroup.lab.sim.model.world import changes, fresh, is_heard
+from regroup.lab.sim.model.world import changes, fresh, is_heard, may_try
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
@@ -50,9 +49,7 @@ class Preparing:
 
     def _fails(self, after: Cluster, job: Job, worker: str) -> None:
         """What dies on one before the job ever trained, where nobody else may try, is the task's."""
-        rest = [one for one in after.workers.values() if one.name != worker and one.boot != LEFT]
-        others = [one for one in rest if not (one.departs or one.quarantined or one.name in job.refused)]
-        row = 0
+        others, row = may_try(after, job, but=worker), 0
         for one in reversed(job.failures):
             if one.worker != worker or one.step >= 0 or one.chance or one.generation:
                 break

@@ -12,6 +12,7 @@ from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.jobs import Job, JobPhase, Member, Wanted
 from regroup.core.workers import LEFT, Sighting, Worker
+from regroup.lab.sim.model.world import given_up
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
@@ -117,10 +118,8 @@ class Sharing:
 
     def _is_given_up(self, after: Cluster, name: str, seen: Sighting) -> bool:
         """Whether its trainer was, and did not end yet; the job that gave it up may have let it go already."""
-        if seen.trainer is None:
-            return False
-        watch = after.watches.get(seen.trainer.job)
-        return watch is not None and Member(name, seen.trainer.incarnation) in watch.evicted
+        trainer = seen.trainer
+        return trainer is not None and Member(name, trainer.incarnation) in given_up(after, trainer.job)
 
     def _keeps(self, after: Cluster, job: Job) -> None:
         """A job that has all that it asked for lets go of the others, in time; one that saves may need them yet."""

@@ -24,10 +24,10 @@ from regroup.core.jobs import (
     Wanted,
 )
 from regroup.core.schedule import at_hand, reads_in_vain
-from regroup.core.workers import LEFT, Worker
+from regroup.core.workers import Worker
 from regroup.lab.sim.model import likeness_rules
 from regroup.lab.sim.model.ghosts import Ghosts
-from regroup.lab.sim.model.world import World, is_heard
+from regroup.lab.sim.model.world import World, is_heard, may_try
 
 ROW = 6  # failures of one worker alone, one after the other, that are too many
 LATE = 5.0  # seconds: a store that is away, or a queue that is never empty, may keep the coordinator from looking
@@ -149,8 +149,7 @@ def _again(ghosts: Ghosts, world: World, cluster: Cluster, job: Job, last: StepF
     lost = reached(job, cluster.watches.get(job.id)) > job.origin.step
     assert not (steps and lost), f"{name} is refused for its steps, and {job.id} has some to lose"
     if last.step < 0 or steps:
-        there = [one for one in cluster.workers.values() if one.name != name and one.boot != LEFT]
-        fit = [one.name for one in there if not (one.departs or one.quarantined or one.name in job.refused)]
+        fit = may_try(cluster, job, but=name)
         assert len(fit) >= job.spec.min_workers, f"{name} is refused, and {fit} are all that is left"
     if last.shard == IN_LOAD and job.beginning is None and not any(made):
         took = {one.member for one in world.trainers() if one.job == job.id and one.session.version is not None}

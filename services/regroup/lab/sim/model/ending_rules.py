@@ -27,7 +27,7 @@ from regroup.lab.sim.model.ghosts import Ghosts
 from regroup.lab.sim.model.limits import FETCHES
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further
 from regroup.lab.sim.model.trainer import PRINT, Trainer, consumed
-from regroup.lab.sim.model.world import World, holders, is_durable, is_evicted, is_heard
+from regroup.lab.sim.model.world import World, given_up, holders, is_durable, is_evicted, is_heard
 
 TRIES = 5  # of one worker at what nobody else tried
 
@@ -96,8 +96,7 @@ def ended(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old
         listed = [one.session for one in map(world.living, old.formation.members) if one is not None]
         if not any(one.promised >= job.generation and one.version is not None for one in listed):
             goes_back_no_further(world, before, job, job.saved)
-        given_up = before.watches[job.id].evicted if job.id in before.watches else frozenset()
-        for trainer in [one for one in holders(world, job.id) if one.member not in given_up]:
+        for trainer in [one for one in holders(world, job.id) if one.member not in given_up(before, job.id)]:
             if trainer.session.version is not None and is_durable(job, old.formation, trainer.session.version):
                 continue
             seen = before.sightings.get(trainer.member.worker)
@@ -161,8 +160,8 @@ def _prepared(before: Cluster, job: Job, failures: Iterable[StepFailure]) -> boo
     others = before.workers.keys() - {one.worker for one in failures}
     lent = {name: seen for name in others if before.workers[name].job == job.id and (seen := before.present(name))}
     ready = {name: one.trainer for name, one in lent.items() if one.trainer and one.trainer.fingerprint is not None}
-    given_up = watch.evicted if (watch := before.watches.get(job.id)) is not None else frozenset()
-    return any(Member(name, one.incarnation) not in given_up for name, one in ready.items())
+    gone = given_up(before, job.id)
+    return any(Member(name, one.incarnation) not in gone for name, one in ready.items())
 
 
 def _each_sample_once(job: Job) -> None:

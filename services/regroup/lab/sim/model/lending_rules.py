@@ -7,13 +7,14 @@ from collections.abc import Callable
 
 from regroup.core.cluster import Cluster, Watch
 from regroup.core.decide import Decision
-from regroup.core.jobs import ORIGIN, Job, Member, Version
+from regroup.core.jobs import ORIGIN, Formation, Job, Member, Version
 from regroup.core.messages.orders import Go, Kill, Release
 from regroup.core.workers import TrainerPhase, Worker
 from regroup.lab.sim.model.ghosts import Ghosts
+from regroup.lab.sim.model.trainer import Trainer
 from regroup.lab.sim.model.world import World, changes, holders, is_durable, is_heard, is_overtaken, tells, told_back
 
-Excused = Callable[[Cluster, Job, Member, Version], bool]
+Excused = Callable[[Cluster, Job, Member, Version], bool]  # of `leaving_rules`, which looks at these rules itself
 
 
 def lent(world: World, before: Cluster, decision: Decision, handed_over: Excused) -> None:
@@ -138,52 +139,65 @@ def killed(ghosts: Ghosts, world: World, cluster: Cluster, name: str, order: Kil
 
 def evicted(world: World, before: Cluster, decision: Decision, job: Job, member: Member) -> None:
     """A trainer in good health that holds the last copy of the state is given up for a long silence alone."""
-    known = before.trainer(member)
-    # Whoever is in no group, and comes back from none, answers a Halt for the boundary at once.
-    idle = known is None or known.phase not in (TrainerPhase.FORMING, TrainerPhase.TRAINING)
-    told_so = job.round is None or not job.round.boundary or member not in job.round.participants
-    assert told_so or idle, f"{member} is given up, and was never told to halt at once"
-    heard = decision.cluster.sightings.get(member.worker)
-    chance = heard is not None and world.decided_at - max(heard.seen, before.awake) <= world.policy.halt_limit
-    assert chance, f"{member} is given up, and its agent was not heard"
-    trainer = world.living(member)
-    if trainer is None or job.ended or trainer.stuck or trainer not in holders(world, job.id) or not job.formation:
+    _had_its_chance(world, before, decision.cluster, job, member)
+    trainer, formation = world.living(member), job.formation
+    if trainer is None or formation is None or _holds_no_last_copy(world, before, decision, job, trainer):
         return
-    if told_back(decision, job.id):
-        return  # rule 7 has its own check
-    mine = trainer.session.version
-    watch, formation = before.watches[job.id], job.formation
-    lent_out = [name for name, worker in before.workers.items() if worker.job == job.id]
-    tried = [one.worker for one in watch.unable if before.trainer(one) is not None]  # what came after one may read
-    untried = set(lent_out).difference(tried)
-    if mine is None or (is_durable(job, job.formation, mine) and untried):
-        return  # what is durable is as new, and somebody may be able to read it
-    if mine == decision.cluster.jobs[job.id].saved and (member in watch.failed_savers or trainer.wedged):
-        return  # what it was to save is durable, if only since this moment
-    seen = before.sightings.get(member.worker)
+    known, watch, seen = before.trainer(member), before.watches[job.id], before.sightings.get(member.worker)
     asked = watch.since if watch.disturbed is None else watch.asked.get(member, watch.since)
     began = max(asked, seen.moved if seen else before.started)
-    if formation.base == ORIGIN and not watch.formed:
-        return  # nobody has said yet that there is a state
-    # As far as the coordinator can know: what each said that it holds.
-    told = {seat.member: seat.version for seat in formation.seats}
-    told |= {other: Version(formation.generation, watch.committed.get(other, 0)) for other in watch.formed}
-    told |= {other: answer.version for other, answer in watch.answers.items()}
-    # The formation's base is as good as the same state under its new number; and a step more may be one too many.
-    advanced = mine.step > formation.base.step + 1
-    enough = max(formation.base, Version(mine.generation, mine.step - 1)) if advanced else formation.base
-    lost = {member, *watch.dead}
-    # Others may be gone with what they had.
-    heard_of = {one for one in told if tells(world, decision.cluster, one.worker)}
-    others = [one for one in heard_of - lost if (version := told[one]) is not None and version >= enough]
+    patient = world.decided_at - began > world.policy.detached_limit
+    told = _told(formation, watch)
+    heard = {one for one in told if tells(world, decision.cluster, one.worker)}  # others may be gone with what they had
+    enough = _as_good(formation, trainer.session.version or ORIGIN)
+    others = [one for one in heard - {member, *watch.dead} if (held := told[one]) is not None and held >= enough]
     listed = [world.living(other) for other in formation.members if other != member]
     others += [one.member for one in listed if one is not None and (one.session.version or ORIGIN) >= enough]
-    patient = world.decided_at - began > world.policy.detached_limit
     assert others or patient, f"{member} is evicted with the only state"
     if job.round is not None and known is not None and known.version is not None and not patient:
         gave = [one for one, answer in watch.answers.items() if answer.version is not None and one not in watch.dead]
         gave = [one for one in gave if before.present(one.worker) and decision.cluster.present(one.worker)]
-        assert not gave or heard_of.intersection(gave), f"{member} is given up with a state, and {gave} are not heard"
+        assert not gave or heard.intersection(gave), f"{member} is given up with a state, and {gave} are not heard"
+
+
+def _had_its_chance(world: World, before: Cluster, after: Cluster, job: Job, member: Member) -> None:
+    """It was told to halt at once, and its agent was heard. Whoever is in no group, and comes back from none, answers a
+    Halt for the boundary at once."""
+    known, seen = before.trainer(member), after.sightings.get(member.worker)
+    idle = known is None or known.phase not in (TrainerPhase.FORMING, TrainerPhase.TRAINING)
+    told_so = job.round is None or not job.round.boundary or member not in job.round.participants
+    assert told_so or idle, f"{member} is given up, and was never told to halt at once"
+    heard = seen is not None and world.decided_at - max(seen.seen, before.awake) <= world.policy.halt_limit
+    assert heard, f"{member} is given up, and its agent was not heard"
+
+
+def _holds_no_last_copy(world: World, before: Cluster, decision: Decision, job: Job, trainer: Trainer) -> bool:
+    """Whether nothing is lost with it, whatever the others hold; where it is gone back, rule 7 has its own check."""
+    if job.ended or trainer.stuck or trainer not in holders(world, job.id) or told_back(decision, job.id):
+        return True
+    watch, formation, mine = before.watches[job.id], job.formation, trainer.session.version
+    if mine is None or formation is None or (formation.base == ORIGIN and not watch.formed):
+        return True  # nobody has said yet that there is a state
+    lent_out = {name for name, worker in before.workers.items() if worker.job == job.id}
+    tried = {one.worker for one in watch.unable if before.trainer(one) is not None}  # what came after one may read
+    if is_durable(job, formation, mine) and lent_out - tried:
+        return True  # what is durable is as new, and somebody may be able to read it
+    could_not_save = trainer.member in watch.failed_savers or trainer.wedged
+    return could_not_save and mine == decision.cluster.jobs[job.id].saved  # it is durable, if only since this moment
+
+
+def _told(formation: Formation, watch: Watch) -> dict[Member, Version | None]:
+    """What each said that it holds, as far as the coordinator can know."""
+    told = {seat.member: seat.version for seat in formation.seats}
+    told |= {other: Version(formation.generation, watch.committed.get(other, 0)) for other in watch.formed}
+    return told | {other: answer.version for other, answer in watch.answers.items()}
+
+
+def _as_good(formation: Formation, mine: Version) -> Version:
+    """The least that others must hold: the base is as good as the same state under its new number, and a step more may
+    be one too many."""
+    advanced = mine.step > formation.base.step + 1
+    return max(formation.base, Version(mine.generation, mine.step - 1)) if advanced else formation.base
 
 
 def over(world: World) -> None:

@@ -5,7 +5,7 @@ Owns: these rules. Refuses to know: who is blamed for replicas that differ (`liv
 
 from regroup.core.cluster import Cluster
 from regroup.core.jobs import Job
-from regroup.lab.sim.model.world import World
+from regroup.lab.sim.model.world import World, given_up
 
 OTHER_DATA_WORDS = "whose checkpoint this job begins from"  # in the words of each refusal for what `other_data` finds
 
@@ -14,12 +14,10 @@ def compared(world: World, before: Cluster, old: Job, job: Job) -> None:
     """Code and data that are a job's stay so while somebody has them who told so, or is about to say it again."""
     if old.fingerprint is None or job.fingerprint == old.fingerprint:
         return
-    watch = before.watches.get(job.id)
-    given_up = watch.evicted if watch is not None else frozenset()
     for trainer in world.trainers():
         worker, seen = before.workers.get(trainer.member.worker), before.sightings.get(trainer.member.worker)
         lent = worker is not None and worker.job == trainer.job == job.id
-        if not lent or trainer.session.fingerprint != old.fingerprint or trainer.member in given_up:
+        if not lent or trainer.session.fingerprint != old.fingerprint or trainer.member in given_up(before, job.id):
             continue
         said = seen.trainer.fingerprint if seen is not None and seen.trainer is not None else None
         untold = seen is None or not seen.sequence  # yet, to a coordinator that began anew

@@ -12,7 +12,7 @@ from regroup.core.jobs import Formation, Job, JobPhase, Member
 from regroup.core.messages.orders import Heard, Welcome
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model.ghosts import Ghosts
-from regroup.lab.sim.model.world import World, changes, fresh, told_back
+from regroup.lab.sim.model.world import World, changes, fresh, given_up, told_back
 
 
 def known(ghosts: Ghosts, world: World, job: Job, formation: Formation, watch: Watch | None) -> None:
@@ -65,8 +65,8 @@ def watched(before: Cluster, decision: Decision, old: Job, job: Job) -> None:
     if was is None:
         return
     if job.round is not None and job.round is not old.round:
-        given_up = set(job.round.participants) & watch.evicted & was.evicted
-        assert not given_up, f"{given_up} are given up, and are asked"
+        asked = set(job.round.participants) & watch.evicted & was.evicted
+        assert not asked, f"{asked} are given up, and are asked"
         late = "did not save in" in job.round.reason or "was to save" in job.round.reason
         forgotten = late and old.saver is not None and job.saver is None and old.saver not in watch.failed_savers
         assert not forgotten, f"{old.saver} was given up as it saved, and that is forgotten"
@@ -97,9 +97,8 @@ def sighted(world: World, before: Cluster, decision: Decision) -> None:
 def _leased(before: Cluster, after: Cluster, name: str) -> None:
     """An answer that renews a lease goes to nobody who was given up: the others are not to wait for ever."""
     trainer = seen.trainer if (seen := after.present(name)) is not None else None
-    watch = before.watches.get(trainer.job) if trainer is not None else None
-    given_up = trainer is not None and watch is not None and Member(name, trainer.incarnation) in watch.evicted
-    assert not given_up, f"{name} is given up, and its lease is renewed"
+    evicted = trainer is not None and Member(name, trainer.incarnation) in given_up(before, trainer.job)
+    assert not evicted, f"{name} is given up, and its lease is renewed"
 
 
 def _counted(before: Cluster, decision: Decision) -> None:

@@ -8,7 +8,7 @@ from math import inf
 from regroup.core.cluster import Cluster
 from regroup.core.jobs import Job, Version, Wanted
 from regroup.core.workers import LEFT
-from regroup.lab.sim.model.world import World, holders
+from regroup.lab.sim.model.world import World, given_up, holders
 
 
 def gave_up(world: World, before: Cluster, cluster: Cluster, old: Job, job: Job, base: Version) -> None:
@@ -19,8 +19,7 @@ def gave_up(world: World, before: Cluster, cluster: Cluster, old: Job, job: Job,
     for member in old.formation.members:
         seen = cluster.sightings.get(member.worker)
         awake = max(cluster.started, cluster.awake)
-        watch = before.watches.get(job.id)
-        evicted = watch is not None and member in watch.evicted  # whose lease is renewed no more
+        evicted = member in given_up(before, job.id)  # whose lease is renewed no more
         last = -inf if seen is None else seen.renewed if evicted else seen.seen
         since = last if last >= awake else awake + world.policy.leader_lease
         trainer = world.living(member)
@@ -46,7 +45,7 @@ def _nobody_may_commit(world: World, old: Job, n: int) -> None:
 def goes_back_no_further(world: World, before: Cluster, job: Job, base: Version) -> None:
     """A roll-back goes to the most advanced state that a healthy trainer told of, if that one is there, or was a moment
     ago. It waits for whoever is back, or about to be, and has not told yet. What no step was made from is no state."""
-    watch, policy, last = before.watches.get(job.id), world.policy, before.jobs[job.id].formation
+    policy, last = world.policy, before.jobs[job.id].formation
     limit = last.detached_limit if last is not None else policy.detached_limit
     for trainer in holders(world, job.id):
         name, held = trainer.member.worker, trainer.session.version
@@ -63,8 +62,8 @@ def goes_back_no_further(world: World, before: Cluster, job: Job, base: Version)
         status = seen.trainer if seen is not None else None
         if seen is None or status is None or status.incarnation != trainer.member.incarnation or trainer.stuck:
             continue
-        given_up = watch is not None and trainer.member in watch.evicted
+        evicted = trainer.member in given_up(before, job.id)
         silent = world.decided_at - seen.moved > limit
         told = status.version
         lower = told is not None and told > base and told.step > job.origin.step
-        assert given_up or silent or not lower, f"rolled back to {base}, and {trainer.member} holds {status.version}"
+        assert evicted or silent or not lower, f"rolled back to {base}, and {trainer.member} holds {status.version}"

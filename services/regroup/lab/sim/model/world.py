@@ -3,13 +3,13 @@
 Owns: the questions. Refuses to know: who answers them (`lives`, `search`), and what must hold.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Protocol, TypeVar
 
 from regroup.core.cluster import Cluster, Policy
 from regroup.core.decide import Decision
 from regroup.core.jobs import Formation, Job, Member, Version
-from regroup.core.workers import TrainerStatus, Worker
+from regroup.core.workers import LEFT, TrainerStatus, Worker
 from regroup.lab.sim.model.trainer import Trainer
 
 T = TypeVar("T")
@@ -70,6 +70,18 @@ def fresh(before: Cluster, after: Cluster) -> list[tuple[str, TrainerStatus]]:
     heard = changes(before.sightings, after.sightings)
     told = [(name, seen.trainer, was.trainer if was is not None else None) for name, was, seen in heard]
     return [(name, status) for name, status, known in told if status is not None and status is not known]
+
+
+def given_up(cluster: Cluster, job: str) -> Set[Member]:
+    """The trainers that a job gave up."""
+    watch = cluster.watches.get(job)
+    return watch.evicted if watch is not None else frozenset()
+
+
+def may_try(cluster: Cluster, job: Job, but: str) -> list[str]:
+    """The workers that may still try what another one failed at."""
+    there = [one for one in cluster.workers.values() if one.name != but and one.boot != LEFT]
+    return [one.name for one in there if not (one.departs or one.quarantined or one.name in job.refused)]
 
 
 def is_evicted(before: Cluster, decision: Decision, job: str, member: Member) -> bool:
