@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from regroup.core.cluster import Cluster, Watch, reached
 from regroup.core.decide import Decision
-from regroup.core.jobs import ENDED, ORIGIN, Job, JobPhase, Link, Version, Wanted
+from regroup.core.jobs import ENDED, ORIGIN, Formation, Job, JobPhase, Link, Round, Version, Wanted
 from regroup.core.messages.orders import Discard, Form, Go, Heard, Kill, Release
 from regroup.core.phases import JOB_ARROWS
 from regroup.core.workers import TrainerPhase
@@ -26,7 +26,7 @@ from regroup.lab.sim.model import (
 )
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up
-from regroup.lab.sim.model.world import World, answered, changes, told_back
+from regroup.lab.sim.model.world import World, changes, given_up, told_back
 
 JOIN = "prepared to join: "
 
@@ -35,33 +35,16 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
     strangers.turned_away(before, decision)
     saving_rules.heard(ghosts, world, before, decision)
     for id, job in decision.cluster.jobs.items():
-        old = before.jobs.get(id)
+        old, watch = before.jobs.get(id), decision.cluster.watches.get(id)
         if old is None:
             beginning_rules.submitted(ghosts, before, decision.cluster, job)
-        if old is not None and old is not job:
-            _changed(ghosts, world, before, decision, old, job)
-        same = old is job and before.watches.get(id) is decision.cluster.watches.get(id)
-        if old is not None and not same and not told_back(decision, id):
-            was, now = reached(old, before.watches.get(id)), reached(job, decision.cluster.watches.get(id))
-            assert now >= was, f"the step shown goes back from {was} to {now}"
-        if old is not None and not same and job.formation is not None and not job.ended:
-            memory_rules.known(ghosts, world, job, job.formation, decision.cluster.watches.get(id))
-        if old is not None and not same and not job.ended:
-            memory_rules.watched(before, decision, old, job)
+        elif old is not job or watch is not before.watches.get(id):
+            _differs(ghosts, world, before, decision, old, job)
     memory_rules.sighted(world, before, decision)
     submitted = [job.submitted for job in decision.cluster.jobs.values()]
     assert submitted == sorted(submitted), "jobs are not in the order of their submission"
-    for id, watch in decision.cluster.watches.items():
-        job = decision.cluster.jobs[id]
-        if job.round is not None and job.round.boundary and job.formation is not None:
-            gone = set(job.formation.members) & set(watch.dead)
-            assert not gone, f"{gone} are known dead, and the others are asked to come to a boundary together with them"
-        _answered(world, job, watch, before.watches.get(id))
-        striking_rules.heard(ghosts, watch)
-        known = before.watches[id].evicted if id in before.watches else frozenset()
-        for member in watch.evicted - known:
-            lending_rules.evicted(world, before, decision, before.jobs[id], member)
-        ghosts.unheard |= lending_rules.given_up_unheard(decision.cluster, watch)
+    for id, each in decision.cluster.watches.items():
+        _watched(ghosts, world, before, decision, decision.cluster.jobs[id], each)
     lending_rules.lent(world, before, decision, leaving_rules.handed_over)
     for _, known_worker, worker in changes(before.workers, decision.cluster.workers):
         excess = worker.errors > world.policy.error_limit
@@ -81,6 +64,32 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
             if id in before.jobs and before.jobs[id].phase is job.phase:  # else the next decision saves it
                 leaving_rules.held(world, decision.cluster, job)
     _ordered(ghosts, world, decision)
+
+
+def _differs(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
+    """What is kept of a job, or remembered, is another than before."""
+    watch = decision.cluster.watches.get(job.id)
+    if old is not job:
+        _changed(ghosts, world, before, decision, old, job)
+    if not told_back(decision, job.id):
+        was, now = reached(old, before.watches.get(job.id)), reached(job, watch)
+        assert now >= was, f"the step shown goes back from {was} to {now}"
+    if job.ended:
+        return
+    if job.formation is not None:
+        memory_rules.known(ghosts, world, job, job.formation, watch)
+    memory_rules.watched(before, decision, old, job)
+
+
+def _watched(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, job: Job, watch: Watch) -> None:
+    if job.round is not None and job.round.boundary and job.formation is not None:
+        gone = set(job.formation.members) & set(watch.dead)
+        assert not gone, f"{gone} are known dead, and the others are asked to come to a boundary together with them"
+    _answered(world, job, watch, before.watches.get(job.id))
+    striking_rules.heard(ghosts, watch)
+    for member in watch.evicted - given_up(before, job.id):
+        lending_rules.evicted(world, before, decision, before.jobs[job.id], member)
+    ghosts.unheard |= lending_rules.given_up_unheard(decision.cluster, watch)
 
 
 def _noted(world: World, decision: Decision) -> None:
@@ -144,29 +153,16 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     assert job.generation >= old.generation, "the generation only grows"
     assert job.history[: len(old.history)] == old.history, "history only grows"
     assert job.wanted is Wanted.STOP or old.wanted is not Wanted.STOP, "who was told that a job stops is told no more"
-    rested = old.phase is JobPhase.PAUSED and old.wanted is not Wanted.HOLD  # who is held keeps its workers
-    freed = rested and old.formation is None and job.phase is not old.phase
-    turn = job.phase is JobPhase.QUEUED or any(one.kind == "preparing" and one.job == job.id for one in decision.notes)
-    assert not freed or turn or job.ended, f"{job.id} rested, and goes on before it is its turn"
+    ending_rules.goes_on(decision, old, job)
     if job.round is not None and job.round is not old.round and job.round.reason.startswith(JOIN):
-        asked = {member.worker for member in job.round.participants}
-        joins = set(job.round.reason.removeprefix(JOIN).split(", "))
-        assert joins <= asked, f"{joins - asked} are to join, and are not asked"
-        seated = job.formation.members if job.formation is not None else ()
-        away = [one for one in seated if decision.cluster.trainer(one) is None]
-        assert not away, f"{joins} are to join, and {away} are away: no boundary can be reached"
+        _joins(decision.cluster, job, job.round)
     if told_back(decision, job.id):
         saving_rules.left(ghosts, world, before, decision, old, job)
     if job.formation is not None and job.formation is not old.formation:
         _issued(ghosts, world, before, decision.cluster, old, job, told_back(decision, job.id))
         leaving_rules.issued(decision.cluster, job.formation)
         blame_rules.leads(decision.cluster, job, job.formation)
-        watch = decision.cluster.watches[job.id]
-        for member in job.formation.members:
-            assert member not in watch.dead, f"{member} is known dead, and is listed"
-            assert member not in watch.evicted, f"{member} is given up, and is listed"
-            assert decision.cluster.workers[member.worker].job == job.id, f"{member} is not lent, and is listed"
-            assert decision.cluster.present(member.worker), f"{member} is not connected, and is listed"
+        _listed(decision.cluster, job, job.formation)
     if job.saver is not None and job.saver != old.saver:
         saving_rules.to_save(world, before, decision, old, job, job.saver)
         ghosts.savers.setdefault(job.id, set()).add(job.saver)
@@ -182,16 +178,27 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
         saving_rules.saved(ghosts, world, decision, old, job)
     if job.formation is not None and job.formation is not old.formation:
         ghosts.savers.pop(job.id, None)  # only now: what one of them wrote may count in this very decision
-    if job.phase is JobPhase.PAUSED and job.formation is not None:
-        assert job.wanted is Wanted.HOLD, f"{job.id} is to {job.wanted}, and rests with its state in memory"
-    rests = job.phase is JobPhase.PAUSED and old.phase is not JobPhase.PAUSED and job.formation is not None
-    if rests and told_back(decision, job.id):
-        held = [version for version in answered(decision.cluster, job).values() if version is not None]
-        gave_up(world, before, decision.cluster, old, job, max([job.saved, *held]))
-    if job.phase is JobPhase.PAUSED and job.formation is None:
-        ending_rules.closed(ghosts, world, before, decision, old, job)
+    if job.phase is JobPhase.PAUSED:
+        ending_rules.rests(ghosts, world, before, decision, old, job)
     if job.ended:
         ending_rules.ended(ghosts, world, before, decision, old, job)
+
+
+def _joins(after: Cluster, job: Job, asked: Round) -> None:
+    joins = set(asked.reason.removeprefix(JOIN).split(", "))
+    unasked = joins - {member.worker for member in asked.participants}
+    assert not unasked, f"{unasked} are to join, and are not asked"
+    seated = job.formation.members if job.formation is not None else ()
+    away = [one for one in seated if after.trainer(one) is None]
+    assert not away, f"{joins} are to join, and {away} are away: no boundary can be reached"
+
+
+def _listed(after: Cluster, job: Job, formation: Formation) -> None:
+    for member in formation.members:
+        assert member not in after.watches[job.id].dead, f"{member} is known dead, and is listed"
+        assert member not in after.watches[job.id].evicted, f"{member} is given up, and is listed"
+        assert after.workers[member.worker].job == job.id, f"{member} is not lent, and is listed"
+        assert after.present(member.worker), f"{member} is not connected, and is listed"
 
 
 def _issued(ghosts: Ghosts, world: World, before: Cluster, after: Cluster, old: Job, job: Job, back: bool) -> None:

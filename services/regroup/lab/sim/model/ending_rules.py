@@ -21,13 +21,23 @@ from regroup.core.jobs import (
     Member,
     StepFailure,
     Version,
+    Wanted,
 )
 from regroup.lab.sim.model import beginning_rules
 from regroup.lab.sim.model.ghosts import Ghosts
 from regroup.lab.sim.model.limits import FETCHES
 from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further
 from regroup.lab.sim.model.trainer import PRINT, Trainer, consumed
-from regroup.lab.sim.model.world import World, given_up, holders, is_durable, is_evicted, is_heard
+from regroup.lab.sim.model.world import (
+    World,
+    answered,
+    given_up,
+    holders,
+    is_durable,
+    is_evicted,
+    is_heard,
+    told_back,
+)
 
 TRIES = 5  # of one worker at what nobody else tried
 
@@ -35,6 +45,25 @@ TRIES = 5  # of one worker at what nobody else tried
 def is_at_once(job: Job) -> bool:
     """Whether its user cut it short: it ends with what counted by then."""
     return job.ended and job.reason.startswith("stopped at once")
+
+
+def goes_on(decision: Decision, old: Job, job: Job) -> None:
+    """What rested without workers goes on when it is its turn."""
+    rested = old.phase is JobPhase.PAUSED and old.wanted is not Wanted.HOLD  # who is held keeps its workers
+    freed = rested and old.formation is None and job.phase is not old.phase
+    turn = job.phase is JobPhase.QUEUED or any(one.kind == "preparing" and one.job == job.id for one in decision.notes)
+    assert not freed or turn or job.ended, f"{job.id} rested, and goes on before it is its turn"
+
+
+def rests(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
+    """It is held, in its workers' memory, or its generation is closed."""
+    if job.formation is None:
+        closed(ghosts, world, before, decision, old, job)
+        return
+    assert job.wanted is Wanted.HOLD, f"{job.id} is to {job.wanted}, and rests with its state in memory"
+    if old.phase is not JobPhase.PAUSED and told_back(decision, job.id):
+        held = [version for version in answered(decision.cluster, job).values() if version is not None]
+        gave_up(world, before, decision.cluster, old, job, max([job.saved, *held]))
 
 
 def closed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old: Job, job: Job) -> None:

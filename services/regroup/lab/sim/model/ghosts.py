@@ -1,6 +1,8 @@
 """What no process of a real cluster remembers: every state that ever was, every formation ever issued.
 
-Owns: that memory, and where a state descends from. Refuses to know: what must hold (`decision_rules`, `trainer_rules`).
+Owns: that memory, and where a state descends from. Rules write into it what they have seen and ask for later; what
+machines do to files is written by the models of agents and disks.
+Refuses to know: what must hold (`decision_rules`, `trainer_rules`).
 """
 
 from dataclasses import dataclass, field
