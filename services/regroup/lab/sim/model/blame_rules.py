@@ -11,6 +11,7 @@ from itertools import pairwise
 from regroup.core.cluster import ASKED, Cluster, reached
 from regroup.core.decide import Decision
 from regroup.core.jobs import (
+    IN_DATA,
     IN_LOAD,
     IN_REPORT,
     IN_STATE,
@@ -55,7 +56,10 @@ def failed(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) ->
 def _alone(world: World, before: Cluster, old: Job, job: Job) -> None:
     """What one worker cannot do, and others that hold the state can, fails no job that trained, and is not tried for
     ever."""
-    row = [one for one in job.failures if one.step >= 0 and not one.chance][-ROW:]
+    row = [one for one in job.failures if one.step >= 0 and not one.chance]
+    if row and row[-1].shard != IN_DATA:
+        row = [one for one in row if one.shard != IN_DATA]  # who waited for its data did not fail at a pass
+    row = row[-ROW:]
     if not row or row[-1] in old.failures or {one.shard for one in row} & {IN_STATE, IN_REPORT}:
         return  # who was alone as it failed, and goes on beside others, has yet to fail there
     last, held = row[-1], _staying_holders(world, before, old, row[-1].worker)
