@@ -147,7 +147,7 @@ def searched_with(bug):
         f"plant(next(bug for bug in BUGS if bug.name == {bug!r}))\n"
         "from regroup.lab.sim.search.bounds import Bounds\n"
         "from regroup.lab.sim.search.breadth import search\n"
-        "print(json.dumps(asdict(search(Bounds(workers=1, generations=2, crashes=1)))))"
+        "print(json.dumps(asdict(search(Bounds(workers=1, generations=3, crashes=1)))))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     return json.loads(done.stdout)
@@ -242,4 +242,4 @@ def test_a_paused_job_is_no_end_and_is_resumed_on_the_way_to_it():
 
 
 def test_a_search_without_a_bug_finds_nothing():
-    assert search(Bounds(workers=1, generations=2, crashes=1)).sound
+    assert search(Bounds(workers=1, generations=3, crashes=1)).sound

@@ -266,7 +266,8 @@ def test_nothing_that_a_life_runs_holds_a_function_that_asks_by_its_own_name(liv
     """Such a name was bound before anything was sealed, and would not be refused."""
     lived(0)
     files = [path for part in (*UNDER_TEST, *BESIDE) for path in ROOT.glob(part)]
-    parts = {f"regroup.{'.'.join(path.relative_to(ROOT).with_suffix('').parts)}" for path in files}
+    dotted = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files]
+    parts = {f"regroup.{name.removesuffix('.__init__')}" for name in dotted}
     places = [(owner, name) for table in (ASK, ASK_FOR_MORE) for owner in table for name in table[owner]]
     asking = {id(getattr(owner, name)) for owner, name in places if hasattr(owner, name)}
     asking |= {id(datetime.datetime), id(datetime.date), id(random.SystemRandom)}

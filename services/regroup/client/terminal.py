@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -23,8 +23,6 @@ from regroup.client.sdk import Client
 
 OK, FAILED, USAGE, NOT_FOUND, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
-BEFORE = ("--url", "--token-file")  # the command
-
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON: one document, or one a line for streams.")]
 
 
@@ -37,14 +35,14 @@ class Options:
 
 
 class Command(TyperCommand):
-    """Whoever gives one of those after the command is told where it goes."""
+    """Whoever gives one of the options before the command after it is told where it goes."""
 
     def parse_args(self, *given: Any) -> list[str]:
         try:
             return super().parse_args(*given)
         except Exception as error:  # typer makes the class public nowhere
             wanted = getattr(error, "option_name", "").partition("=")[0]
-            if wanted in BEFORE:
+            if wanted in {f"--{each.name.replace('_', '-')}" for each in fields(Options)}:
                 give_up(f"{wanted} goes before the command: regroup {wanted} ... {self.name}", USAGE)
             raise
 
