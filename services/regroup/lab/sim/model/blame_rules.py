@@ -56,10 +56,7 @@ def failed(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) ->
 def _alone(world: World, before: Cluster, old: Job, job: Job) -> None:
     """What one worker cannot do, and others that hold the state can, fails no job that trained, and is not tried for
     ever."""
-    row = [one for one in job.failures if one.step >= 0 and not one.chance]
-    if row and row[-1].shard != IN_DATA:
-        row = [one for one in row if one.shard != IN_DATA]  # who waited for its data did not fail at a pass
-    row = row[-ROW:]
+    row = _failed_steps(job)[-ROW:]
     if not row or row[-1] in old.failures or {one.shard for one in row} & {IN_STATE, IN_REPORT}:
         return  # who was alone as it failed, and goes on beside others, has yet to fail there
     last, held = row[-1], _staying_holders(world, before, old, row[-1].worker)
@@ -75,6 +72,12 @@ def _alone(world: World, before: Cluster, old: Job, job: Job) -> None:
     many = len(row) == ROW and _in_a_row(row) and not loads
     kept = many and last.worker not in job.refused and not job.ended
     assert not (kept and held), f"{last.worker} alone fails again and again, beside {held}"
+
+
+def _failed_steps(job: Job) -> list[StepFailure]:
+    """The failures in steps that were not by chance. Who waited for its data did not fail at a pass."""
+    found = [one for one in job.failures if one.step >= 0 and not one.chance]
+    return found if found and found[-1].shard == IN_DATA else [one for one in found if one.shard != IN_DATA]
 
 
 def _in_a_row(row: Sequence[StepFailure]) -> bool:
@@ -132,7 +135,7 @@ def refused(ghosts: Ghosts, world: World, decision: Decision) -> None:
             last = job.failures[-1]
             assert last.worker == note.worker, f"{note.worker} is refused, and the last that failed is {last.worker}"
             if why.endswith("and nobody else"):
-                row = [one for one in job.failures if one.step >= 0 and not one.chance][1 - ROW :]
+                row = _failed_steps(job)[1 - ROW :]
                 by_one = len(row) == ROW - 1 and {one.worker for one in row} == {note.worker}
                 assert by_one, f"{note.worker} is refused as if nobody else had failed: {row}"
             else:

@@ -11,7 +11,7 @@ from regroup.core.messages.orders import Go
 from regroup.core.regroup import RESTED
 from regroup.core.workers import Worker
 from regroup.lab.sim.model import lending_rules
-from regroup.lab.sim.model.world import World, answered, is_evicted, is_heard
+from regroup.lab.sim.model.world import World, answered, is_evicted, is_heard, is_yet_to_tell
 
 
 def departs(cluster: Cluster, member: Member) -> bool:
@@ -93,11 +93,11 @@ def _held_when_cut_off(world: World, cluster: Cluster, member: Member, share: fl
     return seen.trainer.version if since < share * world.policy.absent_limit else None
 
 
-def _is_yet_to_tell(world: World, cluster: Cluster, member: Member) -> bool:
-    """Whether it may come back to a coordinator that just began, or stood still: what it told before is not all."""
-    seen = cluster.sightings.get(member.worker)
-    unheard = seen is None or seen.seen < cluster.awake
-    return unheard and world.decided_at - cluster.awake < 1.1 * world.policy.halt_limit
+def _yet_to_tell(world: World, cluster: Cluster, job: Job) -> list[Member]:
+    """The members that may hold what they did not tell yet."""
+    watch, members = cluster.watches.get(job.id), job.formation.members if job.formation is not None else ()
+    alive = [one for one in members if watch is None or one not in watch.dead]
+    return [one for one in alive if is_yet_to_tell(world, cluster, one.worker, 1.1)]
 
 
 def saved(world: World, cluster: Cluster, old: Job, job: Job) -> None:
@@ -109,11 +109,8 @@ def saved(world: World, cluster: Cluster, old: Job, job: Job) -> None:
         return  # of a final state the report is due, too
     have = [member for member, version in _told(cluster, job).items() if version == job.saved]
     members = old.formation.members if old.formation is not None else ()
-    stay = [one for one in members if not departs(cluster, one)]
-    if any(
-        _held_when_cut_off(world, cluster, one, 1.1) == job.saved or _is_yet_to_tell(world, cluster, one)
-        for one in stay
-    ):
+    away = [one for one in members if _held_when_cut_off(world, cluster, one, 1.1) == job.saved]
+    if not all(departs(cluster, one) for one in (*away, *_yet_to_tell(world, cluster, old))):
         return  # it is waited for
     assert job.ended or not have or not all(departs(cluster, one) for one in have), (
         f"{job.id} goes on with who is to go"
@@ -127,8 +124,7 @@ def held(world: World, cluster: Cluster, job: Job) -> None:
         have = [member for member, version in told.items() if version == max(told.values())]
         patient = not any(cluster.workers[one.worker].leaving for one in have)
         near = _away_with_as_much(world, cluster, job, have[0]) if patient else []
-        yet = [one for one in job.formation.members if _is_yet_to_tell(world, cluster, one)]
-        stay = [one for one in (*have, *near, *yet) if not departs(cluster, one)]
+        stay = [one for one in (*have, *near, *_yet_to_tell(world, cluster, job)) if not departs(cluster, one)]
         assert stay, f"{job.id} is held by {have}, and all of them go"
 
 

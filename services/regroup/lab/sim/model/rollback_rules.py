@@ -7,8 +7,7 @@ from math import inf
 
 from regroup.core.cluster import Cluster
 from regroup.core.jobs import Job, Version, Wanted
-from regroup.core.workers import LEFT
-from regroup.lab.sim.model.world import World, given_up, holders
+from regroup.lab.sim.model.world import World, given_up, holders, is_yet_to_tell
 
 
 def gave_up(world: World, before: Cluster, cluster: Cluster, old: Job, job: Job, base: Version) -> None:
@@ -51,12 +50,8 @@ def goes_back_no_further(world: World, before: Cluster, job: Job, base: Version)
         name, held = trainer.member.worker, trainer.session.version
         seen = before.sightings.get(name)
         ahead = held is not None and held > base and held.step > job.origin.step and not trainer.stuck
-        if name in before.workers and before.workers[name].boot != LEFT and ahead:
-            new = seen is not None and seen.connected and not seen.sequence
-            since = seen.moved if seen is not None and new else before.awake
-            unheard = seen is None or seen.seen < before.awake
-            untold = (new or unheard) and world.decided_at - max(since, before.awake) < policy.halt_limit
-            assert not untold, f"rolled back to {base}, and {trainer.member} with {held} has yet to tell what it holds"
+        untold = ahead and is_yet_to_tell(world, before, name, 1.0)
+        assert not untold, f"rolled back to {base}, and {trainer.member} with {held} has yet to tell what it holds"
         if seen is not None and (not seen.connected or job.wanted is Wanted.STOP):
             seen = seen if world.decided_at - max(seen.seen, before.awake) < policy.absent_limit else None
         status = seen.trainer if seen is not None else None

@@ -102,6 +102,17 @@ def is_heard(world: World, cluster: Cluster, worker: str) -> bool:
     return seen is not None and world.decided_at - seen.seen <= world.policy.quiet_limit
 
 
+def is_yet_to_tell(world: World, cluster: Cluster, worker: str, share: float) -> bool:
+    """Whether it just came, or may come back to a coordinator that just began or stood still, for no longer than this
+    share of halt_limit: what is known to be held is not all."""
+    seen = cluster.sightings.get(worker)
+    new = seen is not None and seen.connected and not seen.sequence
+    unheard = seen is None or seen.seen < cluster.awake
+    since = max(seen.moved, cluster.awake) if seen is not None and new else cluster.awake
+    there = worker in cluster.workers and cluster.workers[worker].boot != LEFT
+    return there and (new or unheard) and world.decided_at - since < share * world.policy.halt_limit
+
+
 def tells(world: World, cluster: Cluster, worker: str) -> bool:
     """Whether it spoke of late, and a heartbeat said how it is since it connected: before, it may have lost all."""
     seen = cluster.present(worker)
