@@ -33,7 +33,7 @@ demo: $(READY) ## Train on three workers, kill one in mid-step, watch the others
 up: $(READY) ## Start a cluster on this machine; Ctrl-C stops it
 	@$(BIN)/regroup up $(ARGS)
 
-test: $(READY) ## Run all tests that need no GPU; about a quarter of an hour
+test: $(READY) ## Run all tests that need no GPU; about 20 minutes on 2 cores
 	@$(BIN)/python -m compileall -q services # once, for the hundreds of processes that import it
 	@$(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m 'not docker and not long' $(ARGS)
 
