@@ -6,6 +6,7 @@ Refuses to know: who is blamed for it (`justice`), and which states are durable 
 """
 
 from collections.abc import Sequence
+from math import inf
 from typing import TYPE_CHECKING
 
 from regroup.core.cluster import Cluster
@@ -28,7 +29,7 @@ class Waiting:
         self._life, self._excuses = life, Excuses(life.plan)
         self._vain: dict[str, tuple[list[Member], float]] = {}  # since when a job waits for none but these, that hang
         self._wedged: dict[Member, float] = {}  # since when a trainer hangs in the task's code at a save
-        self._failed_at: dict[str, float] = {}  # when a job's last save failed
+        self._failed: dict[str, tuple[float, Version]] = {}  # when a job's last save failed, and of which state
         self._raised_in_state: dict[str, list[str]] = {}  # job -> workers of which it is known, since it last came off
         # By worker: who segfaulted in a pass, and is not known to have; and in which job and step.
         self._segfaulted: dict[str, tuple[Member, tuple[str, int]]] = {}
@@ -49,12 +50,14 @@ class Waiting:
         after = decision.cluster
         assert after.awake <= self._life.decided_at + TURN, "time passed that is yet to come"
         for note in decision.notes:
-            if note.kind == "save_failed" and note.job is not None:
-                self._failed_at[note.job] = self._life.decided_at
-                if note.reason.endswith("E: no") and note.worker is not None:
+            if note.kind == "save_failed" and note.job is not None and note.worker is not None:
+                status = before.sightings[note.worker].trainer
+                held = status.version if status is not None else None
+                self._failed[note.job] = self._life.decided_at, held or ORIGIN
+                if note.reason.endswith("E: no"):
                     self._raised_in_state.setdefault(note.job, []).append(note.worker)
             if note.kind in ("pausing", "resumed") and note.job is not None:
-                self._failed_at.pop(note.job, None)  # it is asked for anew
+                self._failed.pop(note.job, None)  # it is asked for anew
             if note.kind == "exited" and note.worker in self._segfaulted:
                 member, where = self._segfaulted[note.worker]
                 known = before.sightings.get(note.worker)
@@ -160,9 +163,10 @@ class Waiting:
         ]
         again = saver in watch.failed_savers
         assert not again or not others, f"{saver} could not save, and is asked again before {others}"
-        if job.id in self._failed_at:
-            waited = self._life.decided_at - self._failed_at.pop(job.id)
-            assert waited >= 0.9 * self._life.policy.save_retry, f"a failed save is tried again after {waited:.2f} s"
+        at, tried = self._failed.pop(job.id, (-inf, ORIGIN))
+        waited, newer = self._life.decided_at - at, best is not None and (best.version or ORIGIN) > tried
+        soon = waited < 0.9 * self._life.policy.save_retry and not newer  # who is back may bring more
+        assert not soon, f"a failed save is tried again after {waited:.2f} s"
 
     def _waits(self, after: Cluster, job: Job) -> None:
         """Where all others have answered, who hangs is not waited for, unless its state is needed."""
