@@ -19,6 +19,7 @@ TURN = "regroup.core.turn"
 COMMANDS = "regroup.core.commands"
 SUSPICION = "regroup.core.suspicion"
 OBSERVING = "regroup.core.observing"
+ROUNDS = "regroup.core.rounds"
 
 BUGS = (
     # reports that something newer has overtaken
@@ -234,4 +235,10 @@ BUGS = (
     ),
     Bug("to stop at once waits", COMMANDS, "    elif at_once:\n", "    elif False:\n", among="STOP_NOW"),
     Bug("jobs that come at once change places", COMMANDS, "submitted=next_moment(turn.jobs, at)", "submitted=at"),
+    Bug(
+        "a save that failed is tried again at once",
+        ROUNDS,
+        "if isinstance(verdict, SaveState) and _failed_lately(turn, watch):",
+        "if False:",
+    ),
 )
