@@ -175,9 +175,12 @@ def _enough(job: Job, workers: Sequence[str]) -> bool:
 
 
 def _trained(turn: Turn, job: Job) -> bool:
-    """Whether there are steps to lose."""
-    base = job.formation.base.step if job.formation is not None else 0
-    return max(base, reached(job, turn.watches.get(job.id))) > job.origin.step
+    """Whether there are steps to lose. Who failed in one, and lives, made those before it, told or not."""
+    last, known = job.formation, reached(job, turn.watches.get(job.id))
+    if last is None:
+        return known > job.origin.step
+    failed = (one.step for one in job.failures if one.generation == last.generation and not one.died)
+    return max(last.base.step, known, *failed) > job.origin.step
 
 
 def _others_hold(turn: Turn, job: Job, name: str) -> list[Member]:

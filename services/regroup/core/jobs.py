@@ -56,7 +56,7 @@ class Version:
     step: int
 
 
-ORIGIN = Version(0, 0)  # the state that the lowest rank builds from the job's seed; see Job.origin
+ORIGIN = Version(0, 0)  # the state that the leader builds from the job's seed; see Job.origin
 
 
 @dataclass(frozen=True, slots=True)

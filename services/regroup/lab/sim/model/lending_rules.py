@@ -71,8 +71,7 @@ def _unlent(world: World, after: Cluster, worker: Worker, job: Job, handed_over:
     others = [one for one in job.formation.members if one != member and tells(world, after, one.worker)]
     heard = [after.trainer(one) for one in others]
     said = [one.version or ORIGIN for one in heard if one is not None]
-    base, built = job.formation.base, mine is None or _is_built_again(job, seen.trainer.version, mine)
-    spare = built or len(holders(world, job.id)) > 1
+    base, spare = job.formation.base, mine is None or mine.step == 0 or len(holders(world, job.id)) > 1
     if mine is not None and not spare:
         spare = any(one >= mine or (one >= base and mine.step <= one.step + 1) for one in said)
     meant = ((worker.quarantined or worker.name in job.refused) and spare) or dead
@@ -97,8 +96,8 @@ def released(world: World, cluster: Cluster, name: str, id: str) -> None:
     trainer = world.living(Member(name, seen.trainer.incarnation))
     if trainer is None or trainer.session.version is None or seen.trainer.version is None:
         return
-    if _is_built_again(job, seen.trainer.version, trainer.session.version):
-        return
+    if trainer.session.version.step <= job.origin.step:
+        return  # it is built again
     excused = cluster.workers[name].quarantined
     heard = {other for other in cluster.workers if other != name and tells(world, cluster, other)}
     hangs = {other: cluster.sightings[other].hang for other in heard}
@@ -109,13 +108,6 @@ def released(world: World, cluster: Cluster, name: str, id: str) -> None:
         status = known.trainer if known is not None else None
         others += [other] if status is not None and (status.version or ORIGIN) >= seen.trainer.version else []
     assert excused or others, f"{trainer.member} is ended, and holds the last state: {trainer.session.version}"
-
-
-def _is_built_again(job: Job, told: Version | None, held: Version) -> bool:
-    """Whether nothing is lost with a state but one step that it did not tell of, at most: where messages are reordered,
-    the word that a step failed may come before the word that the first one was made."""
-    untold = told is None or told.step <= job.origin.step
-    return held.step <= job.origin.step + untold
 
 
 def _has_base(cluster: Cluster, job: Job, member: Member) -> bool:

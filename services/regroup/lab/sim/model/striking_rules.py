@@ -5,9 +5,9 @@ Owns: these rules. Refuses to know: which checkpoints count (`saving_rules`), an
 
 from regroup.core.cluster import Cluster, Watch
 from regroup.core.decide import Decision
-from regroup.core.jobs import Formation, Job
+from regroup.core.jobs import Formation, Job, Member
 from regroup.lab.sim.model.ghosts import Ghosts
-from regroup.lab.sim.model.world import World
+from regroup.lab.sim.model.world import World, given_up
 
 
 def struck(ghosts: Ghosts, world: World, decision: Decision, old: Job, job: Job) -> None:
@@ -45,7 +45,7 @@ def begins(job: Job, formation: Formation) -> None:
 
 def _could_be_asked(world: World, cluster: Cluster, job: Job) -> set[str]:
     """Who is there, or away for a moment, prepared, and not about to leave: who leaves takes part in no further
-    generation. Nor is anybody there who was not heard for longer than one may be away."""
+    generation. Nor is anybody there who was not heard for longer than one may be away, or was given up."""
     found, policy = set(), world.policy
     for name, worker in cluster.workers.items():
         seen = cluster.sightings.get(name)
@@ -53,6 +53,7 @@ def _could_be_asked(world: World, cluster: Cluster, job: Job) -> set[str]:
         prepared = trainer is not None and trainer.job == job.id and trainer.fingerprint is not None
         limit = max(policy.absent_limit, policy.quiet_limit) if cluster.present(name) else policy.absent_limit
         mute = seen is not None and world.decided_at - max(seen.seen, cluster.awake) > limit
-        if worker.job == job.id and prepared and not (worker.departs or mute):
+        lost = trainer is not None and Member(name, trainer.incarnation) in given_up(cluster, job.id)
+        if worker.job == job.id and prepared and not (worker.departs or mute or lost):
             found.add(name)
     return found - set(job.refused)
