@@ -420,6 +420,18 @@ def test_a_job_of_one_worker_that_lost_nothing_yet_begins_on_another_where_that_
     assert (scene.members, scene.job.phase) == (["b"], JobPhase.RUNNING)
 
 
+def test_a_job_of_one_worker_keeps_the_one_that_made_a_step_though_only_its_next_failure_says_so(scene):
+    scene.running("a", max_workers=1)
+    scene.register("b")
+    scene.raises("a", 1, step=0, shard=OUTSIDE)
+    scene.halt("a", (1, 0))
+    scene.train("a")
+    scene.raises("a", 2, step=1, shard=OUTSIDE)
+    assert (scene.job.refused, scene.job.ended) == ({}, False)
+    scene.halt("a", (2, 1))
+    assert (scene.members, scene.job.formation.base) == (["a"], Version(2, 1))
+
+
 def test_a_job_of_one_worker_fails_once_a_second_one_fails_at_the_same(scene):
     scene.register("a", "b")
     scene.submit(max_workers=1)

@@ -138,6 +138,20 @@ def test_a_file_that_was_overtaken_before_it_was_told_is_to_be_deleted(scene):
     assert scene.job.checkpoint == file(1, 8)
 
 
+def test_a_copy_that_another_one_wrote_of_what_is_to_be_deleted_is_deleted_by_whoever_wrote_it(scene):
+    """Where each machine has its own folder both are there; where they share one, it may be written once more."""
+    scene.running("a", "b", checkpoint_every=4, keep_last=1)
+    for name in "ab":
+        scene.train(name, 8)
+    writes(scene, "a", 1, 4, 8, at=8)
+    assert scene.job.doomed == (file(1, 4),)
+    writes(scene, "b", 1, 4, at=8)
+    assert scene.job.doomed == (file(1, 4), replace(file(1, 4), worker="b"))
+    assert [order.paths for order in scene.told("b", Discard)] == [("/c/j/g1-s4",)]
+    scene.says("a", Discarded(job="j", paths=("/c/j/g1-s4",)))
+    assert scene.job.doomed == (replace(file(1, 4), worker="b"),)
+
+
 def test_a_file_of_which_an_old_heartbeat_tells_is_told_until_a_new_one_is_taken_in(scene):
     """Else nobody would delete it: what the old one told was not taken in."""
     scene.running("a", "b", checkpoint_every=4)
