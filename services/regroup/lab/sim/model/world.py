@@ -86,9 +86,8 @@ def may_try(cluster: Cluster, job: Job, but: str) -> list[str]:
 
 def is_evicted(before: Cluster, decision: Decision, job: str, member: Member) -> bool:
     """Whether it was given up, now or before."""
-    watch = before.watches.get(job)
     told = any(note.kind == "evicted" and (note.job, note.worker) == (job, member.worker) for note in decision.notes)
-    return told or (watch is not None and member in watch.evicted)
+    return told or member in given_up(before, job)
 
 
 def is_overtaken(world: World, job: Job) -> bool:
