@@ -26,9 +26,8 @@ def take_written(turn: Turn, job: Job, name: str, status: TrainerStatus) -> None
     for one in status.written:
         _count(turn, turn.jobs[job.id], status, written_by(turn, name, one))
     job = turn.jobs[job.id]
-    doomed = (
-        one for one in job.doomed if one.worker == name
-    )  # another one deletes its own, maybe before this was there
+    # Another one deletes its own copy, maybe before this one was there.
+    doomed = [one for one in job.doomed if one.worker == name]
     named = {one.path for one in (*job.kept, *doomed, *(each.checkpoint for each in job.struck))}
     late = [written_by(turn, name, one) for one in status.written if _is_over(job, one) and one.path not in named]
     if late:
