@@ -270,7 +270,7 @@ def test_with_two_coordinators_one_leads_one_stands_by_and_what_dies_is_started_
     start: Any, until: Any, processes_of: Any, tmp_path: Path
 ) -> None:
     arguments = ("--workers", "1", "--port", "0", "--coordinators", "2")
-    with start(tmp_path, *arguments, REGROUP_LEADER_LEASE="1.5") as up:
+    with start(tmp_path, *arguments, REGROUP_LEADER_LEASE="4") as up:
         urls = re.findall(r"^(?:REST|standby) +(http://[0-9.:]+)", up.said, re.MULTILINE)
         assert len(urls) == 2
 

@@ -28,7 +28,7 @@ from regroup.core.schedule import at_hand, reads_in_vain
 from regroup.core.workers import Worker
 from regroup.lab.sim.model import likeness_rules
 from regroup.lab.sim.model.ghosts import Ghosts
-from regroup.lab.sim.model.world import World, is_heard, may_try
+from regroup.lab.sim.model.world import World, is_heard, lost, may_try
 
 ROW = 6  # failures of one worker alone, one after the other, that are too many
 LATE = 5.0  # seconds: a store that is away, or a queue that is never empty, may keep the coordinator from looking
@@ -88,11 +88,10 @@ def _in_a_row(row: Sequence[StepFailure]) -> bool:
 
 def _staying_holders(world: World, before: Cluster, job: Job, but: str) -> list[Member]:
     """The members of the last formation, but one's, that are heard to hold the state from which it starts, and stay."""
-    formation, watch = job.formation, before.watches.get(job.id)
+    formation, gone = job.formation, lost(before, job.id)
     if formation is None or formation.base == ORIGIN:
         return []
-    lost = {*watch.dead, *watch.evicted} if watch is not None else set()
-    others = [one for one in formation.members if one.worker != but and one not in lost]
+    others = [one for one in formation.members if one.worker != but and one not in gone]
     there = [one for one in others if is_heard(world, before, one.worker) and _stays(before.workers[one.worker], job)]
     told = {one: status.version for one in there if (status := before.trainer(one)) is not None}
     return [one for one, version in told.items() if version is not None and version >= formation.base]

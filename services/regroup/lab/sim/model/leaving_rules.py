@@ -11,7 +11,7 @@ from regroup.core.messages.orders import Go
 from regroup.core.regroup import RESTED
 from regroup.core.workers import Worker
 from regroup.lab.sim.model import lending_rules
-from regroup.lab.sim.model.world import World, answered, is_evicted, is_heard, is_yet_to_tell
+from regroup.lab.sim.model.world import World, answered, is_evicted, is_heard, is_yet_to_tell, lost
 
 
 def departs(cluster: Cluster, member: Member) -> bool:
@@ -142,7 +142,7 @@ def _away_with_as_much(world: World, cluster: Cluster, job: Job, like: Member) -
 
 def _told(cluster: Cluster, job: Job) -> dict[Member, Version]:
     """What the trainers of a job that are there said that they hold."""
-    watch = cluster.watches.get(job.id)
+    gone = lost(cluster, job.id)
     found: dict[Member, Version] = {}
     for name, worker in cluster.workers.items():
         seen = cluster.present(name)
@@ -150,7 +150,7 @@ def _told(cluster: Cluster, job: Job) -> dict[Member, Version]:
         if worker.job != job.id or status is None or status.job != job.id or status.version is None:
             continue
         member = Member(name, status.incarnation)
-        if watch is None or not (member in watch.dead or member in watch.evicted):
+        if member not in gone:
             found[member] = status.version
     return found
 

@@ -12,7 +12,17 @@ from regroup.core.messages.orders import Go, Kill, Release
 from regroup.core.workers import TrainerPhase, Worker
 from regroup.lab.sim.model.ghosts import Ghosts
 from regroup.lab.sim.model.trainer import Trainer
-from regroup.lab.sim.model.world import World, changes, holders, is_durable, is_heard, is_overtaken, tells, told_back
+from regroup.lab.sim.model.world import (
+    World,
+    changes,
+    holders,
+    is_durable,
+    is_heard,
+    is_overtaken,
+    lost,
+    tells,
+    told_back,
+)
 
 Excused = Callable[[Cluster, Job, Member, Version], bool]  # of `leaving_rules`, which looks at these rules itself
 
@@ -44,9 +54,8 @@ def lent(world: World, before: Cluster, decision: Decision, handed_over: Excused
 def _alone(world: World, cluster: Cluster, job: Job, name: str) -> None:
     """Who was refused is lent again only for the state that it alone brings back."""
     assert job.formation is not None, f"{name} was refused, and is lent again to a job of which nobody holds a state"
-    watch = cluster.watches.get(job.id)
-    left = [one for one in job.formation.members if watch is None or not (one in watch.dead or one in watch.evicted)]
-    others = [one for one in left if one.worker != name and is_heard(world, cluster, one.worker)]
+    left = [one for one in job.formation.members if one.worker != name and one not in lost(cluster, job.id)]
+    others = [one for one in left if is_heard(world, cluster, one.worker)]
     have = [one.worker for one in others if _has_base(cluster, job, one)]
     assert not have, f"{name} was refused, and is lent again although {have} hold the state"
 
@@ -59,11 +68,10 @@ def brings_back(cluster: Cluster, name: str) -> bool:
 
 def _unlent(world: World, after: Cluster, worker: Worker, job: Job, handed_over: Excused) -> None:
     """Who may hold the state of a job that goes on leaves it only for its errors, or for what it is."""
-    seen, watch = after.sightings.get(worker.name), after.watches.get(job.id)
+    seen = after.sightings.get(worker.name)
     if seen is None or seen.trainer is None or job.ended or job.formation is None:
         return
     member = Member(worker.name, seen.trainer.incarnation)
-    dead = watch is not None and (member in watch.dead or member in watch.evicted)
     trainer = world.living(member)
     mine = trainer.session.version if trainer is not None else None
     # Others hold it; or one that may have died this moment, and was heard with it of late. A step more than what that
@@ -74,7 +82,7 @@ def _unlent(world: World, after: Cluster, worker: Worker, job: Job, handed_over:
     base, spare = job.formation.base, mine is None or mine.step == 0 or len(holders(world, job.id)) > 1
     if mine is not None and not spare:
         spare = any(one >= mine or (one >= base and mine.step <= one.step + 1) for one in said)
-    meant = ((worker.quarantined or worker.name in job.refused) and spare) or dead
+    meant = ((worker.quarantined or worker.name in job.refused) and spare) or member in lost(after, job.id)
     nothing = mine is None or is_durable(job, job.formation, mine) or handed_over(after, job, member, mine)
     assert meant or nothing or member not in job.formation.members, f"{member} is sent away with its state"
 

@@ -78,6 +78,12 @@ def given_up(cluster: Cluster, job: str) -> Set[Member]:
     return watch.evicted if watch is not None else frozenset()
 
 
+def lost(cluster: Cluster, job: str) -> Set[Member]:
+    """The trainers that a job knows dead, or gave up."""
+    watch = cluster.watches.get(job)
+    return watch.evicted | watch.dead.keys() if watch is not None else frozenset()
+
+
 def may_try(cluster: Cluster, job: Job, but: str) -> list[str]:
     """The workers that may still try what another one failed at."""
     there = [one for one in cluster.workers.values() if one.name != but and one.boot != LEFT]
