@@ -60,8 +60,10 @@ class Looks:
         life, agent = self._life, self._life.agents[trainer.member.worker]
         if agent.trainer is not trainer or life.over.done():
             return
-        watching = watching.look(self._mark(trainer), life.now)
+        mark = self._mark(trainer)
+        watching = watching.look(mark, life.now)
         before, agent.hang = agent.hang, watching.hang
+        self._goes_on(trainer, mark, before, agent.hang)
         if watching.hang is not None:
             self._is_true(trainer, watching.hang)
             self.accused.add(trainer.member)
@@ -92,14 +94,22 @@ class Looks:
         return Mark(number, phase, entered, longest, beat=self._seen.get(member, 0), fetch=fetch)
 
     def _fetch(self, trainer: Trainer) -> int:
-        """The number of the fetch that is under way, odd; 0: there is none. Each takes longer than may be, and what it
-        brings is of an ownership that is over."""
+        """The number of the fetch that is under way, odd, by when it began; 0: there is none. Each takes longer than
+        may be, and what it brings is of an ownership that is over."""
         life, member = self._life, trainer.member
         if not life.faults.lasts(Kind.STARVE, member.worker):
             self._starves.pop(member, None)
             return 0
         since = self._starves.setdefault(member, life.now)
-        return 2 * int((life.now - since) / (FETCH * life.jobs[trainer.job].spec.step_timeout)) + 1
+        takes = FETCH * life.jobs[trainer.job].spec.step_timeout
+        return 2 * int(10 * (since + takes * ((life.now - since) // takes))) + 1
+
+    def _goes_on(self, trainer: Trainer, mark: Mark, before: Hang | None, hang: Hang | None) -> None:
+        """Wherever its step loop is meanwhile, its data has not come."""
+        lacks = before is not None and before.fetch and before.fetch == mark.fetch
+        prepares = mark.phase is LoopPhase.PREPARING
+        said = hang is not None and hang.fetch == mark.fetch
+        assert said or prepares or not lacks, f"{trainer.member} is said to hang no more, and its data has not come"
 
     def _is_true(self, trainer: Trainer, hang: Hang) -> None:
         """Who waits for others is a witness: it hangs only if it stands still, or lacks its data."""

@@ -29,6 +29,7 @@ from regroup.lab.sim.model.rollback_rules import gave_up
 from regroup.lab.sim.model.world import World, changes, given_up, told_back
 
 JOIN = "prepared to join: "
+NO_BOUNDARY = "no boundary was reached"
 
 
 def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -> None:
@@ -156,6 +157,8 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     ending_rules.goes_on(decision, old, job)
     if job.round is not None and job.round is not old.round and job.round.reason.startswith(JOIN):
         _joins(decision.cluster, job, job.round)
+    if job.round is not None and job.round is not old.round and job.round.reason.startswith(NO_BOUNDARY):
+        _waited(world, before, job)
     if told_back(decision, job.id):
         saving_rules.left(ghosts, world, before, decision, old, job)
     if job.formation is not None and job.formation is not old.formation:
@@ -191,6 +194,12 @@ def _joins(after: Cluster, job: Job, asked: Round) -> None:
     seated = job.formation.members if job.formation is not None else ()
     away = [one for one in seated if after.trainer(one) is None]
     assert not away, f"{joins} are to join, and {away} are away: no boundary can be reached"
+
+
+def _waited(world: World, before: Cluster, job: Job) -> None:
+    """Once one is at the boundary, the others have their time to say so, however long the step was before it."""
+    waited = world.decided_at - before.watches[job.id].answered
+    assert waited > 0.9 * world.policy.halt_limit, f"no boundary after {waited:.2f} s, and one had just got there"
 
 
 def _listed(after: Cluster, job: Job, formation: Formation) -> None:

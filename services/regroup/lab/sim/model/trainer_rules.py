@@ -32,6 +32,8 @@ def handled(ghosts: Ghosts, trainer: Trainer, before: s.Session, happening: Happ
         assert after.promised >= happening.agreed, "all agreed on the boundary, and yet it goes on"
         held = before.boundary is not None and before.boundary >= happening.agreed  # a newer one may have come since
         assert held, "an agreement is on what this member held when it contributed"
+    finished = after.phase is TrainerPhase.FINISHED
+    assert not finished or after.boundary is None, "it made its last step, and waits for a boundary"
     if before.owed is not None and after.owed is None:
         assert after.promised >= before.owed, f"{before.owed} was owed, and {after.promised} is promised"
     if not after.at_work:

@@ -100,6 +100,12 @@ BUGS = (
         "range(shard * batch // shards, (shard + 1) * batch // shards)",
         "range(shard * (batch // shards), (shard + 1) * (batch // shards))",
     ),
+    Bug(
+        "who is late at a boundary has no time once the first is there",
+        ROUNDS,
+        "began = max(watch.since, watch.answered) if asked.boundary else watch.since",
+        "began = watch.since",
+    ),
     # members that cannot reach each other
     Bug(
         "those that reach the leader go",

@@ -138,6 +138,12 @@ BUGS = (
         "session = _enter(session, TrainerPhase.HALTED, promised=n, owed=None)",
     ),
     Bug(
+        "who made the last step waits for a boundary",
+        SESSION,
+        "if order.boundary and session.phase in (TrainerPhase.FORMING, TrainerPhase.TRAINING):",
+        "if order.boundary and session.phase in _LIVE:",
+    ),
+    Bug(
         "a lease outlives its formation's limit",
         SESSION,
         "return self.heard + self.formation.detached_limit if",
@@ -167,6 +173,20 @@ BUGS = (
         "at_work=True",
         among="REPORT_DIES",
     ),
+    Bug(
+        "who is to save once more is back from its first save",
+        SESSION,
+        "            if session.waited_for:\n",
+        "            if False:\n",
+        among="writes for long",
+    ),
+    Bug(
+        "the end of an earlier save is that of this one",
+        SESSION,
+        "if session.phase is TrainerPhase.SAVING and session.promised == report.generation:",
+        "if session.phase is TrainerPhase.SAVING:",
+        among="writes for long",
+    ),
     Bug("a save is told once", SESSION, "            if isinstance(report, StateSaved):\n", "            if False:\n"),
     Bug(
         "what the dead wrote is not told",
@@ -176,6 +196,13 @@ BUGS = (
     ),
     # who hangs
     Bug("who waits for others is accused", WATCHING, "if mark.phase in WAITS:", "if False:"),
+    Bug(
+        "who is halted lacks its data no more",
+        WATCHING,
+        "        if before is not None and before.fetch and before.fetch == mark.fetch:\n",
+        "        if False:\n",
+        among="STARVE",
+    ),
     Bug(
         "a limit is below the floor",
         WATCHING,

@@ -82,6 +82,13 @@ def _raises_again(random: Random, workers: int) -> list[Fault]:
     return [Fault(Kind.STATE_RAISES, everybody, at=0.5, seconds=18.0), *pauses, gone]
 
 
+def _writes_for_long(random: Random, workers: int) -> list[Fault]:
+    """Whoever writes a state at a rest takes longer than a step may, and is asked again meanwhile."""
+    at, everybody = random.uniform(1.0, 2.0), tuple(range(workers))
+    slow = Fault(Kind.STALL, everybody, at=at, border="writing", seconds=random.uniform(5.0, 9.0))
+    return [slow, Fault(random.choice(RESTS), (0,), at=at)]
+
+
 def _told_in_vain(random: Random, workers: int) -> list[Fault]:
     """A state is written while one is cut off, and nobody knows whether that one has its step. The writer dies, tells
     of it, and is cut off, too; the others train on from beyond it, and die at once."""
@@ -100,6 +107,7 @@ SAVED = {  # by the names of their dice
     "told late": Sequence(0.03, 2, _told_late),
     "reads again": Sequence(0.02, 2, _reads_again),
     "saved twice": Sequence(0.02, 1, _saved_twice),
+    "writes for long": Sequence(0.02, 1, _writes_for_long),
     "told in vain": Sequence(0.03, 3, _told_in_vain, written_often),
     "raises again": Sequence(0.02, 2, _raises_again, long),
 }
