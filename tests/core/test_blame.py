@@ -772,6 +772,32 @@ def test_a_failure_in_a_step_that_came_off_is_none_of_the_same_step_once_all_sta
     assert not scene.job.ended
 
 
+def test_a_failure_in_a_step_that_came_off_is_none_of_it_once_the_job_goes_back_to_just_before_it(scene):
+    scene.running("a", "b", min_workers=1, steps=10**6, max_restarts=10, step=3)
+    paused(scene)
+    scene.prepare("a", "b", incarnation="i2")
+    for name in "ab":
+        scene.halt(name, None, "i2")
+    for name in "ab":
+        scene.train(name, incarnation="i2")
+    generation = scene.job.generation
+    scene.raises("a", generation, step=3, incarnation="i2")
+    for name in "ab":
+        scene.halt(name, (generation, 3), "i2")
+    for name in "ab":
+        scene.train(name, incarnation="i2")
+    for name in "ab":
+        scene.train(name, 1000, incarnation="i2")
+    assert 3 in {failure.step for failure in scene.job.failures}
+    for name in "ab":
+        scene.register(name, boot="b2")
+    scene.prepare("a", "b", incarnation="i3")
+    for name in "ab":
+        scene.halt(name, None, "i3")
+    assert (scene.job.formation.base.step, scene.job.restarts) == (3, 1)
+    assert 3 not in {failure.step for failure in scene.job.failures}
+
+
 def test_a_failure_in_the_step_that_a_job_goes_back_for_counts_on(scene):
     scene.running("a", "b", min_workers=1, steps=10**6, max_restarts=10, step=3)
     scene.raises("a", 1, step=3)
