@@ -6,6 +6,7 @@ Refuses to know: when it fails (`faults` says so), and what the shell decides.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from regroup.coordinator.leadership import AnotherLeads, lead
@@ -38,6 +39,7 @@ class Process:
         self.late: list[Callable[[], None]] = []  # what arrived while it was frozen
         self.pending: tuple[Cluster, Decision] | None = None  # decided, and not yet known to be durable
         self.woke = life.now  # when it began, or went on after it stood still for longer than its lease
+        self.began, self.gone = life.now, inf  # when
         self._froze = 0.0
         self.decided_at = 0.0  # as that decision was told the time
         self.came = 0.0  # when the event came that it decides about, by its clock
@@ -57,6 +59,7 @@ class Process:
 
     def crash(self) -> None:
         self.task.cancel()
+        self.gone = self.life.now
         self.life.died(self)
 
     def freeze(self) -> None:
@@ -88,8 +91,16 @@ class Process:
         if not isinstance(error, ENDS):
             self.life.fail(error or AssertionError(f"{self.name} ended"))
             return
+        if isinstance(error, AnotherLeads):
+            self._is_there(error.holder)
         self.life.story.tell(self.life.now, self.name, f"ends: {error}")
+        self.gone = self.life.now
         self.life.died(self)
+
+    def _is_there(self, holder: str) -> None:
+        """Nobody leaves for a coordinator that was dead before it looked: its lease runs out."""
+        other = next(one for one in self.life.processes if one.name == holder)
+        assert other.gone > self.began, f"{self.name} leaves the lead to {holder}, which is dead"
 
 
 class Watched(Shell):

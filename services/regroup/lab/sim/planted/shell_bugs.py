@@ -1,10 +1,11 @@
 """Bugs in how the shell persists first and acts second, and in how it knows that it leads.
 
-Owns: mutations of its text. Refuses to know: how one is planted.
+Owns: mutations of its text, and of how it comes to lead. Refuses to know: how one is planted.
 """
 
 from regroup.lab.sim.planted.planting import Bug
 
+LEADERSHIP = "regroup.coordinator.leadership"
 SHELL = "regroup.coordinator.shell"
 
 BUGS = (
@@ -87,6 +88,12 @@ BUGS = (
         "        if took > SLOW_STORE:\n",
         "        if False:\n",
         among="STORE_MUTE",
+    ),
+    Bug(
+        "a lease that runs out is taken for one that is renewed",
+        LEADERSHIP,
+        "if (held.holder, held.fence, held.renewals) != (first.holder, first.fence, first.renewals):",
+        "if held != first:",
     ),
     Bug(
         "what was refused is carried out",
