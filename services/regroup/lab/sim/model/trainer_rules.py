@@ -6,7 +6,7 @@ Owns: the rules for sessions and step loops. Refuses to know: what coordinators 
 from collections.abc import Mapping, Sequence
 
 from regroup.core.jobs import Formation, Job, Version
-from regroup.core.messages.orders import Form, Halt, RenewLease
+from regroup.core.messages.orders import Form, Halt, RenewLease, Save
 from regroup.core.messages.trainer_reports import WORKER, StateSaved
 from regroup.core.spec import JobSpec
 from regroup.core.workers import TrainerPhase
@@ -28,6 +28,14 @@ def handled(ghosts: Ghosts, trainer: Trainer, before: s.Session, happening: Happ
     if isinstance(happening, Halt) and not happening.boundary and before.phase is not TrainerPhase.PREPARING:
         kept = after.promised >= happening.generation or trainer.loop.at in CHANGING
         assert kept, f"a plain Halt of {happening.generation} is not answered"
+    if (
+        isinstance(happening, Halt)
+        and happening.boundary
+        and before.phase in (TrainerPhase.FORMING, TrainerPhase.TRAINING)
+    ):
+        assert after.phase is before.phase, "a step may follow, and its boundary is not waited for"
+    if isinstance(happening, Save) and after.phase is not before.phase:
+        assert happening.generation == after.promised, f"a save for {happening.generation} begins under another promise"
     if isinstance(happening, h.StepApplied) and happening.agreed is not None:
         assert after.promised >= happening.agreed, "all agreed on the boundary, and yet it goes on"
         held = before.boundary is not None and before.boundary >= happening.agreed  # a newer one may have come since

@@ -138,6 +138,12 @@ BUGS = (
         "session = _enter(session, TrainerPhase.HALTED, promised=n, owed=None)",
     ),
     Bug(
+        "who forms waits for no boundary",
+        SESSION,
+        "if order.boundary and session.phase in (TrainerPhase.FORMING, TrainerPhase.TRAINING):",
+        "if order.boundary and session.phase is TrainerPhase.TRAINING:",
+    ),
+    Bug(
         "who made the last step waits for a boundary",
         SESSION,
         "if order.boundary and session.phase in (TrainerPhase.FORMING, TrainerPhase.TRAINING):",
@@ -179,6 +185,13 @@ BUGS = (
         "            if session.waited_for:\n",
         "            if False:\n",
         among="writes for long",
+    ),
+    Bug(
+        "a save is begun under a later promise",
+        SESSION,
+        "asked = session.phase is TrainerPhase.HALTED and session.promised == order.generation",
+        "asked = session.phase is TrainerPhase.HALTED and session.promised >= order.generation",
+        among="JUMBLED",
     ),
     Bug(
         "the end of an earlier save is that of this one",
