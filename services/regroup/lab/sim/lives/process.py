@@ -39,7 +39,7 @@ class Process:
         self.late: list[Callable[[], None]] = []  # what arrived while it was frozen
         self.pending: tuple[Cluster, Decision] | None = None  # decided, and not yet known to be durable
         self.woke = life.now  # when it began, or went on after it stood still for longer than its lease
-        self.began, self.gone = life.now, inf  # when
+        self.began, self.gone = life.now, inf  # when it began, and when it was dead
         self._froze = 0.0
         self.decided_at = 0.0  # as that decision was told the time
         self.came = 0.0  # when the event came that it decides about, by its clock
@@ -59,8 +59,7 @@ class Process:
 
     def crash(self) -> None:
         self.task.cancel()
-        self.gone = self.life.now
-        self.life.died(self)
+        self._is_over()
 
     def freeze(self) -> None:
         self.thawed.clear()
@@ -94,6 +93,9 @@ class Process:
         if isinstance(error, AnotherLeads):
             self._is_there(error.holder)
         self.life.story.tell(self.life.now, self.name, f"ends: {error}")
+        self._is_over()
+
+    def _is_over(self) -> None:
         self.gone = self.life.now
         self.life.died(self)
 
