@@ -54,7 +54,8 @@ def lent(world: World, before: Cluster, decision: Decision, handed_over: Excused
 def _alone(world: World, cluster: Cluster, job: Job, name: str) -> None:
     """Who was refused is lent again only for the state that it alone brings back."""
     assert job.formation is not None, f"{name} was refused, and is lent again to a job of which nobody holds a state"
-    left = [one for one in job.formation.members if one.worker != name and one not in lost(cluster, job.id)]
+    gone = lost(cluster, job.id)
+    left = [one for one in job.formation.members if one.worker != name and one not in gone]
     others = [one for one in left if is_heard(world, cluster, one.worker)]
     have = [one.worker for one in others if _has_base(cluster, job, one)]
     assert not have, f"{name} was refused, and is lent again although {have} hold the state"
