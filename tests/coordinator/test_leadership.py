@@ -49,7 +49,12 @@ async def test_a_starter_with_a_shorter_lease_waits_out_the_longer_one(store: St
 async def test_a_renewing_holder_makes_the_starter_give_up_in_one_line(store: Store) -> None:
     assert await store.acquire("alive", 60.0) == 1
 
+    looked = 0
+
     async def meanwhile(seconds: float) -> None:
+        nonlocal looked
+        looked += 1
+        assert looked == 1, "once was enough to see it"
         assert 0 < seconds <= 60.0
         assert await store.renew("alive", 1, 60.0)
 
@@ -82,7 +87,7 @@ async def test_of_two_starters_that_wait_for_the_same_dead_one_leads(store: Stor
     assert sorted(type(one).__name__ for one in fences) == ["AnotherLeads", "NoneType", "int"]
 
 
-async def test_a_simulation_waits_in_its_own_time() -> None:
+async def test_a_dead_holders_lease_is_outlasted_by_a_thousandth_of_it_and_no_more() -> None:
     now = 100.0
 
     async def sleep(seconds: float) -> None:
@@ -92,4 +97,22 @@ async def test_a_simulation_waits_in_its_own_time() -> None:
     store = MemoryStore(clock=lambda: now)
     await store.acquire("dead", 15.0)
     assert await lead(store, "b", 15.0, sleep) == 2
-    assert 115.0 <= now < 116.0
+    assert 115.0 <= now < 115.016
+
+
+async def test_a_starter_sees_within_a_third_of_the_lease_that_the_holder_lives() -> None:
+    now, renewed = 100.0, 100.0
+
+    async def sleep(seconds: float) -> None:
+        """The holder renews each quarter of its lease, as `Shell` does."""
+        nonlocal now, renewed
+        now += seconds
+        assert now < 105.0, "it has renewed, and was seen"
+        while renewed + 15.0 / 4 <= now:
+            renewed += 15.0 / 4
+            assert await store.renew("alive", 1, 15.0)
+
+    store = MemoryStore(clock=lambda: now)
+    await store.acquire("alive", 15.0)
+    with pytest.raises(AnotherLeads):
+        await lead(store, "b", 15.0, sleep)
