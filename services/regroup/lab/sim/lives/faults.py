@@ -1,8 +1,8 @@
-"""How faults strike: those of the plan, at their times and borders, in a life.
+"""When faults strike: those of the plan, at their times and borders, in a life.
 
 Owns: which faults are armed, which last at the moment, and what was met: each kind with each phase of a job and with
 what was under way, and pairs that overlapped.
-Refuses to know: why these faults (`plan`), and what follows.
+Refuses to know: why these faults (`plan`), what each does to whom it strikes (`strikes`), and what follows.
 """
 
 from collections import Counter
@@ -10,19 +10,14 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from regroup.core.messages.commands import AdmitWorker, DrainWorker, PauseJob, ResumeJob, StopJob
-from regroup.core.workers import TrainerPhase
+from regroup.lab.sim.lives import strikes
 from regroup.lab.sim.lives.plan import LASTING, OF_ALL, Fault, Kind
 from regroup.lab.sim.lives.underway import Activity, under_way
-from regroup.lab.sim.model.agents import LinkedAgent
 from regroup.lab.sim.model.limits import NAMES
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
-    from regroup.lab.sim.lives.process import Process
 
-_STEPS = ("stepping", "applying")  # where a step loop runs user code while it trains
-SILENCE = 1.5  # seconds without a word after which an agent closes its connection
 DOOMS = frozenset({Kind.CRASH_UNSAVED, Kind.CRASH_UNSENT, Kind.STORE_CRASH})  # they wait for a save
 
 
@@ -64,7 +59,11 @@ class Faults:
                 if left:
                     self._armed.append(replace(fault, arrival=left))
                     continue
-            elif worker is not None and self._can(fault, worker) and self._life.dice.random() < 0.7:
+            elif (
+                worker is not None
+                and strikes.can_strike(self._life, fault.kind, worker)
+                and self._life.dice.random() < 0.7
+            ):
                 struck = (worker, *(one for one in struck[1:] if one != worker))
             self._life.loop.call_soon(self._strike, fault, struck)
 
@@ -128,7 +127,7 @@ class Faults:
 
     def _strike(self, fault: Fault, workers: tuple[str, ...]) -> None:
         life = self._life
-        struck = tuple(worker for worker in workers if self._can(fault, worker))
+        struck = tuple(worker for worker in workers if strikes.can_strike(self._life, fault.kind, worker))
         if self._over or not struck:
             return
         who = "cluster" if fault.kind in OF_ALL else ", ".join(struck)
@@ -140,7 +139,7 @@ class Faults:
         if fault.kind in LASTING:
             self._begin(fault, struck)
         for worker in struck:
-            self._do(fault.kind, life.agents[worker])
+            strikes.strike(life, fault.kind, life.agents[worker])
             life.read_soon(life.agents[worker])
         life.stir()
 
@@ -163,116 +162,6 @@ class Faults:
             self.severed |= {(a, b): inf for a in names for b in names if (a in struck) is not (b in struck)}
         self._life.loop.call_later(fault.seconds, self._lift, fault, struck)
 
-    def _can(self, fault: Fault, worker: str) -> bool:
-        """Whether there is anything to strike."""
-        agent = self._life.agents[worker]
-        trainer = agent.trainer
-        match fault.kind:
-            case Kind.KILL_TRAINER | Kind.CRASH_TRAINER | Kind.HANG | Kind.DEADLOCK | Kind.STALL | Kind.UNKILLABLE:
-                return trainer is not None
-            case Kind.KILL_AGENT | Kind.LEAVE | Kind.AWAY | Kind.MOVE:
-                return agent.alive
-            case Kind.HAND_OVER:
-                return agent.alive and not agent.leaving
-            case Kind.GONE:
-                return agent.alive and len(self._life.gone) + 1 < len(self._life.agents)
-            case Kind.WEDGE:
-                return trainer is not None and not trainer.stuck and trainer.loop.at in _STEPS
-            case Kind.RAISE:
-                if trainer is None or trainer.stuck:
-                    return False
-                forming = trainer.session.phase is TrainerPhase.FORMING and trainer.loop.at in ("connected", "loaded")
-                training = trainer.session.phase is TrainerPhase.TRAINING and trainer.loop.at in _STEPS
-                return forming or training
-            case Kind.BREAK:
-                if trainer is None or trainer.stuck:
-                    return False
-                return trainer.loop.at in ("connecting", "connected", "contributed")
-            case Kind.FLIP | Kind.DIVERGE:
-                return trainer is not None and trainer.session.phase is TrainerPhase.TRAINING and not trainer.stuck
-            case Kind.CUT | Kind.DEAFEN | Kind.SILENCE:
-                return bool(agent.link)
-            case Kind.CRASH | Kind.FREEZE | Kind.STORE_CUT:
-                return self._life.leader is not None
-            case Kind.DAMAGE:
-                return any(job.latest is not None for job in self._life.jobs.values())
-        return True
-
-    def _do(self, kind: Kind, agent: LinkedAgent) -> None:
-        life, dice, trainer = self._life, self._life.dice, agent.trainer
-        match kind:
-            case Kind.KILL_TRAINER:
-                life.end_trainer(agent, last_words=dice.random() < 0.5)
-            case Kind.CRASH_TRAINER:
-                life.end_trainer(agent, cause="killed by SIGSEGV")
-            case Kind.KILL_AGENT:
-                life.lose_agent(agent, dice.uniform(0.2, 3.0))
-            case Kind.LEAVE:
-                life.say_goodbye(agent, dice)
-            case Kind.HAND_OVER:
-                life.ask_to_leave(agent, life.leaving_dice.choice((1.0, 6.0, 30.0)))
-            case Kind.DRAIN:
-                life.users.ask(DrainWorker(agent.name))
-                life.users.ask_later(life.leaving_dice.choice((0.3, 2.0, 6.0)), AdmitWorker(agent.name))
-            case Kind.AWAY:
-                life.lose_agent(agent, None)
-            case Kind.MOVE:
-                life.move(agent, f"beside {agent.name}")
-            case Kind.GONE:
-                life.gone.add(agent.name)
-                life.lose_agent(agent, None)
-            case Kind.HANG | Kind.DEADLOCK | Kind.UNKILLABLE if trainer is not None:
-                trainer.hung = True
-            case Kind.WEDGE if trainer is not None:
-                trainer.wedged = True
-            case Kind.RAISE if trainer is not None:
-                life.raise_in_loop(trainer, dice.choice(trainer.shards) if trainer.shards else 0)
-            case Kind.BREAK if trainer is not None:
-                if dice.random() < 0.5:
-                    life.lose_neighbour(trainer)
-                else:
-                    life.leave(trainer)
-            case Kind.CRASH if life.leader is not None:
-                life.leader.crash()
-            case Kind.FREEZE if life.leader is not None:
-                life.leader.freeze()
-                life.later(SILENCE, self._find_silent, life.leader)
-                if dice.random() < 0.7:
-                    life.start_coordinator(most=2)
-            case Kind.STORE_CUT if life.leader is not None:
-                life.leader.store.cut = True
-                life.loop.call_later(dice.uniform(0.1, 3.0), life.start_coordinator, 2)
-            case Kind.FLIP if trainer is not None:
-                life.flip(trainer)
-            case Kind.DIVERGE if trainer is not None:
-                life.diverge(trainer)
-            case Kind.CUT:
-                life.network.drop(agent.link)
-            case Kind.ISOLATE if agent.link and dice.random() < 0.5:
-                life.network.drop(agent.link)
-            case Kind.STRANGER:
-                life.network.intrude(agent.name, older=dice.random() < 0.5)
-            case Kind.DAMAGE:
-                kept = [job.latest for job in life.jobs.values() if job.latest is not None]
-                life.ghosts.damaged.update(one.path for one in kept)
-            case Kind.MISTAKE:
-                life.users.ask_wrongly()
-            case Kind.STOP if life.jobs:
-                life.users.ask(StopJob(dice.choice(sorted(life.jobs))))
-            case Kind.STOP_NOW if life.jobs:
-                cut = life.users.dice.choice(sorted(life.jobs))
-                life.ghosts.cut_short.add(cut)
-                life.users.ask(StopJob(cut, now=True))
-            case Kind.PAUSE | Kind.HOLD if life.jobs:
-                job = dice.choice(sorted(life.jobs))
-                life.users.ask(PauseJob(job, kind is Kind.HOLD))
-                life.users.ask_later(dice.choice((0.1, 0.5, 2.0, 5.0, 8.0)), ResumeJob(job))
-
-    def _find_silent(self, process: "Process") -> None:
-        """Agents close a connection on which nothing comes for so long."""
-        if process.alive and not process.thawed.is_set():
-            self._life.network.drop_all(process)
-
     def _lift(self, fault: Fault, struck: tuple[str, ...]) -> None:
         if (fault, struck) not in self._lasting:
             return
@@ -281,35 +170,8 @@ class Faults:
         now = self._life.now
         self.severed = {pair: until if self.severs(*pair) else min(until, now) for pair, until in self.severed.items()}
         self._life.story.tell(self._life.now, "FAULT", f"{fault.kind} is over")
-        if fault.kind is Kind.FREEZE:
-            for process in self._life.processes:
-                if process.alive and not process.thawed.is_set():
-                    process.thaw()
-        if fault.kind is Kind.STORE_CUT:
-            for process in self._life.processes:
-                process.store.cut = False
-        for worker in struck:
-            agent = self._life.agents[worker]
-            if fault.kind is Kind.HANG and not self.lasts(Kind.UNKILLABLE, worker):
-                self._wake(agent)
-            if fault.kind is Kind.UNKILLABLE and not self.lasts(Kind.UNKILLABLE, worker):
-                self._life.leave_kernel(agent)
-                self._wake(agent)
-            if fault.kind is Kind.AWAY and worker not in self._life.gone:
-                self._life.begin_agent(agent)
-            if fault.kind is Kind.MOVE and worker not in self._life.gone:
-                self._life.move(agent, home(worker))
+        strikes.undo(self._life, fault.kind, struck)
         self._life.stir()
-
-    def _wake(self, agent: LinkedAgent) -> None:
-        if agent.trainer is not None and agent.trainer.hung:
-            agent.trainer.hung = False
-            self._life.read_orders(agent)
-
-
-def home(worker: str) -> str:
-    """The machine that it runs on, unless its name moved."""
-    return f"home of {worker}"
 
 
 def _struck(fault: Fault) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """One life of a cluster in virtual time: agents and trainers over a network, coordinators over a store, and faults.
 
 Owns: who is started and when, also again, and how long a life may last.
-Refuses to know: what users ask for (`users`), which faults there will be (`plan`), how they strike (`faults`), what
+Refuses to know: what users ask for (`users`), which faults there will be (`plan`), when they strike (`faults`), what
 must hold (`decision_rules`, `justice`, `preparing`, `sharing`, `waiting`), but that the store keeps what was decided
 and every job ends.
 It does not model: what travels between trainers, bit by bit; user code; what is in files.
@@ -21,7 +21,7 @@ from regroup.core.messages.agent_reports import AgentLeft, Discarded
 from regroup.core.messages.events import Report
 from regroup.core.messages.orders import Discard, Heard, Order
 from regroup.core.workers import TrainerPhase, Worker
-from regroup.lab.sim.lives.faults import Faults, home
+from regroup.lab.sim.lives.faults import Faults
 from regroup.lab.sim.lives.justice import Justice
 from regroup.lab.sim.lives.network import Network
 from regroup.lab.sim.lives.pace import Paced
@@ -31,6 +31,7 @@ from regroup.lab.sim.lives.process import Process
 from regroup.lab.sim.lives.reasons import told
 from regroup.lab.sim.lives.sharing import Sharing
 from regroup.lab.sim.lives.story import Story
+from regroup.lab.sim.lives.strikes import home
 from regroup.lab.sim.lives.users import Users
 from regroup.lab.sim.lives.virtual import VirtualLoop, sealed
 from regroup.lab.sim.lives.waiting import Waiting
