@@ -48,7 +48,6 @@ async def test_a_starter_with_a_shorter_lease_waits_out_the_longer_one(store: St
 
 async def test_a_renewing_holder_makes_the_starter_give_up_in_one_line(store: Store) -> None:
     assert await store.acquire("alive", 60.0) == 1
-
     looked = 0
 
     async def meanwhile(seconds: float) -> None:

@@ -748,6 +748,13 @@ def test_a_second_death_on_one_worker_while_the_others_are_only_not_heard_of_fai
 # --- Going back
 
 
+def come_anew(scene, incarnation):
+    """Both have another trainer, which holds nothing."""
+    scene.prepare("a", "b", incarnation=incarnation)
+    for name in "ab":
+        scene.halt(name, None, incarnation)
+
+
 def test_a_failure_in_a_step_that_came_off_is_none_of_the_same_step_once_all_state_was_lost(scene):
     scene.running("a", "b", min_workers=1, steps=10**6, max_restarts=10, step=3)
     scene.raises("a", 1, step=3)
@@ -757,11 +764,8 @@ def test_a_failure_in_a_step_that_came_off_is_none_of_the_same_step_once_all_sta
         scene.train(name)
     for name in "ab":
         scene.train(name, 1000)
-    for name in "ab":
-        scene.register(name, boot="b2")
-    scene.prepare("a", "b", incarnation="i2")
-    for name in "ab":
-        scene.halt(name, None, "i2")
+    lost(scene)
+    come_anew(scene, "i2")
     assert (scene.job.formation.base.step, scene.job.restarts) == (0, 1)
     assert 3 not in {failure.step for failure in scene.job.failures}
     for name in "ab":
@@ -775,9 +779,7 @@ def test_a_failure_in_a_step_that_came_off_is_none_of_the_same_step_once_all_sta
 def test_a_failure_in_a_step_that_came_off_is_none_of_it_once_the_job_goes_back_to_just_before_it(scene):
     scene.running("a", "b", min_workers=1, steps=10**6, max_restarts=10, step=3)
     paused(scene)
-    scene.prepare("a", "b", incarnation="i2")
-    for name in "ab":
-        scene.halt(name, None, "i2")
+    come_anew(scene, "i2")
     for name in "ab":
         scene.train(name, incarnation="i2")
     generation = scene.job.generation
@@ -789,11 +791,8 @@ def test_a_failure_in_a_step_that_came_off_is_none_of_it_once_the_job_goes_back_
     for name in "ab":
         scene.train(name, 1000, incarnation="i2")
     assert 3 in {failure.step for failure in scene.job.failures}
-    for name in "ab":
-        scene.register(name, boot="b2")
-    scene.prepare("a", "b", incarnation="i3")
-    for name in "ab":
-        scene.halt(name, None, "i3")
+    lost(scene)
+    come_anew(scene, "i3")
     assert (scene.job.formation.base.step, scene.job.restarts) == (3, 1)
     assert 3 not in {failure.step for failure in scene.job.failures}
 
@@ -801,10 +800,7 @@ def test_a_failure_in_a_step_that_came_off_is_none_of_it_once_the_job_goes_back_
 def test_a_failure_in_the_step_that_a_job_goes_back_for_counts_on(scene):
     scene.running("a", "b", min_workers=1, steps=10**6, max_restarts=10, step=3)
     scene.raises("a", 1, step=3)
-    for name in "ab":
-        scene.register(name, boot="b2")
-    scene.prepare("a", "b", incarnation="i2")
-    for name in "ab":
-        scene.halt(name, None, "i2")
+    lost(scene)
+    come_anew(scene, "i2")
     assert scene.job.formation.base.step == 0
     assert ("a", 3, 2) in {(failure.worker, failure.step, failure.shard) for failure in scene.job.failures}

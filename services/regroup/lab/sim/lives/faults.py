@@ -10,8 +10,8 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from regroup.lab.sim.lives import strikes
 from regroup.lab.sim.lives.plan import LASTING, OF_ALL, Fault, Kind
+from regroup.lab.sim.lives.strikes import can_strike, strike, undo
 from regroup.lab.sim.lives.underway import Activity, under_way
 from regroup.lab.sim.model.limits import NAMES
 
@@ -59,11 +59,7 @@ class Faults:
                 if left:
                     self._armed.append(replace(fault, arrival=left))
                     continue
-            elif (
-                worker is not None
-                and strikes.can_strike(self._life, fault.kind, worker)
-                and self._life.dice.random() < 0.7
-            ):
+            elif worker is not None and can_strike(self._life, fault.kind, worker) and self._life.dice.random() < 0.7:
                 struck = (worker, *(one for one in struck[1:] if one != worker))
             self._life.loop.call_soon(self._strike, fault, struck)
 
@@ -127,7 +123,7 @@ class Faults:
 
     def _strike(self, fault: Fault, workers: tuple[str, ...]) -> None:
         life = self._life
-        struck = tuple(worker for worker in workers if strikes.can_strike(self._life, fault.kind, worker))
+        struck = tuple(worker for worker in workers if can_strike(life, fault.kind, worker))
         if self._over or not struck:
             return
         who = "cluster" if fault.kind in OF_ALL else ", ".join(struck)
@@ -139,7 +135,7 @@ class Faults:
         if fault.kind in LASTING:
             self._begin(fault, struck)
         for worker in struck:
-            strikes.strike(life, fault.kind, life.agents[worker])
+            strike(life, fault.kind, life.agents[worker])
             life.read_soon(life.agents[worker])
         life.stir()
 
@@ -170,7 +166,7 @@ class Faults:
         now = self._life.now
         self.severed = {pair: until if self.severs(*pair) else min(until, now) for pair, until in self.severed.items()}
         self._life.story.tell(self._life.now, "FAULT", f"{fault.kind} is over")
-        strikes.undo(self._life, fault.kind, struck)
+        undo(self._life, fault.kind, struck)
         self._life.stir()
 
 
