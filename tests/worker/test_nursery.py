@@ -42,7 +42,7 @@ def tell(pipe: multiprocessing.connection.Connection, birth: Birth) -> None:
 
 
 def count_frozen(pipe: multiprocessing.connection.Connection, birth: Birth) -> None:
-    pipe.send_bytes(str(gc.get_freeze_count()).encode())
+    pipe.send_bytes(f"{gc.get_freeze_count()} {gc.isenabled()}".encode())
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_trainers_are_forked_from_a_process_with_one_thread(tmp_path: Path) -> N
     assert int(counted.stdout) == 1
 
 
-def test_collections_of_a_trainer_leave_alone_what_it_shares_with_the_fork_server(tmp_path: Path) -> None:
+def test_a_trainer_collects_its_garbage_and_leaves_alone_what_it_shares_with_the_fork_server(tmp_path: Path) -> None:
     code = """if True:
         import sys
         from pathlib import Path
@@ -93,7 +93,9 @@ def test_collections_of_a_trainer_leave_alone_what_it_shares_with_the_fork_serve
     """
     here = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     counted = subprocess.run([sys.executable, "-c", code, tmp_path], env=here, stdout=subprocess.PIPE, check=True)
-    assert int(counted.stdout) > 10_000
+    frozen, collects = counted.stdout.split()
+    assert int(frozen) > 10_000
+    assert collects == b"True"
 
 
 def test_a_stopped_trainer_dies_with_its_agent_which_leaves_nothing_outside_its_folder(tmp_path: Path) -> None:

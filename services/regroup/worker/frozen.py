@@ -9,3 +9,4 @@ import gc
 
 gc.collect()
 gc.freeze()
+gc.enable()  # see `uncollected`

@@ -104,7 +104,8 @@ class Nursery:
         # torch's flight recorder keeps the stacks of the last 2 000 collectives, 1.2 KB each; nothing here reads them.
         os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "0")
         self._context = mp.get_context("forkserver")
-        self._context.set_forkserver_preload([target.partition(":")[0], "regroup.worker.frozen"])
+        preload = ["regroup.worker.uncollected", target.partition(":")[0], "regroup.worker.frozen"]
+        self._context.set_forkserver_preload(preload)
         self._spare: Trainer | None = None
         self._lock = threading.Lock()  # births take seconds while the fork server imports: they run on other threads
         for folder in ("records", "logs", "run"):
