@@ -1,5 +1,6 @@
 """A coordinator in the test's hand: events in, decisions out, and workers that answer as a healthy trainer would."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +32,8 @@ POLICY = Policy(
 
 
 class Scene:
+    """Most of its workers have names of one letter: "ab" are two. Where they have longer ones, `names` is a list."""
+
     def __init__(self, **policy: Any) -> None:
         self.policy = replace(POLICY, **policy)
         self.now = 100.0
@@ -103,20 +106,22 @@ class Scene:
         for name in names:
             self.beat(name, TrainerPhase.PREPARED, incarnation, **facts)
 
-    def halt(self, name: str, version: tuple[int, int] | None, incarnation: str = "i1") -> None:
-        n = self.job.generation
+    def halt(self, names: Iterable[str], version: tuple[int, int] | None, incarnation: str = "i1") -> None:
+        """They hold this state and wait, one after the other, each in the round that is under way by then."""
         state = Version(*version) if version else None
-        generation = state.generation if state else 0
-        self.beat(name, TrainerPhase.HALTED, incarnation, promised=n, generation=generation, version=state)
+        facts = {"generation": state.generation if state else 0, "version": state}
+        for name in names:
+            self.beat(name, TrainerPhase.HALTED, incarnation, promised=self.job.generation, **facts)
 
-    def train(self, name: str, step: int | None = None, incarnation: str = "i1", evaluated: int = 0) -> None:
-        """It trains in the last formation and committed `step` steps; by default it just formed."""
-        formation = self.job.formation
-        assert formation is not None
-        n = formation.generation
-        version = Version(n, formation.base.step if step is None else step)
-        facts = {"promised": n, "generation": n, "version": version, "evaluated": evaluated}
-        self.beat(name, TrainerPhase.TRAINING, incarnation, **facts)
+    def train(self, names: Iterable[str], step: int | None = None, incarnation: str = "i1", evaluated: int = 0) -> None:
+        """They train in the last formation and committed `step` steps; by default they just formed."""
+        for name in names:
+            formation = self.job.formation
+            assert formation is not None
+            n = formation.generation
+            version = Version(n, formation.base.step if step is None else step)
+            facts = {"promised": n, "generation": n, "version": version, "evaluated": evaluated}
+            self.beat(name, TrainerPhase.TRAINING, incarnation, **facts)
 
     def saved(self, name: str, version: tuple[int, int], generation: int | None = None) -> Decision:
         checkpoint = Checkpoint(Version(*version), "/c/j", "sum", 1)
@@ -153,15 +158,13 @@ class Scene:
         n = self.job.generation
         for name in names:
             self.beat(name, TrainerPhase.FINISHED, promised=n, generation=n, version=Version(n, 10))
-        for name in names:
-            self.halt(name, (1, 10))
+        self.halt(names, (1, 10))
         assert self.job.saver is not None
 
     def parted(self) -> None:
         """a and b train to step 3 of a job j; then b is cut off, and a is to go on alone in generation 2."""
         self.running("a", "b", min_workers=1)
-        for name in "ab":
-            self.train(name, 3)
+        self.train("ab", 3)
         self.does(Disconnected("b"))
         self.breaks("a", 1)
         self.halt("a", (1, 3))
@@ -171,15 +174,12 @@ class Scene:
         """All hold step 3 of generation 1; this one is cut off, and the others go on without it to `step`."""
         self.does(Disconnected(gone))
         self.breaks(others[0], 1)
-        for name in others:
-            self.halt(name, (1, 3))
-        for name in others:
-            self.train(name, step)
+        self.halt(others, (1, 3))
+        self.train(others, step)
 
     def forms(self, names: str, generation: int) -> None:
         """They halt with step 3 of generation 1, and are to form this one."""
-        for name in names:
-            self.halt(name, (1, 3))
+        self.halt(names, (1, 3))
         facts = {"promised": generation, "generation": generation, "version": Version(1, 3)}
         for name in names:
             self.beat(name, TrainerPhase.FORMING, **facts)
@@ -203,10 +203,8 @@ class Scene:
         self.submit(**{**asked, "min_workers": len(names)})
         self.register(*names)
         self.prepare(*names)
-        for name in names:
-            self.halt(name, None)
-        for name in names:
-            self.train(name, step)
+        self.halt(names, None)
+        self.train(names, step)
         settled = replace(self.job, spec=replace(self.job.spec, min_workers=asked["min_workers"]))
         self.cluster = replace(self.cluster, jobs={**self.cluster.jobs, "j": settled})
         assert self.members == sorted(names)

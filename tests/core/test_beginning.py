@@ -42,8 +42,7 @@ def formed(scene, *names, incarnation="i1", **spec):
     begin(scene, **{"min_workers": len(names), **spec})
     scene.register(*names)
     scene.prepare(*names)
-    for name in names:
-        scene.halt(name, None)
+    scene.halt(names, None)
 
 
 def cannot_read(scene, *, incarnation="i1", **facts):
@@ -68,8 +67,7 @@ def test_a_job_begins_at_the_step_of_the_checkpoint_that_it_names_or_of_the_newe
     assert beside.told("a", Form)[0].steps == 20
     assert beside.noted("form")[0].reason == f"from the checkpoint of step {step} of job j0 on a, b"
     assert beside.noted("submitted")[0].reason == f"submitted: digits, which begins at step {step}, from /c/j0/s{step}"
-    for name in "ab":
-        beside.train(name)
+    beside.train("ab")
     assert (beside.job.phase, beside.job.reason) == (JobPhase.RUNNING, "started in generation 1: a, b")
 
 
@@ -259,19 +257,16 @@ def test_other_data_is_one_workers_fault_while_another_is_there_that_has_somethi
 
 def test_when_the_only_one_of_its_own_is_struck_it_begins_again_where_it_began(beside):
     formed(beside, "a", "b")
-    for name in "ab":
-        beside.train(name, 12)
+    beside.train("ab", 12)
     beside.does(PauseJob("j"))
-    for name in "ab":
-        beside.halt(name, (1, 12))
+    beside.halt("ab", (1, 12))
     beside.saved(beside.job.saver.worker, (1, 12))
     for name in "ab":
         beside.exits(name, asked=True)
         beside.beat(name)
     beside.does(ResumeJob("j"))
     beside.prepare("a", "b", incarnation="i2")
-    for name in "ab":
-        beside.halt(name, None, "i2")
+    beside.halt("ab", None, "i2")
     for _ in range(2):
         cannot_read(beside, damaged=True, incarnation="i2")
     assert beside.noted("struck")[0].data["base_step"] == 9

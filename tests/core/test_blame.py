@@ -18,8 +18,7 @@ MONTH = 30 * 86400.0
 def joined(scene):
     """c is taken in beside a and b, which hold the state of step 3."""
     scene.running("a", "b", min_workers=1, max_workers=3, steps=10**6, shards=12, global_batch=12)
-    for name in "ab":
-        scene.train(name, 3)
+    scene.train("ab", 3)
     scene.register("c")
     scene.prepare("c")
     form_with_c(scene)
@@ -29,8 +28,7 @@ def joined(scene):
 
 def form_with_c(scene, held=(1, 3), its=None, incarnation="i1"):
     """All answer the Halt; if c may not take part any more, its trainer ends."""
-    for name in "ab":
-        scene.halt(name, held)
+    scene.halt("ab", held)
     if "c" in scene.job.refused:
         scene.exits("c", asked=True)
     else:
@@ -39,8 +37,7 @@ def form_with_c(scene, held=(1, 3), its=None, incarnation="i1"):
 
 def paused(scene):
     scene.does(PauseJob("j"))
-    for name in "ab":
-        scene.halt(name, (1, 3))
+    scene.halt("ab", (1, 3))
     scene.saved(scene.job.saver.worker, (1, 3))
     for name in "ab":
         scene.exits(name, asked=True)
@@ -63,8 +60,7 @@ def dies_preparing(scene, name, incarnation):
 def test_a_task_that_kills_whoever_prepares_fails_its_job_also_after_it_trained(scene, rest):
     scene.running("a", "b", min_workers=1)
     scene.register("c", "d")
-    for name in "ab":
-        scene.train(name, 3)
+    scene.train("ab", 3)
     rest(scene)
     for number in range(4):
         if not scene.job.ended:
@@ -137,8 +133,7 @@ def test_who_died_while_it_prepared_long_ago_does_not_count_any_more(scene):
     scene.register("a", "b")
     dies_preparing(scene, "a", "x1")
     scene.prepare("a", "b")
-    for name in "ab":
-        scene.halt(name, None)
+    scene.halt("ab", None)
     for name in "ab":
         scene.train(name)
         scene.train(name, 3)
@@ -153,13 +148,11 @@ def test_newcomers_that_die_as_they_take_the_state_do_not_fail_a_job_that_trains
     scene.running("a", "b", min_workers=1, max_workers=4, steps=10**6)
     scene.register("c", "d")
     step = 3
-    for name in "ab":
-        scene.train(name, step)
+    scene.train("ab", step)
     for number, name in enumerate(who):
         incarnation, held = f"i{number}", (scene.job.formation.generation, step)
         scene.prepare(name, incarnation=incarnation)
-        for member in "ab":
-            scene.halt(member, held)
+        scene.halt("ab", held)
         scene.halt(name, None, incarnation)
         assert scene.members == ["a", "b", name]
         n = scene.job.formation.generation
@@ -167,13 +160,10 @@ def test_newcomers_that_die_as_they_take_the_state_do_not_fail_a_job_that_trains
         scene.exits(name, incarnation, cause=cause, step=step, shard=IN_LOAD)
         assert not scene.job.ended, scene.job.reason
         scene.beat(name)
-        for member in "ab":
-            scene.halt(member, held)
-        for member in "ab":
-            scene.train(member)
+        scene.halt("ab", held)
+        scene.train("ab")
         step, scene.now = step + 100_000, scene.now + MONTH
-        for member in "ab":
-            scene.train(member, step)
+        scene.train("ab", step)
         assert scene.job.phase is JobPhase.RUNNING
 
 
@@ -200,10 +190,8 @@ def test_who_dies_as_it_takes_the_state_again_and_again_is_left_out_before_its_q
         joined.beat("c", TrainerPhase.FORMING, incarnation, promised=n, generation=n)
         joined.exits("c", incarnation, cause=cause, step=3, shard=IN_LOAD)
         joined.beat("c")
-        for name in "ab":
-            joined.halt(name, held)
-        for name in "ab":
-            joined.train(name)
+        joined.halt("ab", held)
+        joined.train("ab")
         held = (joined.job.formation.generation, 3)
         if number + 1 < most:
             joined.prepare("c", incarnation=f"i{number + 2}")
@@ -252,8 +240,7 @@ def test_who_prepared_since_is_not_blamed_for_its_deaths_before(scene):
 def test_who_cannot_take_the_state_of_a_job_that_needs_it_is_left_out_and_the_job_waits(scene):
     """Nothing is lost: what was trained is in memory, and another worker takes its place once there is one."""
     scene.running("a", "b", min_workers=2, steps=10**6)
-    for name in "ab":
-        scene.train(name, 3)
+    scene.train("ab", 3)
     scene.exits("b", cause="killed by SIGKILL")
     scene.beat("b")
     scene.prepare("b", incarnation="i2")
@@ -286,8 +273,7 @@ def test_a_task_whose_load_raises_wherever_it_is_called_fails_its_job(scene, nam
     held = None
     for _ in range(5):
         scene.halt("a", held)
-        for name in names[1:]:
-            scene.halt(name, None)
+        scene.halt(names[1:], None)
         if scene.job.ended or scene.members == ["a"]:
             break
         n = scene.job.formation.generation
@@ -310,8 +296,7 @@ def test_a_device_on_which_each_pass_raises_holds_up_no_job_that_needs_all(scene
     for _ in range(5):
         assert scene.job.refused == {}
         formation = scene.job.formation
-        for name in names:
-            scene.train(name, 3)
+        scene.train(names, 3)
         its = next(v for v, r in enumerate(formation.owners) if formation.members[r].worker == "b")
         scene.raises("b", formation.generation, 3, its)
         for name in names:
@@ -331,14 +316,12 @@ def test_a_device_on_which_the_first_pass_raises_fails_a_job_that_needs_all_sinc
     for _ in range(5):
         assert not scene.job.ended
         formation = scene.job.formation
-        for name in "ab":
-            scene.train(name)
+        scene.train("ab")
         its = next(v for v, r in enumerate(formation.owners) if formation.members[r].worker == "b")
         scene.raises("b", formation.generation, 0, its)
         if not scene.job.ended:
             scene.breaks("a", formation.generation)
-            for name in "ab":
-                scene.halt(name, (formation.generation, 0))
+            scene.halt("ab", (formation.generation, 0))
     assert scene.job.phase is JobPhase.FAILED
 
 
@@ -348,8 +331,7 @@ def test_who_could_take_the_state_since_is_not_blamed_for_the_time_before(joined
     for name in "ab":
         joined.breaks(name, n)
     form_with_c(joined)
-    for name in "abc":
-        joined.train(name)
+    joined.train("abc")
     assert joined.job.failures == ()
 
 
@@ -358,8 +340,7 @@ def test_where_nobody_holds_the_state_yet_two_that_cannot_take_it_fail_the_job(s
     scene.register("a", "b", "c")
     scene.prepare("a", "b", "c")
     for name, others in (("b", "ac"), ("c", "")):
-        for each in "abc":
-            scene.halt(each, None)
+        scene.halt("abc", None)
         n = scene.job.formation.generation
         scene.raises(name, n, 0, IN_LOAD)
         for other in others:
@@ -372,8 +353,7 @@ def test_a_device_on_which_each_pass_raises_is_left_out_of_a_job_that_others_tra
     for times in range(1, 6):
         formation = joined.job.formation
         assert "c" in joined.members, times
-        for name in "abc":
-            joined.train(name)
+        joined.train("abc")
         its = next(v for v, r in enumerate(formation.owners) if formation.members[r].worker == "c")
         joined.raises("c", formation.generation, 3, its)
         for name in "ab":
@@ -388,8 +368,7 @@ def test_a_device_whose_update_raises_in_each_step_is_left_out(joined):
     for step in range(3, 8):
         n = joined.job.formation.generation
         assert "c" in joined.members, step
-        for name in "abc":
-            joined.train(name)
+        joined.train("abc")
         joined.raises("c", n, step, OUTSIDE)
         form_with_c(joined, held=(n, step + 1))
     assert joined.members == ["a", "b"]
@@ -479,8 +458,7 @@ def test_data_of_another_worker_that_were_late_in_between_do_not_clear_a_broken_
     for times in range(1, 6):
         n = joined.job.formation.generation
         assert "c" in joined.members, times
-        for name in "abc":
-            joined.train(name)
+        joined.train("abc")
         if times == 3:
             late = StepFailure(3, IN_DATA, "b", "it waited for its data", died=True, generation=n - 1)
             failures = (*joined.job.failures, late)
@@ -495,14 +473,12 @@ def test_failures_of_one_worker_that_are_not_in_a_row_leave_it_in(joined, betwee
     step = 3
     for number in range(6):
         n = joined.job.formation.generation
-        for name in "abc":
-            joined.train(name)
+        joined.train("abc")
         joined.train("c", step + (2 if between == "steps are made" else 0))
         whose = "a" if number == 3 and between == "another fails" else "c"
         step += 2 if between == "steps are made" else 1
         joined.raises(whose, n, step, OUTSIDE)
-        for name in "abc":
-            joined.halt(name, (n, step))
+        joined.halt("abc", (n, step))
     assert joined.job.refused == {}
     assert not joined.job.ended
 
@@ -545,8 +521,7 @@ def test_who_could_not_build_the_first_state_does_not_lead_again_before_the_othe
     scene.register("a", "b")
     scene.prepare("a", "b")
     for leader in "ab":
-        for name in "ab":
-            scene.halt(name, None)
+        scene.halt("ab", None)
         formation = scene.job.formation
         assert formation.members[formation.leader].worker == leader
         if leader == "a":
@@ -572,8 +547,7 @@ def test_an_agent_that_is_connected_and_not_heard_holds_up_no_queue(scene, beate
 
 def test_power_that_is_lost_again_and_again_while_a_job_prepares_that_trained_is_no_error_of_its_task(scene):
     scene.running("a", "b", min_workers=1)
-    for name in "ab":
-        scene.train(name, 3)
+    scene.train("ab", 3)
     paused(scene)
     for number in range(4):
         for name in "ab":
@@ -588,8 +562,7 @@ def test_power_that_is_lost_again_and_again_while_a_job_prepares_that_trained_is
 def test_newcomers_that_die_while_those_that_train_are_cut_off_fail_no_job(scene, trains, die):
     """They train on, under their leases."""
     scene.running(*trains, min_workers=1, max_workers=4, steps=10**6)
-    for name in trains:
-        scene.train(name, 1000)
+    scene.train(trains, 1000)
     scene.register(*dict.fromkeys(die))
     for name in trains:
         scene.does(Disconnected(name))
@@ -615,8 +588,7 @@ def test_those_that_trained_and_are_gone_for_good_do_not_keep_a_task_from_failin
 @pytest.mark.parametrize("how", ["coordinator", "silence", "connection"])
 def test_the_second_that_cannot_take_the_state_while_its_holders_are_not_heard_fails_no_job(scene, how):
     scene.running("a", "b", min_workers=1, max_workers=4, steps=10**6)
-    for name in "ab":
-        scene.train(name, 3)
+    scene.train("ab", 3)
     scene.register("c", "d")
     scene.prepare("c")
     form_with_c(scene)
@@ -625,8 +597,7 @@ def test_the_second_that_cannot_take_the_state_while_its_holders_are_not_heard_f
     scene.prepare("d")
     scene.exits("c", cause="killed by SIGSEGV", step=3, shard=IN_LOAD)
     scene.beat("c")
-    for name in "ab":
-        scene.halt(name, (1, 3))
+    scene.halt("ab", (1, 3))
     scene.halt("d", None)
     assert scene.members == ["a", "b", "d"]
     n = scene.job.formation.generation
@@ -648,8 +619,7 @@ def test_a_fifth_failure_while_the_other_holder_is_not_heard_fails_no_job(scene,
     scene.running("a", "b", min_workers=1, steps=10**6)
     for number in range(1, 6):
         n = scene.job.formation.generation
-        for name in "ab":
-            scene.train(name, 3)
+        scene.train("ab", 3)
         if number == 5 and how == "coordinator":
             scene.restart()
             scene.register("b")
@@ -659,8 +629,7 @@ def test_a_fifth_failure_while_the_other_holder_is_not_heard_fails_no_job(scene,
         scene.raises("b", n, 3, OUTSIDE)
         if number < 5:
             scene.breaks("a", n)
-            for name in "ab":
-                scene.halt(name, (n, 3))
+            scene.halt("ab", (n, 3))
     assert not scene.job.ended
 
 
@@ -751,27 +720,21 @@ def test_a_second_death_on_one_worker_while_the_others_are_only_not_heard_of_fai
 def come_anew(scene, incarnation):
     """Both have another trainer, which holds nothing."""
     scene.prepare("a", "b", incarnation=incarnation)
-    for name in "ab":
-        scene.halt(name, None, incarnation)
+    scene.halt("ab", None, incarnation)
 
 
 def test_a_failure_in_a_step_that_came_off_is_none_of_the_same_step_once_all_state_was_lost(scene):
     scene.running("a", "b", min_workers=1, steps=10**6, max_restarts=10, step=3)
     scene.raises("a", 1, step=3)
-    for name in "ab":
-        scene.halt(name, (1, 3))
-    for name in "ab":
-        scene.train(name)
-    for name in "ab":
-        scene.train(name, 1000)
+    scene.halt("ab", (1, 3))
+    scene.train("ab")
+    scene.train("ab", 1000)
     lost(scene)
     come_anew(scene, "i2")
     assert (scene.job.formation.base.step, scene.job.restarts) == (0, 1)
     assert 3 not in {failure.step for failure in scene.job.failures}
-    for name in "ab":
-        scene.train(name, incarnation="i2")
-    for name in "ab":
-        scene.train(name, 3, incarnation="i2")
+    scene.train("ab", incarnation="i2")
+    scene.train("ab", 3, incarnation="i2")
     scene.raises("b", scene.job.formation.generation, step=3, incarnation="i2")
     assert not scene.job.ended
 
@@ -780,16 +743,12 @@ def test_a_failure_in_a_step_that_came_off_is_none_of_it_once_the_job_goes_back_
     scene.running("a", "b", min_workers=1, steps=10**6, max_restarts=10, step=3)
     paused(scene)
     come_anew(scene, "i2")
-    for name in "ab":
-        scene.train(name, incarnation="i2")
+    scene.train("ab", incarnation="i2")
     generation = scene.job.generation
     scene.raises("a", generation, step=3, incarnation="i2")
-    for name in "ab":
-        scene.halt(name, (generation, 3), "i2")
-    for name in "ab":
-        scene.train(name, incarnation="i2")
-    for name in "ab":
-        scene.train(name, 1000, incarnation="i2")
+    scene.halt("ab", (generation, 3), "i2")
+    scene.train("ab", incarnation="i2")
+    scene.train("ab", 1000, incarnation="i2")
     assert 3 in {failure.step for failure in scene.job.failures}
     lost(scene)
     come_anew(scene, "i3")

@@ -125,8 +125,7 @@ def test_files_that_are_told_together_all_count_the_older_ones_first(scene):
 def test_a_file_that_was_overtaken_before_it_was_told_is_to_be_deleted(scene):
     """As of who led before, and whose disk is slow."""
     scene.running("a", "b")
-    for name in "ab":
-        scene.train(name, 8)
+    scene.train("ab", 8)
     writes(scene, "a", 1, 8, at=8)
     writes(scene, "b", 1, 4, at=8)
     assert settled(scene, "b") == ("/c/j/g1-s4",)
@@ -141,8 +140,7 @@ def test_a_file_that_was_overtaken_before_it_was_told_is_to_be_deleted(scene):
 def test_a_copy_that_another_one_wrote_of_what_is_to_be_deleted_is_deleted_by_whoever_wrote_it(scene):
     """Where each machine has its own folder both are there; where they share one, it may be written once more."""
     scene.running("a", "b", checkpoint_every=4, keep_last=1)
-    for name in "ab":
-        scene.train(name, 8)
+    scene.train("ab", 8)
     writes(scene, "a", 1, 4, 8, at=8)
     assert scene.job.doomed == (file(1, 4),)
     writes(scene, "b", 1, 4, at=8)
@@ -156,8 +154,7 @@ def test_a_file_of_which_an_old_heartbeat_tells_is_told_until_a_new_one_is_taken
     """Else nobody would delete it: what the old one told was not taken in."""
     scene.running("a", "b", checkpoint_every=4)
     trainer = replace(scene.cluster.sightings["b"].trainer, written=(replace(file(1, 4), worker=""),))
-    for name in "ab":
-        scene.train(name, 8)
+    scene.train("ab", 8)
     writes(scene, "a", 1, 8, at=8)
     scene.says("b", Heartbeat(boot="b1", sequence=scene.sequence - 1, trainer=trainer))
     assert (settled(scene, "b"), scene.job.doomed) == ((), ())
@@ -195,8 +192,7 @@ def test_after_a_regroup_a_checkpoint_of_before_still_counts_but_not_beyond_the_
 
 def test_an_older_checkpoint_never_takes_the_place_of_a_newer_one(scene):
     scene.running("a", "b")
-    for name in "ab":
-        scene.train(name, 8)
+    scene.train("ab", 8)
     writes(scene, "a", 1, 8, at=8)
     writes(scene, "b", 1, 4, at=8)
     assert scene.job.checkpoint == file(1, 8)
@@ -204,15 +200,13 @@ def test_an_older_checkpoint_never_takes_the_place_of_a_newer_one(scene):
 
 def test_when_all_die_at_once_the_job_goes_on_from_its_last_checkpoint(scene):
     scene.running("a", "b", checkpoint_every=4)
-    for name in "ab":
-        scene.train(name, 6)
+    scene.train("ab", 6)
     writes(scene, "a", 1, 4, at=6)
     for name in "ab":
         scene.exits(name)
     for name in "ab":
         scene.prepare(name, incarnation="i2")
-    for name in "ab":
-        scene.halt(name, None, incarnation="i2")
+    scene.halt("ab", None, incarnation="i2")
     formation = scene.job.formation
     assert (formation.base, formation.checkpoint) == (Version(1, 4), file(1, 4))
     assert (scene.job.step, scene.job.restarts) == (4, 1)
@@ -231,12 +225,10 @@ def test_a_checkpoint_that_could_not_be_written_is_told_and_the_training_goes_on
 
 def test_to_pause_right_at_a_checkpoint_needs_no_other_one(scene):
     scene.running("a", "b", checkpoint_every=4)
-    for name in "ab":
-        scene.train(name, 4)
+    scene.train("ab", 4)
     writes(scene, "a", 1, 4, at=4)
     scene.does(PauseJob("j"))
-    for name in "ab":
-        scene.halt(name, (1, 4))
+    scene.halt("ab", (1, 4))
     assert (scene.job.phase, scene.job.checkpoint) == (JobPhase.PAUSED, file(1, 4))
     assert scene.told("a", Save) == []
 
@@ -257,8 +249,7 @@ def test_a_checkpoint_that_is_told_after_the_end_is_to_be_deleted(scene):
 def test_a_write_that_ends_is_no_sign_of_a_step_loop_that_hangs(scene):
     """Its trainer promised, and does not come back; meanwhile a copy that it took before was written."""
     scene.running("a", "b")
-    for name in "ab":
-        scene.train(name, 6)
+    scene.train("ab", 6)
     scene.breaks("b", 1)
     n = scene.job.generation
     stuck = {"promised": n, "generation": 1, "version": Version(1, 6), "at_work": True}

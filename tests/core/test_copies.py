@@ -161,12 +161,9 @@ def fails_again(scene, before_the_fifth):
             before_the_fifth()
         scene.raises("b", n, step=n + 2, shard=shard)
         if n < 5:
-            for name in "ab":
-                scene.halt(name, (n, n + 2))
-            for name in "ab":
-                scene.train(name)
-            for name in "ab":
-                scene.train(name, n + 3)
+            scene.halt("ab", (n, n + 2))
+            scene.train("ab")
+            scene.train("ab", n + 3)
     assert set(scene.job.refused) == {"b"}
 
 
@@ -344,8 +341,7 @@ def test_a_drain_ends_although_the_other_holder_of_what_is_held_stands_still(sce
     """What is held is saved then: of the two only one is known to come back to it."""
     scene.running("a", "b", min_workers=2, step=3)
     scene.does(PauseJob("j", hold=True))
-    for name in "ab":
-        scene.halt(name, (1, 3))
+    scene.halt("ab", (1, 3))
     facts = {"generation": 1, "version": Version(1, 3)}
     says(scene, "a", TrainerPhase.HALTED, STANDS, promised=2, **facts)
     scene.does(DrainWorker("b"))

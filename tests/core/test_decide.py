@@ -46,8 +46,7 @@ def test_a_job_is_prepared_formed_trained_regrouped_saved_and_completed(scene):
     scene.train("b")
     assert scene.job.phase is JobPhase.RUNNING
     assert scene.notes[-1].kind == "started"
-    for name in "ab":
-        scene.train(name, 4)
+    scene.train("ab", 4)
     scene.exits("b")
     assert (scene.job.phase, scene.job.generation) == (JobPhase.REGROUPING, 2)
     assert scene.told("a", Halt) == [Halt("j", 2)]
@@ -279,8 +278,7 @@ def test_a_generation_above_the_coordinators_is_jumped_above(scene):
 
 def test_the_same_words_may_also_make_a_file_count(scene):
     scene.running("a", "b", steps=100, checkpoint_every=2)
-    for name in "ab":
-        scene.train(name, 3)
+    scene.train("ab", 3)
     four = Checkpoint(Version(1, 4), "/c/4", "sum", 1)
     training = {"promised": 1, "generation": 1, "version": Version(1, 4)}
     scene.beat("a", TrainerPhase.TRAINING, **training, written=(four,))

@@ -66,11 +66,9 @@ def test_a_regrouping_job_saves_and_stops_instead_of_forming(scene):
 def test_a_forming_job_stops_once_it_formed(scene):
     scene.running("a", "b")
     scene.breaks("a", 1)
-    for name in "ab":
-        scene.halt(name, (1, 4))
+    scene.halt("ab", (1, 4))
     scene.does(StopJob("j"))
-    for name in "ab":
-        scene.train(name)
+    scene.train("ab")
     scene.after(0.2)
     assert scene.job.round.boundary
 
@@ -139,8 +137,7 @@ def test_a_stop_that_saves_an_older_state_says_that_it_goes_back(scene):
 def test_a_state_of_more_steps_than_are_shown_is_shown_only_once_it_is_saved(scene):
     """a began anew after a total loss, and has no state yet when b is back, which was silent for too long."""
     scene.running("a", "b", min_workers=1)
-    for name in "ab":
-        scene.train(name, 3)
+    scene.train("ab", 3)
     scene.does(Disconnected("b"))
     scene.exits("a")
     scene.prepare("a", incarnation="i2")
@@ -236,16 +233,14 @@ def test_a_holder_that_gives_no_sign_for_the_detached_limit_holds_up_a_stop_no_l
 
 def test_a_cluster_that_was_stopped_in_good_order_costs_its_jobs_no_restart(scene):
     scene.running("a", "b", max_restarts=0)
-    for name in "ab":
-        scene.train(name, 4)
+    scene.train("ab", 4)
     for name in "ab":
         scene.says(name, TrainerExited(job="j", incarnation="i1", cause="killed by SIGKILL", asked=True))
         scene.says(name, AgentLeft(boot="b1"))
     scene.restart()
     scene.register("a", "b", boot="b2")
     scene.prepare("a", "b", incarnation="i2")
-    for name in "ab":
-        scene.halt(name, None, incarnation="i2")
+    scene.halt("ab", None, incarnation="i2")
     assert (scene.job.phase, scene.job.formation.base, scene.job.restarts) == (JobPhase.REGROUPING, ORIGIN, 0)
     assert scene.noted("rolled_back")
 
@@ -271,8 +266,7 @@ def test_a_failed_save_is_retried_by_another_member_and_never_called_completed(s
     assert scene.job.round is None
     scene.after(1.0)
     assert (scene.job.phase, scene.job.round.boundary) == (JobPhase.RUNNING, False)
-    for name in "ab":
-        scene.halt(name, (1, 10))
+    scene.halt("ab", (1, 10))
     assert scene.job.saver.worker == "b"
     scene.saved("b", (1, 10))
     assert scene.job.phase is JobPhase.COMPLETED

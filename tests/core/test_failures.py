@@ -213,8 +213,7 @@ def test_a_task_that_raises_once_is_tried_again_on_another_worker(scene):
     owner = scene.members[scene.job.formation.owners[2]]
     scene.raises(owner)
     assert scene.job.phase is JobPhase.REGROUPING
-    for name in "ab":
-        scene.halt(name, (1, 3))
+    scene.halt("ab", (1, 3))
     assert scene.members[scene.job.formation.owners[2]] != owner
 
 
@@ -226,27 +225,22 @@ def test_whoever_comes_and_goes_a_shard_that_failed_is_tried_by_another_worker_a
     scene.register("a")
     scene.prepare("a")
     scene.raises(owner, generation=1, step=3, shard=0)
-    for name in "bc":
-        scene.halt(name, (1, 3))
+    scene.halt("bc", (1, 3))
     scene.halt("a", None)
     assert scene.members == ["a", "b", "c"]
     assert scene.members[scene.job.formation.owners[0]] != owner
-    for name in "abc":
-        scene.train(name)
+    scene.train("abc")
     scene.exits("a")
     held = (scene.job.formation.generation, 3)
-    for name in "bc":
-        scene.halt(name, held)
+    scene.halt("bc", held)
     assert scene.members[scene.job.formation.owners[0]] == other
 
 
 def test_a_task_that_raises_on_two_workers_fails_the_job_with_the_traceback(scene):
     scene.running("a", "b")
     scene.raises("a")
-    for name in "ab":
-        scene.halt(name, (1, 3))
-    for name in "ab":
-        scene.train(name)
+    scene.halt("ab", (1, 3))
+    scene.train("ab")
     scene.raises("b", generation=2)
     assert scene.job.phase is JobPhase.FAILED
     assert scene.job.reason == "the task failed in step 3, shard 2 on a, b: ValueError: bad sample"
@@ -257,10 +251,8 @@ def test_a_task_that_raises_on_two_workers_fails_the_job_with_the_traceback(scen
 def test_failures_of_different_shards_are_not_the_same_failure(scene):
     scene.running("a", "b")
     scene.raises("a", shard=1)
-    for name in "ab":
-        scene.halt(name, (1, 3))
-    for name in "ab":
-        scene.train(name)
+    scene.halt("ab", (1, 3))
+    scene.train("ab")
     scene.raises("b", generation=2, shard=2)
     assert scene.job.phase is JobPhase.REGROUPING
 
@@ -278,10 +270,8 @@ def test_alone_a_task_that_raises_twice_fails_the_job(scene):
 def test_a_task_that_crashes_its_process_in_the_same_shard_on_two_workers_fails_the_job(scene):
     scene.running("a", "b", "c", min_workers=1)
     scene.exits("a", cause="killed by SIGSEGV", step=3, shard=2)
-    for name in "bc":
-        scene.halt(name, (1, 3))
-    for name in "bc":
-        scene.train(name)
+    scene.halt("bc", (1, 3))
+    scene.train("bc")
     scene.exits("b", cause="killed by SIGSEGV", step=3, shard=2)
     assert scene.job.phase is JobPhase.FAILED
     assert "killed by SIGSEGV" in scene.job.reason
@@ -331,8 +321,7 @@ def test_a_task_that_hangs_in_the_same_shard_on_two_workers_fails_the_job(scene)
     for name, others in (("c", "ab"), ("b", "a")):
         n = scene.job.generation
         scene.says("a", GroupBroke(job="j", incarnation="i1", generation=n, reason="a collective failed"))
-        for other in others:
-            scene.halt(other, (n, 3))
+        scene.halt(others, (n, 3))
         scene.after(scene.policy.halt_limit + 0.5, heard="abc")
         assert name not in scene.members
         scene.exits(name, "i1", asked=True, step=3, shard=1)
@@ -354,11 +343,9 @@ def test_an_odd_leaders_state_that_was_just_given_away_is_no_error_of_who_took_i
     scene.running("a", "b", "c", max_workers=4, step=3)
     scene.register("d")
     scene.prepare("d")
-    for name in "abc":
-        scene.halt(name, (1, 3))
+    scene.halt("abc", (1, 3))
     scene.halt("d", None)
-    for name in "abcd":
-        scene.train(name)
+    scene.train("abcd")
     told = {"job": "j", "incarnation": "i1", "step": 3, "generation": 2}
     scene.says("b", ReplicasDiffered(**told, digests=("aa", "bb", "bb", "aa")))
     assert {name: worker.errors for name, worker in scene.cluster.workers.items()} == {"a": 1, "b": 0, "c": 0, "d": 0}
@@ -406,10 +393,8 @@ def test_a_quarantine_for_what_was_the_tasks_doing_is_lifted(make_scene):
     scene.running("a", "b", "c", min_workers=1)
     scene.exits("a", cause="killed by SIGSEGV", step=3, shard=2)
     assert scene.cluster.workers["a"].quarantined
-    for name in "bc":
-        scene.halt(name, (1, 3))
-    for name in "bc":
-        scene.train(name)
+    scene.halt("bc", (1, 3))
+    scene.train("bc")
     scene.exits("b", cause="killed by SIGSEGV", step=3, shard=2)
     assert scene.job.phase is JobPhase.FAILED
     assert not any(worker.quarantined or worker.errors for worker in scene.cluster.workers.values())
@@ -551,8 +536,7 @@ def test_one_worker_with_old_code_that_came_first_does_not_keep_the_others_out_f
         scene.register(name, boot="b2")
     scene.prepare("a", "b", "c", incarnation="i2")
     assert scene.job.refused == {}
-    for name in "ab":
-        scene.halt(name, None, "i2")
+    scene.halt("ab", None, "i2")
     assert scene.members == ["a", "b"]
 
 
@@ -797,11 +781,10 @@ def killed_in_the_first_step(scene, names, number):
             scene.prepare(name, incarnation=incarnation)
     for name in names:
         if scene.cluster.workers[name].job == "j":
-            scene.halt(name, None, incarnation)
+            scene.halt([name], None, incarnation)
     formation = scene.job.formation
     assert len(formation.seats) == len(names)
-    for name in names:
-        scene.train(name, incarnation=incarnation)
+    scene.train(names, incarnation=incarnation)
     shards = {formation.members[rank].worker: shard for shard, rank in enumerate(formation.owners)}
     for name in names:
         if not scene.job.ended:

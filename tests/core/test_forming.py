@@ -29,10 +29,8 @@ def test_a_member_that_keeps_others_from_forming_is_found_although_somebody_died
     scene.incarnations = dict.fromkeys("abcd", "i1")
     scene.says("d", TrainerExited(job="j", incarnation="i1", cause="killed by SIGKILL", asked=False))
     scene.register("d", boot="b2")
-    for name in "abc":
-        scene.halt(name, (1, 3))
-    for name in "abc":
-        scene.train(name)
+    scene.halt("abc", (1, 3))
+    scene.train("abc")
     told = {"job": "j", "incarnation": "i1", "generation": scene.job.generation}
     scene.says("a", GroupBroke(**told, reason="a collective failed"))
     for reporter in "ab":
@@ -50,8 +48,7 @@ def test_a_newcomer_that_cannot_connect_goes_before_any_holder_of_the_state(scen
     scene.halt("b", None)
     for attempt in (1, 2):
         assert not scene.noted("evicted")
-        for name in "ac":
-            scene.halt(name, (1, 3))
+        scene.halt("ac", (1, 3))
         if attempt == 2:
             scene.halt("b", None)
         assert scene.members == ["a", "b", "c"]
@@ -81,8 +78,7 @@ def test_a_task_that_raised_is_why_its_members_did_not_form_and_nobody_is_suspec
     scene.incarnations = dict.fromkeys("abc", "i1")
     scene.breaks("a", 1)
     fails_to_form(scene, "a", "a", "b", "c")
-    for name in "abc":
-        scene.halt(name, (1, 3))
+    scene.halt("abc", (1, 3))
     scene.raises("b", generation=scene.job.generation)
     fails_to_form(scene, "a", "a", "b", "c")
     assert scene.noted("evicted") == []
@@ -95,8 +91,7 @@ def test_who_is_left_of_two_is_not_suspected_for_one_that_is_away(scene, survivo
     scene.after(scene.policy.halt_limit, heard="ab")
     for _ in range(2):
         scene.breaks(survivor, scene.job.generation)
-        for name in "ab":
-            scene.halt(name, (1, 3))
+        scene.halt("ab", (1, 3))
     scene.does(Disconnected(dying))
     scene.breaks(survivor, scene.job.generation)
     assert scene.noted("evicted") == []
@@ -106,8 +101,7 @@ def test_who_is_left_of_two_is_not_suspected_for_one_that_is_away(scene, survivo
 
 def fruitless(scene, *names: str) -> None:
     """They form, and their first exchange breaks, with everybody alive."""
-    for name in names:
-        scene.train(name)
+    scene.train(names)
     for name in names:
         scene.breaks(name, scene.job.formation.generation)
     scene.after(1.0, heard="".join(names))
@@ -121,8 +115,7 @@ def test_members_that_form_again_and_again_and_make_no_step_go_on_without_one_of
     scene.after(scene.policy.halt_limit, heard="ab")
     for name in "ab":
         scene.breaks(name, 1)
-    for name in "ab":
-        scene.halt(name, (1, 3))
+    scene.halt("ab", (1, 3))
     for _ in range(2):
         assert scene.noted("evicted") == []
         fruitless(scene, "a", "b")
@@ -137,8 +130,7 @@ def fruitless_twice(scene, *names: str) -> None:
     scene.after(scene.policy.halt_limit, heard="".join(names))
     for name in names:
         scene.breaks(name, 1)
-    for name in names:
-        scene.halt(name, (1, 3))
+    scene.halt(names, (1, 3))
     for _ in range(2):
         fruitless(scene, *names)
 
@@ -146,8 +138,7 @@ def fruitless_twice(scene, *names: str) -> None:
 def test_nobody_is_doubted_for_one_that_is_away(scene):
     fruitless_twice(scene, "a", "b")
     generation = scene.job.generation
-    for name in "ab":
-        scene.train(name)
+    scene.train("ab")
     scene.does(Disconnected("a"))
     scene.breaks("b", generation)
     assert scene.noted("evicted") == []
@@ -158,12 +149,10 @@ def test_nobody_is_doubted_for_one_that_is_away(scene):
 def test_nobody_is_doubted_for_one_that_died(scene):
     fruitless_twice(scene, "a", "b", "c")
     generation = scene.job.generation
-    for name in "abc":
-        scene.train(name)
+    scene.train("abc")
     scene.exits("c")
     scene.breaks("a", generation)
-    for name in "ab":
-        scene.halt(name, (generation, 3))
+    scene.halt("ab", (generation, 3))
     assert scene.noted("evicted") == []
     assert scene.members == ["a", "b"]
 
@@ -171,13 +160,11 @@ def test_nobody_is_doubted_for_one_that_died(scene):
 def test_a_step_clears_everybody_also_where_its_generation_ended_at_a_boundary(scene):
     fruitless_twice(scene, "a", "b")
     generation = scene.job.generation
-    for name in "ab":
-        scene.train(name, 4)
+    scene.train("ab", 4)
     scene.register("c")
     scene.prepare("c")
     assert scene.job.reason == "prepared to join: c"
-    for name in "ab":
-        scene.halt(name, (generation, 4))
+    scene.halt("ab", (generation, 4))
     scene.halt("c", None)
     fruitless(scene, "a", "b", "c")
     assert scene.noted("evicted") == []
@@ -191,12 +178,10 @@ def test_a_step_in_between_clears_everybody(scene):
             fruitless(scene, "a", "b")
             continue
         formation = scene.job.formation
-        for name in "ab":
-            scene.train(name, formation.base.step + 1)
+        scene.train("ab", formation.base.step + 1)
         for name in "ab":
             scene.breaks(name, formation.generation)
-        for name in "ab":
-            scene.halt(name, (formation.generation, formation.base.step + 1))
+        scene.halt("ab", (formation.generation, formation.base.step + 1))
     assert scene.noted("evicted") == []
 
 
@@ -285,13 +270,11 @@ def test_the_last_that_holds_the_state_is_not_suspected_when_the_other_dies(scen
 def test_a_newcomer_with_which_nothing_goes_on_is_suspected_before_those_that_made_steps(scene):
     """By name it would be c."""
     scene.running("a", "c", min_workers=2, max_workers=3, step=0)
-    for name in "ac":
-        scene.train(name, 3)
+    scene.train("ac", 3)
     scene.register("b")
     scene.after(scene.policy.halt_limit, heard="abc")
     scene.prepare("b")
-    for name in "ac":
-        scene.halt(name, (1, 3))
+    scene.halt("ac", (1, 3))
     scene.halt("b", None)
     for _ in range(3):
         assert scene.members == ["a", "b", "c"]
@@ -332,12 +315,10 @@ def test_deaths_while_they_form_make_nobody_suspect(scene):
     scene.running("a", "b", "c", "d", step=3, min_workers=1)
     scene.after(3.0, heard="abcd")  # they are there for long enough to be given up
     scene.breaks("a", 1)
-    for name in "abcd":
-        scene.halt(name, (1, 3))
+    scene.halt("abcd", (1, 3))
     for gone, others in (("d", "abc"), ("c", "ab")):
         scene.exits(gone)
-        for name in others:
-            scene.halt(name, (1, 3))
+        scene.halt(others, (1, 3))
         assert scene.members == [*others]
     assert scene.noted("evicted") == []
 
@@ -346,11 +327,9 @@ def test_deaths_while_they_form_make_nobody_suspect(scene):
 def test_who_formed_and_is_not_heard_of_is_not_left_out_where_the_others_make_steps(scene, how):
     """Each step needs every member, so c has formed, too, and trains on under its lease."""
     scene.running("a", "b", "c", min_workers=3, steps=10**6)
-    for name in "abc":
-        scene.train(name, 3)
+    scene.train("abc", 3)
     scene.breaks("a", 1)
-    for name in "abc":
-        scene.halt(name, (1, 3))
+    scene.halt("abc", (1, 3))
     if how == "coordinator":  # it is away while all of them form
         scene.now += 60.0
         scene.restart()
@@ -359,8 +338,7 @@ def test_who_formed_and_is_not_heard_of_is_not_left_out_where_the_others_make_st
         scene.does(Disconnected("c"))
     for second in range(20):
         scene.now += 1.0
-        for name in "ab":
-            scene.train(name, 1000 + second)
+        scene.train("ab", 1000 + second)
         scene.does(Tick())
         assert scene.job.round is None
     assert scene.job.phase is JobPhase.RUNNING

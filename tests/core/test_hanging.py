@@ -252,8 +252,7 @@ def test_data_that_is_too_slow_for_everybody_ends_the_job_also_where_there_are_m
                     generation=generation,
                     version=Version(generation, 3),
                 )
-            for name in names:
-                scene.train(name)
+            scene.train(names)
     assert scene.job.phase is JobPhase.FAILED
     assert "3 times no data came in 60 s" in scene.job.reason
 
@@ -327,8 +326,7 @@ def starves(scene, lacks, others, held):
     for name in lacks:
         accuse(scene, name, STARVES)
     n = scene.job.generation
-    for name in others:
-        scene.halt(name, held)
+    scene.halt(others, held)
     for name in lacks:
         accuse(scene, name, STARVES, phase=TrainerPhase.HALTED, promised=n, version=Version(*held))
     scene.after(GRACE + 0.1, heard="abc")
@@ -347,8 +345,7 @@ def test_storage_that_stalls_for_one_after_the_other_fails_a_job_only_once_no_st
     running(scene, "a", "b", "c")
     starves(scene, "b", "ac", (1, 3))
     scene.exits("b", asked=True)
-    for name in "ac":
-        scene.train(name)
+    scene.train("ac")
     scene.passes(seconds, heard="abc")
     held = (scene.job.formation.generation, 3)
     if scene.job.round is None:
@@ -386,8 +383,7 @@ def test_the_holder_of_a_job_that_waits_for_workers_is_not_given_up_for_data_tha
 def test_a_drain_does_not_take_what_is_held_from_one_that_only_waited_for_its_data(scene):
     running(scene, "a", "b")
     scene.does(PauseJob("j", hold=True))
-    for name in "ab":
-        scene.halt(name, (1, 3))
+    scene.halt("ab", (1, 3))
     for name in "ab":
         accuse(scene, name, STARVES)
     scene.does(DrainWorker("b"))
@@ -401,12 +397,10 @@ def test_two_workers_that_stood_still_at_once_as_they_waited_for_data_fail_no_jo
     stands = replace(STARVES, fetch=0, stands=True)
     for name in "ab":
         accuse(scene, name, stands)
-    for name in "cd":
-        scene.halt(name, (1, 3))
+    scene.halt("cd", (1, 3))
     scene.after(GRACE + 0.1, heard="abcd")
     assert sorted(evicted(scene)) == ["a", "b"]
-    for name in "cd":
-        scene.train(name)
+    scene.train("cd")
     for name in "ab":
         scene.exits(name, asked=True, step=3, shard=OUTSIDE)
     assert scene.job.phase is JobPhase.RUNNING

@@ -28,11 +28,9 @@ def leave(scene, name, phase=None, **facts):
 def hold(scene):
     """a and b are held with the state of step 4."""
     scene.running("a", "b", min_workers=1)
-    for name in "ab":
-        scene.train(name, 3)
+    scene.train("ab", 3)
     scene.does(PauseJob("j", hold=True))
-    for name in "ab":
-        scene.halt(name, (1, 4))
+    scene.halt("ab", (1, 4))
 
 
 def goodbye(scene, name):
@@ -52,8 +50,7 @@ def test_a_free_worker_may_go_at_once(scene):
 
 def test_a_member_hands_over_at_the_next_boundary_and_then_may_go(scene):
     scene.running("a", "b", min_workers=1)
-    for name in "ab":
-        scene.train(name, 3)
+    scene.train("ab", 3)
     leave(scene, "b")
     assert scene.job.round is not None
     assert scene.job.round.boundary
@@ -81,12 +78,10 @@ def test_whoever_leaves_is_replaced_by_a_free_worker_from_the_start(scene):
 
 def test_what_all_that_hold_it_leave_with_is_saved_and_the_job_is_queued_again(scene):
     scene.running("a", "b", min_workers=1)
-    for name in "ab":
-        scene.train(name, 3)
+    scene.train("ab", 3)
     leave(scene, "a")
     leave(scene, "b")
-    for name in "ab":
-        scene.halt(name, (1, 4))
+    scene.halt("ab", (1, 4))
     assert scene.job.saver is not None
     assert scene.job.reason == "a saves the state of step 4, because all that hold it leave"
     assert scene.told("b", Go) == []
@@ -100,8 +95,7 @@ def test_what_all_that_hold_it_leave_with_is_saved_and_the_job_is_queued_again(s
 
     scene.register("a", "b", boot="b2")
     scene.prepare("a", "b", incarnation="i2")
-    for name in "ab":
-        scene.halt(name, None, "i2")
+    scene.halt("ab", None, "i2")
     assert scene.job.formation.base == Version(1, 4)
     assert scene.job.restarts == 0
 
@@ -129,8 +123,7 @@ def test_newcomers_are_no_reason_to_take_the_only_state_along(scene):
 def ahead(scene, **spec):
     """c died while the optimizer ran: a, which is to go, committed step 9, and b did not."""
     scene.running("a", "b", "c", **{"min_workers": 1, "steps": 100, **spec})
-    for name in "abc":
-        scene.train(name, 9)
+    scene.train("abc", 9)
     scene.train("a", 10)
     scene.exits("c")
     leave(scene, "a")
@@ -147,12 +140,10 @@ def test_whoever_stays_a_step_behind_takes_over_before_the_one_ahead_may_go(scen
     assert scene.job.saver is None
     leave(scene, "a")
     assert scene.told("a", Go) == []
-    for name in "ab":
-        scene.train(name)
+    scene.train("ab")
     scene.after(0.1, "ab")
     assert scene.job.round.boundary
-    for name in "ab":
-        scene.halt(name, (2, 11))
+    scene.halt("ab", (2, 11))
     assert (scene.members, scene.job.formation.base) == (["b"], Version(2, 11))
     leave(scene, "a")
     assert scene.told("a", Go) == [Go("b1")]
@@ -160,11 +151,9 @@ def test_whoever_stays_a_step_behind_takes_over_before_the_one_ahead_may_go(scen
 
 def test_where_too_few_stay_they_take_over_all_the_same_and_wait_with_the_state(scene):
     ahead(scene, min_workers=2)
-    for name in "ab":
-        scene.train(name)
+    scene.train("ab")
     scene.after(0.1, "ab")
-    for name in "ab":
-        scene.halt(name, (2, 11))
+    scene.halt("ab", (2, 11))
     assert scene.job.phase is JobPhase.WAITING
     assert "1 of 2 are ready; step 11 is kept in memory" in scene.job.reason
     leave(scene, "a")
@@ -189,11 +178,9 @@ def test_what_is_durable_is_not_saved_again(scene):
 
 def test_with_too_few_left_the_job_waits_with_its_state_and_the_other_may_go(scene):
     scene.running("a", "b")
-    for name in "ab":
-        scene.train(name, 3)
+    scene.train("ab", 3)
     leave(scene, "b")
-    for name in "ab":
-        scene.halt(name, (1, 4))
+    scene.halt("ab", (1, 4))
     assert scene.job.phase is JobPhase.WAITING
     assert "1 of 2 are ready; step 4 is kept in memory" in scene.job.reason
     leave(scene, "b")
@@ -209,11 +196,9 @@ def test_with_too_few_left_the_job_waits_with_its_state_and_the_other_may_go(sce
 
 def test_a_drained_worker_hands_over_stays_connected_and_is_not_chosen_until_it_is_admitted(scene):
     scene.running("a", "b", min_workers=1)
-    for name in "ab":
-        scene.train(name, 3)
+    scene.train("ab", 3)
     scene.does(DrainWorker("b"))
-    for name in "ab":
-        scene.halt(name, (1, 4))
+    scene.halt("ab", (1, 4))
     assert scene.members == ["a"]
     assert scene.told("b", Go) == []
     assert scene.told("b", Release) == [Release("j")]
@@ -269,8 +254,7 @@ def test_what_is_held_is_saved_when_all_that_have_it_leave(scene):
 
 def test_what_those_that_go_hold_is_saved_also_where_the_round_ends_because_another_was_lost(scene):
     scene.running("a", "b")
-    for name in "ab":
-        scene.train(name, 3)
+    scene.train("ab", 3)
     scene.does(PauseJob("j", hold=True))
     leave(scene, "a")
     scene.breaks("a", 1)
@@ -289,14 +273,12 @@ def test_one_that_holds_a_held_state_may_go_while_another_stays_with_it(scene):
 
 def test_a_leave_that_was_told_is_remembered_by_the_next_coordinator(scene):
     scene.running("a", "b", min_workers=1)
-    for name in "ab":
-        scene.train(name, 3)
+    scene.train("ab", 3)
     leave(scene, "b")
     scene.restart()
     assert scene.cluster.workers["b"].leaving
     scene.register("a", "b")
-    for name in "ab":
-        scene.halt(name, (1, 4))
+    scene.halt("ab", (1, 4))
     assert scene.members == ["a"]
     assert scene.told("b", Go) == [Go("b1")]
 
@@ -325,8 +307,7 @@ def test_who_stays_saves_what_who_is_to_go_holds_too(scene):
     scene.running("a", "b", min_workers=1, step=3)
     scene.does(DrainWorker("a"))
     scene.does(PauseJob("j"))
-    for name in "ab":
-        scene.halt(name, (1, 4))
+    scene.halt("ab", (1, 4))
     assert scene.job.saver == Member("b", "i1")
 
 
@@ -357,13 +338,11 @@ def test_a_trainer_that_fails_to_save_for_those_that_leave_is_followed_by_the_ot
     for name in "ab":
         scene.train(name, 3)
         leave(scene, name)
-    for name in "ab":
-        scene.halt(name, (1, 4))
+    scene.halt("ab", (1, 4))
     first = scene.job.saver.worker
     scene.says(first, SaveFailed(job="j", incarnation="i1", generation=scene.job.generation, error="disk full"))
     scene.after(2.0, "ab")
-    for name in "ab":
-        scene.halt(name, (1, 4))
+    scene.halt("ab", (1, 4))
     assert scene.job.saver is not None
     assert scene.job.saver.worker != first
 
@@ -382,8 +361,7 @@ def test_a_member_that_has_to_go_is_waited_for_until_its_formation_trains(scene)
     scene.submit(min_workers=2)
     scene.register("a", "b")
     scene.prepare("a", "b")
-    for name in "ab":
-        scene.halt(name, None)
+    scene.halt("ab", None)
     leave(scene, "b")
     assert scene.told("b", Go) == []
     scene.train("a")
@@ -472,8 +450,7 @@ def test_who_is_to_go_stays_where_the_other_that_holds_the_state_is_not_heard_an
     scene.running("a", "b", "c", min_workers=3, step=3)
     scene.exits("c")
     scene.does(Disconnected("c"))
-    for name in "ab":
-        scene.halt(name, (1, 3))
+    scene.halt("ab", (1, 3))
     scene.passes(scene.policy.quiet_limit + 1.0, heard="b")  # the machine of a is off, and nobody noticed yet
     scene.does(DrainWorker("b"))
     assert scene.cluster.workers["b"].job == "j"
@@ -486,8 +463,7 @@ def test_who_is_to_go_stays_where_the_other_that_holds_the_state_is_not_heard_an
 def test_one_that_stays_and_is_cut_off_as_the_others_save_and_leave_is_waited_for_a_moment(scene, back):
     """It has in memory what it may not be able to read where they wrote it."""
     scene.running("a", "b", min_workers=1)
-    for name in "ab":
-        scene.train(name, 3)
+    scene.train("ab", 3)
     scene.does(DrainWorker("a"))
     scene.does(Disconnected("b"))
     scene.breaks("a", 1)
@@ -502,8 +478,7 @@ def test_one_that_stays_and_is_cut_off_as_the_others_save_and_leave_is_waited_fo
     if back:
         scene.register("b")
         scene.beat("b", TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 3))
-        for name in "ab":
-            scene.halt(name, (1, 3))
+        scene.halt("ab", (1, 3))
         assert scene.members == ["b"]
     else:
         scene.after(scene.policy.absent_limit, heard="a")

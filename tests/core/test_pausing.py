@@ -30,11 +30,9 @@ def resume(scene):
 def paused(scene, *names, step=3):
     """A job that these workers trained to a step, and that was paused there; they are free again."""
     scene.running(*names)
-    for name in names:
-        scene.train(name, step)
+    scene.train(names, step)
     pause(scene)
-    for name in names:
-        scene.halt(name, (1, step))
+    scene.halt(names, (1, step))
     scene.saved("a", (1, step))
     for name in names:
         scene.exits(name, asked=True)
@@ -44,11 +42,9 @@ def paused(scene, *names, step=3):
 
 def held(scene, *names, step=3):
     scene.running(*names, min_workers=1)
-    for name in names:
-        scene.train(name, step)
+    scene.train(names, step)
     pause(scene, hold=True)
-    for name in names:
-        scene.halt(name, (1, step))
+    scene.halt(names, (1, step))
     assert scene.job.phase is JobPhase.PAUSED
 
 
@@ -59,8 +55,7 @@ def test_a_running_job_pauses_at_a_boundary_into_a_checkpoint_and_frees_its_work
     scene.running("a", "b")
     pause(scene)
     assert (scene.job.round.boundary, scene.job.phase) == (True, JobPhase.RUNNING)
-    for name in "ab":
-        scene.halt(name, (1, 3))
+    scene.halt("ab", (1, 3))
     assert scene.job.reason == "a saves the state of step 3, to pause"
     scene.saved("a", (1, 3))
     assert (scene.job.phase, scene.job.step, scene.job.formation) == (JobPhase.PAUSED, 3, None)
@@ -76,14 +71,12 @@ def test_a_resumed_job_waits_for_its_turn_and_begins_from_its_checkpoint(scene):
     resume(scene)
     assert (scene.job.phase, scene.job.wanted) == (JobPhase.PREPARING, Wanted.RUN)  # it was its turn at once
     scene.prepare("a", "b", incarnation="i2")
-    for name in "ab":
-        scene.halt(name, None, incarnation="i2")
+    scene.halt("ab", None, incarnation="i2")
     formation = scene.job.formation
     assert (formation.base, formation.checkpoint) == (Version(1, 3), scene.job.checkpoint)
     assert formation.receivers == (1,)  # the leader reads it
     assert scene.job.reason == "from the checkpoint of step 3 on a, b"
-    for name in "ab":
-        scene.train(name, incarnation="i2")
+    scene.train("ab", incarnation="i2")
     assert (scene.job.phase, scene.job.step, scene.job.restarts) == (JobPhase.RUNNING, 3, 0)
     assert not scene.noted("rolled_back")
 
@@ -91,8 +84,7 @@ def test_a_resumed_job_waits_for_its_turn_and_begins_from_its_checkpoint(scene):
 def test_the_trailing_step_of_a_generation_that_a_pause_closed_is_void(scene):
     """b committed one step more than the others when its connection was cut, and comes back with it."""
     scene.running("a", "b")
-    for name in "ab":
-        scene.train(name, 3)
+    scene.train("ab", 3)
     scene.does(Disconnected("b"))
     pause(scene)
     scene.breaks("a", 1)
@@ -159,14 +151,12 @@ def test_a_job_whose_last_step_is_committed_while_it_is_to_pause_completes(scene
 def test_resumed_while_its_state_is_being_saved_it_goes_on_and_keeps_the_checkpoint(scene):
     scene.running("a", "b")
     pause(scene)
-    for name in "ab":
-        scene.halt(name, (1, 3))
+    scene.halt("ab", (1, 3))
     resume(scene)
     assert scene.job.saver is not None
     scene.saved("a", (1, 3))
     assert scene.job.checkpoint.version == Version(1, 3)
-    for name in "ab":
-        scene.halt(name, (1, 3))
+    scene.halt("ab", (1, 3))
     assert (scene.job.formation.base, scene.job.formation.checkpoint) == (Version(1, 3), None)
 
 
@@ -219,18 +209,15 @@ def test_total_losses_count_also_where_not_all_had_told_their_steps(scene):
     resume(scene)
     for incarnation in ("i2", "i3", "i4"):
         scene.prepare("a", "b", incarnation=incarnation)
-        for name in "ab":
-            scene.halt(name, None, incarnation=incarnation)
-        for name in "ab":
-            scene.train(name, incarnation=incarnation)
+        scene.halt("ab", None, incarnation=incarnation)
+        scene.train("ab", incarnation=incarnation)
         scene.train("a", 7, incarnation=incarnation)
         for name in "ab":
             scene.exits(name, incarnation=incarnation)
             scene.beat(name)
     assert scene.job.restarts == 2  # the third is counted once it goes on
     scene.prepare("a", "b", incarnation="i5")
-    for name in "ab":
-        scene.halt(name, None, incarnation="i5")
+    scene.halt("ab", None, incarnation="i5")
     assert (scene.job.formation.base, scene.job.restarts) == (Version(1, 3), 3)
 
 
@@ -253,8 +240,7 @@ def test_a_job_that_lost_all_since_its_pause_stops_at_its_checkpoint_and_says_so
 def test_nobody_is_given_up_for_a_rest_because_it_is_silent(scene):
     """Both are cut off for longer than their lease; a job that is to rest can wait for them."""
     scene.running("a", "b")
-    for name in "ab":
-        scene.train(name, 3)
+    scene.train("ab", 3)
     for name in "ab":
         scene.does(Disconnected(name))
     pause(scene)
@@ -266,8 +252,7 @@ def test_nobody_is_given_up_for_a_rest_because_it_is_silent(scene):
     scene.register("a", "b")
     for name in "ab":
         scene.holds_on(name)
-    for name in "ab":
-        scene.halt(name, (1, 3))
+    scene.halt("ab", (1, 3))
     scene.saved("a", (1, 3))
     assert (scene.job.phase, scene.job.step) == (JobPhase.PAUSED, 3)
 
@@ -309,11 +294,9 @@ def test_whoever_cannot_read_the_checkpoint_does_not_lead(scene):
     paused(scene, "a", "b")
     resume(scene)
     scene.prepare("a", "b", incarnation="i2")
-    for name in "ab":
-        scene.halt(name, None, incarnation="i2")
+    scene.halt("ab", None, incarnation="i2")
     unreadable(scene, "a")
-    for name in "ab":
-        scene.halt(name, None, incarnation="i2")
+    scene.halt("ab", None, incarnation="i2")
     assert (scene.job.formation.leader, scene.job.restarts) == (1, 0)
 
 
@@ -322,22 +305,18 @@ def test_where_nobody_can_read_the_checkpoint_the_job_waits_and_says_why(scene):
     resume(scene)
     scene.prepare("a", "b", incarnation="i2")
     for reader in "ab":
-        for name in "ab":
-            scene.halt(name, None, incarnation="i2")
+        scene.halt("ab", None, incarnation="i2")
         unreadable(scene, reader)
-    for name in "ab":
-        scene.halt(name, None, incarnation="i2")
+    scene.halt("ab", None, incarnation="i2")
     why = "no worker can read the checkpoint of step 3: a: no such file; b: no such file"
     assert (scene.job.phase, scene.job.reason) == (JobPhase.WAITING, why)
     assert not scene.noted("evicted")
     scene.after(scene.policy.read_retry + 1.0, heard="ab")  # it may be there again
-    for name in "ab":
-        scene.halt(name, None, incarnation="i2")
+    scene.halt("ab", None, incarnation="i2")
     assert scene.job.formation.checkpoint is not None
     scene.does(StopJob("j"))
     unreadable(scene, "a")
-    for name in "ab":
-        scene.halt(name, None, incarnation="i2")
+    scene.halt("ab", None, incarnation="i2")
     assert (scene.job.phase, scene.job.checkpoint.version) == (JobPhase.STOPPED, Version(1, 3))
 
 
@@ -368,13 +347,10 @@ def test_who_could_not_read_the_checkpoint_once_is_as_good_a_holder_as_any_later
     paused(scene, "a", "b")
     resume(scene)
     scene.prepare("a", "b", incarnation="i2")
-    for name in "ab":
-        scene.halt(name, None, incarnation="i2")
+    scene.halt("ab", None, incarnation="i2")
     unreadable(scene, "a")
-    for name in "ab":
-        scene.halt(name, None, incarnation="i2")
-    for name in "ab":
-        scene.train(name, 9, incarnation="i2")
+    scene.halt("ab", None, incarnation="i2")
+    scene.train("ab", 9, incarnation="i2")
     scene.register("e")
     n = scene.job.formation.generation
     scene.exits("b", "i2")
@@ -392,8 +368,7 @@ def test_a_held_job_keeps_its_workers_and_its_state_in_their_memory(scene):
     assert scene.job.reason == "held at step 3, in the memory of a, b"
     assert [worker.job for worker in scene.cluster.workers.values()] == ["j", "j"]
     scene.after(scene.policy.detached_limit)
-    for name in "ab":
-        scene.halt(name, (1, 3))
+    scene.halt("ab", (1, 3))
     assert scene.job.phase is JobPhase.PAUSED
     assert scene.orders == [] or not scene.told("b", Halt)
 
@@ -402,8 +377,7 @@ def test_a_held_job_goes_on_in_a_new_generation_from_what_was_held(scene):
     held(scene, "a", "b")
     resume(scene)
     assert scene.job.phase is JobPhase.REGROUPING
-    for name in "ab":
-        scene.halt(name, (1, 3))
+    scene.halt("ab", (1, 3))
     assert (scene.job.formation.generation, scene.job.formation.base) == (3, Version(1, 3))
     assert scene.job.formation.receivers == ()
 
@@ -429,8 +403,7 @@ def test_a_held_job_says_so_when_all_that_held_its_state_are_gone(scene):
 def test_a_held_job_that_is_paused_saves_and_frees_its_workers(scene):
     held(scene, "a", "b")
     pause(scene)
-    for name in "ab":
-        scene.halt(name, (1, 3))
+    scene.halt("ab", (1, 3))
     scene.saved("a", (1, 3))
     assert (scene.job.phase, scene.job.formation) == (JobPhase.PAUSED, None)
     assert scene.cluster.workers["a"].job is None
@@ -445,8 +418,7 @@ def test_a_job_is_held_while_it_prepares_and_its_workers_stay_prepared(scene):
     scene.prepare("b")
     assert scene.job.round is None
     resume(scene)
-    for name in "ab":
-        scene.halt(name, None)
+    scene.halt("ab", None)
     assert scene.job.formation.base == ORIGIN
 
 
@@ -481,8 +453,7 @@ def test_a_paused_job_stops_at_once_with_its_checkpoint(scene):
 def test_a_held_job_is_saved_before_it_stops(scene):
     held(scene, "a", "b")
     scene.does(StopJob("j"))
-    for name in "ab":
-        scene.halt(name, (1, 3))
+    scene.halt("ab", (1, 3))
     scene.saved("a", (1, 3))
     assert (scene.job.phase, scene.job.checkpoint.version) == (JobPhase.STOPPED, Version(1, 3))
 
@@ -494,13 +465,11 @@ def test_a_restarted_coordinator_leaves_a_held_job_alone(scene):
     held(scene, "a", "b")
     scene.restart()
     scene.register("a", "b")
-    for name in "ab":
-        scene.halt(name, (1, 3))
+    scene.halt("ab", (1, 3))
     scene.after(scene.policy.absent_limit + 1.0, heard="ab")
     assert (scene.job.phase, scene.job.round) == (JobPhase.PAUSED, None)
     resume(scene)
-    for name in "ab":
-        scene.halt(name, (1, 3))
+    scene.halt("ab", (1, 3))
     assert scene.job.formation.base == Version(1, 3)
 
 

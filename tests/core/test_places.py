@@ -17,11 +17,11 @@ def goes_on(scene, heard):
     if scene.job.round is not None:
         for member in [one for one in scene.job.round.participants if one.worker in heard]:
             held = scene.cluster.sightings[member.worker].trainer.version
-            scene.halt(member.worker, (held.generation, held.step) if held else None, member.incarnation)
+            scene.halt([member.worker], (held.generation, held.step) if held else None, member.incarnation)
     elif scene.job.formation.generation == scene.job.generation:
         step = scene.job.step + 1
         for member in scene.job.formation.members:
-            scene.train(member.worker, step, member.incarnation)
+            scene.train([member.worker], step, member.incarnation)
     for name in FREE:
         if scene.cluster.workers[name].job == "j" and scene.cluster.sightings[name].trainer is None:
             scene.prepare(name)
@@ -54,8 +54,7 @@ def test_free_workers_take_the_places_of_all_that_are_of_no_use(scene, useless, 
     for name in useless:
         scene.exits(name, asked=True)
         scene.prepare(name, incarnation="i2")
-    for name in others:
-        scene.halt(name, (1, 3))
+    scene.halt(others, (1, 3))
     for _ in range(12):
         goes_on(scene, [*others, *FREE] if silent else "abcdefg")
     assert len(scene.members) == 4, "so many are of use, and the job has the places"
@@ -79,7 +78,7 @@ def tries(scene, others, seconds):
         for member in scene.job.round.participants if scene.job.round is not None else ():
             trainer = scene.cluster.sightings[member.worker].trainer
             held = (trainer.version.generation, trainer.version.step) if trainer.version is not None else None
-            scene.halt(member.worker, held, member.incarnation)
+            scene.halt([member.worker], held, member.incarnation)
         if scene.members == ["a"]:
             scene.train("a", scene.job.step + 1)
         elif scene.job.generation not in known:

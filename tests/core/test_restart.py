@@ -215,10 +215,8 @@ def test_a_member_that_said_goodbye_is_not_waited_for_by_the_next_coordinator(sc
     scene.restart()
     scene.register("a", "b", boot="b2")
     scene.prepare("a", "b", incarnation="i2")
-    for name in "ab":
-        scene.halt(name, None, "i2")
-    for name in "ab":
-        scene.train(name, incarnation="i2")
+    scene.halt("ab", None, "i2")
+    scene.train("ab", incarnation="i2")
     assert (scene.job.phase, scene.members) == (JobPhase.RUNNING, ["a", "b"])
     assert scene.job.restarts == 0, "it was stopped on purpose"
 
@@ -298,8 +296,7 @@ def test_nor_does_it_wait_for_long_where_a_machine_does_not_come_back(scene):
 def test_that_an_end_was_meant_outlives_the_coordinator_that_saw_its_agent_come_back(scene):
     """The cluster was stopped in a hurry: whatever that costs, it is no failure of the job."""
     scene.running("a", "b", max_restarts=0)
-    for name in "ab":
-        scene.train(name, 3)
+    scene.train("ab", 3)
     scene.does(KeepSteps())
     for name in "ab":
         scene.says(name, AgentLeft(boot="b1"))
@@ -313,8 +310,7 @@ def test_that_an_end_was_meant_outlives_the_coordinator_that_saw_its_agent_come_
     scene.after(scene.policy.halt_limit + 0.1, heard="ab")
     scene.prepare("a", "b", incarnation="i2")
     scene.after(0.1, heard="ab")
-    for name in "ab":
-        scene.halt(name, None, "i2")
+    scene.halt("ab", None, "i2")
     assert [note.kind for note in scene.notes if note.kind in ("rolled_back", "failed")] == ["rolled_back"]
     assert scene.job.restarts == 0
     assert not any(worker.meant for worker in scene.cluster.workers.values())

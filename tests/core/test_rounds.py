@@ -136,8 +136,7 @@ def test_nobody_is_killed_whose_silence_may_be_the_coordinators_own(scene):
     for name in "ab":
         scene.train(name, 7)
         assert scene.told(name, Kill) == []
-    for name in "ab":
-        scene.halt(name, (1, 8))
+    scene.halt("ab", (1, 8))
     assert scene.job.formation.base == Version(1, 8)
 
 
@@ -190,8 +189,7 @@ def test_members_that_twice_fail_to_form_lose_the_one_that_kept_them(scene):
     scene.breaks("a", 1)
     for _ in range(2):
         assert not scene.noted("evicted")
-        for name in "abc":
-            scene.halt(name, (1, 3))
+        scene.halt("abc", (1, 3))
         scene.train("a")
         scene.train("b")
         scene.passes(scene.policy.form_limit + 0.5, heard="abc")
@@ -208,8 +206,7 @@ def test_before_the_first_step_a_leader_that_cannot_form_is_lost_too(scene):
     for _ in range(3):
         if scene.noted("evicted"):
             break
-        for name in "ab":
-            scene.halt(name, None)
+        scene.halt("ab", None)
         n = scene.job.generation
         scene.beat("b", TrainerPhase.TRAINING, promised=n, generation=n, version=Version(n, 0))
         scene.after(scene.policy.form_limit + 0.5, heard="ab")
@@ -490,10 +487,8 @@ def test_a_worker_for_which_there_is_no_seat_is_lent_to_others(scene):
     scene.does(SubmitJob("k", replace(scene.job.spec, max_workers=1), 0.0))
     scene.cluster = replace(scene.cluster, jobs={**scene.cluster.jobs, "j": replace(scene.job, spec=TWO)})
     scene.breaks("a", 1)
-    for name in "abc":
-        scene.halt(name, (1, 3))
-    for name in "ab":
-        scene.train(name)
+    scene.halt("abc", (1, 3))
+    scene.train("ab")
     assert scene.members == ["a", "b"]
     scene.train("a")
     assert scene.cluster.workers["c"].job is None
@@ -682,8 +677,7 @@ def test_who_did_not_answer_and_holds_the_state_stays_where_who_answered_is_not_
 def test_the_only_holder_that_waited_in_good_health_has_all_its_time_to_answer_the_next_halt(scene, waited):
     """It answered the round before, so it owes its word since this one."""
     scene.running("a", "b", min_workers=2)
-    for name in "ab":
-        scene.train(name, 3)
+    scene.train("ab", 3)
     scene.exits("b")
     scene.does(Disconnected("b"))
     scene.halt("a", (1, 3))
@@ -718,8 +712,7 @@ def test_one_that_hangs_with_the_most_advanced_state_is_not_waited_for_anew_in_e
 
 def test_who_was_taken_off_the_job_after_its_answer_is_not_in_the_next_formation(scene):
     scene.running("a", "b", min_workers=1, max_workers=3)
-    for name in "ab":
-        scene.train(name, 3)
+    scene.train("ab", 3)
     scene.register("c")
     scene.prepare("c")
     scene.halt("c", None)
@@ -729,15 +722,13 @@ def test_who_was_taken_off_the_job_after_its_answer_is_not_in_the_next_formation
     scene.register("c")
     scene.beat("c", TrainerPhase.HALTED, promised=scene.job.generation)
     assert scene.told("c", Release)
-    for name in "ab":
-        scene.halt(name, (1, 4))
+    scene.halt("ab", (1, 4))
     assert scene.members == ["a", "b"]
 
 
 def test_a_member_that_takes_the_state_in_has_as_long_as_a_step_also_after_a_long_wait(scene):
     scene.running("a", "b", "c", min_workers=3, max_workers=3)
-    for name in "abc":
-        scene.train(name, 3)
+    scene.train("abc", 3)
     for name in "bc":
         scene.exits(name)
         scene.beat(name)
@@ -746,8 +737,7 @@ def test_a_member_that_takes_the_state_in_has_as_long_as_a_step_also_after_a_lon
     scene.prepare("b", incarnation="i2")
     scene.prepare("c", incarnation="i2")
     scene.halt("a", (1, 3))
-    for name in "bc":
-        scene.halt(name, None, incarnation="i2")
+    scene.halt("bc", None, incarnation="i2")
     settled = replace(scene.job, spec=replace(scene.job.spec, min_workers=1))
     scene.cluster = replace(scene.cluster, jobs={"j": settled})
     assert scene.members == ["a", "b", "c"]
@@ -784,8 +774,7 @@ def test_nobody_is_suspected_where_passes_take_longer_than_a_step_may(scene):
         slow = {name: replace(seen, hang=hang) for name, seen in scene.cluster.sightings.items()}
         scene.cluster = replace(scene.cluster, sightings=slow)
         scene.after(scene.job.spec.step_timeout + 1.0, heard="abc")
-        for name in "abc":
-            scene.halt(name, held)
+        scene.halt("abc", held)
         for name in scene.members:
             scene.train(name)
         held = (scene.job.generation, 3)
@@ -810,8 +799,7 @@ def test_a_newcomer_that_hangs_interrupts_nobody(scene):
 def test_who_was_evicted_and_comes_back_in_good_health_with_the_last_copy_is_not_killed(scene):
     """It stood still for a moment; what was to kill it was lost with its connection, and the other holder is gone."""
     scene.running("a", "b", min_workers=1, steps=10**6)
-    for name in "ab":
-        scene.train(name, 1000)
+    scene.train("ab", 1000)
     scene.passes(scene.policy.halt_limit, "ab")
     scene.breaks("a", 1)
     scene.halt("a", (1, 1000))

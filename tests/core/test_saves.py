@@ -42,8 +42,7 @@ def hangs(phase):
 
 def answer_again(scene, *names):
     scene.after(scene.policy.save_retry + 0.1, heard="".join(names))
-    for name in names:
-        scene.halt(name, (1, 10))
+    scene.halt(names, (1, 10))
 
 
 # --- A report that kills its process
@@ -97,8 +96,7 @@ def test_a_final_state_that_is_durable_and_held_by_nobody_is_read_for_its_report
 def test_a_job_that_stops_ends_with_what_is_durable_when_its_report_dies(scene):
     scene.running("a", "b", step=4)
     scene.does(StopJob("j"))
-    for name in "ab":
-        scene.halt(name, (1, 4))
+    scene.halt("ab", (1, 4))
     writes(scene, "a", version=(1, 4), written=(replace(FILE, version=Version(1, 4)),))
     dies(scene, "a", IN_REPORT, step=4)
     scene.halt("b", (1, 4))
@@ -132,8 +130,7 @@ def test_a_save_that_ends_after_it_was_given_up_counts_as_well_for_a_job_that_re
     """It took too long; and nobody else holds that state any more when the word of it comes."""
     scene.running("a", "b", step=3)
     scene.does(PauseJob("j"))
-    for name in "ab":
-        scene.halt(name, (1, 3))
+    scene.halt("ab", (1, 3))
     given_up = scene.job.generation
     scene.after(scene.job.spec.step_timeout + 0.1, heard="ab")
     assert (scene.job.saver, scene.job.reason) == (None, "a did not save in 60 s")
@@ -474,11 +471,9 @@ def left(scene, name="a", file=FILE):
 def rests_and_saves(scene, *names):
     """A job that is to pause after step 3; a is to save that."""
     scene.running(*names, min_workers=1)
-    for name in names:
-        scene.train(name, 3)
+    scene.train(names, 3)
     scene.does(PauseJob("j"))
-    for name in names:
-        scene.halt(name, (1, 3))
+    scene.halt(names, (1, 3))
     assert scene.job.saver.worker == "a"
     return replace(FILE, version=Version(1, 3))
 
@@ -576,15 +571,13 @@ def test_a_job_that_is_asked_to_go_on_does_so_at_once_however_often_its_save_fai
     scene.running("a", "b", step=3)
     scene.does(PauseJob("j"))
     for _ in range(6):
-        for name in "ab":
-            scene.halt(name, (1, 3))
+        scene.halt("ab", (1, 3))
         failed = SaveFailed(job="j", incarnation="i1", generation=scene.job.generation, error="disk full")
         scene.says(scene.job.saver.worker, failed)
         for _ in range(100):
             if scene.job.round is None:
                 scene.after(scene.policy.save_retry, heard="ab")
-    for name in "ab":
-        scene.halt(name, (1, 3))
+    scene.halt("ab", (1, 3))
     scene.says(scene.job.saver.worker, replace(failed, generation=scene.job.generation))
     assert scene.job.round is None
     scene.does(ResumeJob("j"))

@@ -29,8 +29,7 @@ def test_who_was_heard_before_the_coordinator_stood_still_is_silent_only_since_i
 def silent_but_connected(scene, seconds: float) -> None:
     """a and b trained; b's agent says nothing any more, and its connection stands; a's trainer is another one."""
     scene.running("a", "b", min_workers=1)
-    for name in "ab":
-        scene.train(name, 3)
+    scene.train("ab", 3)
     scene.after(scene.policy.halt_limit, heard="ab")
     scene.exits("a")
     scene.beat("a")
@@ -98,10 +97,8 @@ def test_one_that_rests_is_asked_where_the_others_are_enough_only_with_one_that_
     scene.after(1.0, heard="abc")
     scene.exits("c")
     scene.beat("c")
-    for name in "ab":
-        scene.halt(name, (1, 3))
-    for name in "ab":
-        scene.train(name, 4)
+    scene.halt("ab", (1, 3))
+    scene.train("ab", 4)
     watch = replace(scene.cluster.watches["j"], resting={"c": Rest(5, scene.now + 600.0)})
     scene.cluster = replace(scene.cluster, watches={"j": watch})
     scene.prepare("c", incarnation="i2")
@@ -123,8 +120,7 @@ def test_who_beats_more_rarely_than_one_may_be_away_says_enough(make_scene):
     for name in "abc":
         scene.passes(20.0, heard="")
         scene.prepare(name)
-    for name in "abc":
-        scene.halt(name, None)
+    scene.halt("abc", None)
     assert scene.members == ["a", "b", "c"]
 
 

@@ -20,8 +20,7 @@ def four(scene):
     """a, b, c and d trained to step 3; then no data passes between some of them."""
     scene.running("a", "b", "c", "d", min_workers=1)
     scene.incarnations = dict.fromkeys("abcd", "i1")
-    for name in "abcd":
-        scene.train(name, 3)
+    scene.train("abcd", 3)
     scene.after(scene.policy.halt_limit, heard="abcd")
     scene.breaks("a", 1)
     return scene
@@ -92,16 +91,14 @@ def test_what_was_said_too_late_counts_in_the_next_attempt(four):
 def test_who_cannot_reach_one_that_is_away_is_not_the_odd_one(four):
     """The leader's machine is off: that they cannot reach it says nothing of them, and they hold what it held."""
     tries(four, "abcd", [("b", "a")])
-    for name in "abcd":
-        four.halt(name, (1, 3))
+    four.halt("abcd", (1, 3))
     n = four.job.generation
     four.does(Disconnected("a"))
     told = {"job": "j", "incarnation": "i1", "generation": n}
     four.says("b", PeersUnreached(**told, peers=(Member("a", "i1"),)))
     four.says("b", GroupBroke(**told, reason="no way leads there"))
     assert evicted(four) == {}
-    for name in "bcd":
-        four.halt(name, (1, 3))
+    four.halt("bcd", (1, 3))
     assert four.members == ["b", "c", "d"]
 
 
@@ -125,12 +122,10 @@ def test_the_only_one_with_the_state_stays_though_nobody_reaches_it(scene):
 def test_who_went_is_left_alone_for_longer_each_time_and_forgotten_once_all_formed(four):
     for _ in range(2):
         tries(four, "abcd", [("c", "a"), ("d", "a")])
-    for name in "ab":
-        four.halt(name, (1, 3))
+    four.halt("ab", (1, 3))
     limit = four.policy.form_limit
     for times in (1, 2, 3):
-        for name in "ab":
-            four.train(name)
+        four.train("ab")
         for name in "cd":
             four.incarnations[name] = f"again-{times}"
             four.prepare(name, incarnation=four.incarnations[name])
@@ -139,8 +134,7 @@ def test_who_went_is_left_alone_for_longer_each_time_and_forgotten_once_all_form
         four.after(1.5, heard="abcd")
         assert four.job.round is not None, "it is tried again"
         held = (four.job.formation.generation, four.job.formation.base.step)
-        for name in "ab":
-            four.halt(name, held)
+        four.halt("ab", held)
         for name in "cd":
             four.halt(name, None, four.incarnations[name])
         assert four.members == ["a", "b", "c", "d"]
@@ -151,8 +145,7 @@ def test_who_went_is_left_alone_for_longer_each_time_and_forgotten_once_all_form
             told = {"job": "j", "incarnation": four.incarnations[name], "generation": n}
             four.says(name, PeersUnreached(**told, peers=(Member("a", "i1"),)))
         four.says("c", GroupBroke(job="j", incarnation=four.incarnations["c"], generation=n, reason="no way"))
-        for name in "ab":
-            four.halt(name, held)
+        four.halt("ab", held)
         assert four.members == ["a", "b"]
     for name in "abcd":
         four.train(name, incarnation=four.incarnations[name])
@@ -167,8 +160,7 @@ def test_one_that_is_left_alone_is_asked_where_too_few_others_are_there(four):
         tries(four, "abcd", [("c", "a"), ("d", "a")])
     job = replace(four.job, spec=replace(four.job.spec, min_workers=3))
     four.cluster = replace(four.cluster, jobs={"j": job})
-    for name in "ab":
-        four.halt(name, (1, 3))
+    four.halt("ab", (1, 3))
     four.incarnations["c"] = "again"
     four.prepare("c", incarnation="again")
     assert "c" in {member.worker for member in four.job.round.participants}
@@ -191,11 +183,9 @@ def cannot_read(scene, name):
 def test_one_that_is_left_alone_is_asked_where_none_of_the_others_can_read_the_checkpoint(scene):
     """They would ask each other without end: with it there is somebody to lead, and they know of nobody. Seed 122750"""
     scene.running("a", "b", "c", min_workers=2)
-    for name in "abc":
-        scene.train(name, 9)
+    scene.train("abc", 9)
     scene.does(PauseJob("j"))
-    for name in "abc":
-        scene.halt(name, (1, 9))
+    scene.halt("abc", (1, 9))
     scene.saved(scene.job.saver.worker, (1, 9))
     for name in "abc":
         scene.exits(name, asked=True)
@@ -206,13 +196,11 @@ def test_one_that_is_left_alone_is_asked_where_none_of_the_others_can_read_the_c
     scene.prepare("c", incarnation="i2")
     for leader in "ab":
         assert {member.worker for member in scene.job.round.participants} == {"a", "b"}
-        for name in "ab":
-            scene.halt(name, None, "i2")
+        scene.halt("ab", None, "i2")
         assert scene.members == ["a", "b"]
         cannot_read(scene, leader)
     assert {member.worker for member in scene.job.round.participants} == {"a", "b", "c"}
-    for name in "abc":
-        scene.halt(name, None, "i2")
+    scene.halt("abc", None, "i2")
     formation = scene.job.formation
     assert formation.members[formation.leader].worker == "c"
 
@@ -253,8 +241,7 @@ def test_who_was_left_out_and_alone_is_left_with_the_state_is_lent_again_and_not
     """Nothing is known against its state, and the order to end it never came."""
     scene.running("a", "b", min_workers=1)
     scene.incarnations = dict.fromkeys("ab", "i1")
-    for name in "ab":
-        scene.train(name, 3)
+    scene.train("ab", 3)
     scene.after(scene.policy.halt_limit, heard="ab")
     scene.breaks("a", 1)
     for _ in range(2):
@@ -282,8 +269,7 @@ def test_while_one_is_left_alone_those_that_stay_and_are_too_few_ask_it_and_not_
     scene.prepare("c", incarnation="i2")
     scene.halt("a", (1, 3))
     scene.halt("b", (1, 3))
-    for name in "ab":
-        scene.train(name)
+    scene.train("ab")
     scene.does(DrainWorker("b"))
     n = scene.job.generation
     scene.halt("a", (n - 1, 3))
@@ -328,8 +314,7 @@ def test_where_no_chunk_is_evaluated_either_the_members_are_doubted(scene, every
     scene.running("a", "b", "c", min_workers=2, step=3, evaluate_every=every)
     scene.after(scene.policy.halt_limit, heard="abc")
     for _ in range(4):
-        for name in "abc":
-            scene.train(name, evaluated=2)
+        scene.train("abc", evaluated=2)
         scene.after(scene.job.spec.step_timeout + 1.0, heard="abc")
         for name in "abc":
             scene.halt(name, (scene.job.formation.generation, 3))
@@ -340,8 +325,7 @@ def test_who_evaluates_one_chunk_more_in_each_generation_is_not_doubted(scene):
     scene.running("a", "b", "c", min_workers=2, step=3, evaluate_every=3)
     scene.after(scene.policy.halt_limit, heard="abc")
     for chunks in range(1, 8):
-        for name in "abc":
-            scene.train(name, evaluated=chunks)
+        scene.train("abc", evaluated=chunks)
         scene.train("a", evaluated=chunks + 1)
         scene.breaks("a", scene.job.formation.generation)
         for name in "abc":
@@ -356,8 +340,7 @@ def test_a_chunk_that_is_thrown_away_and_done_again_in_each_generation_is_no_pro
     for _ in range(4):
         for chunks in (6, 7):
             scene.train("a", evaluated=chunks)
-        for name in "bc":
-            scene.train(name, evaluated=6)
+        scene.train("bc", evaluated=6)
         scene.after(scene.job.spec.step_timeout + 1.0, heard="abc")
         for name in "abc":
             scene.halt(name, (scene.job.formation.generation, 3))
@@ -388,8 +371,7 @@ def suspects_c(scene, min_workers, before=0):
     scene.after(scene.policy.halt_limit, heard="abc")
     scene.breaks("a", 1)
     for _ in range(2):
-        for name in "abc":
-            scene.halt(name, (1, 3))
+        scene.halt("abc", (1, 3))
         n = scene.job.generation
         facts = {"promised": n, "generation": n, "version": Version(1, 3)}
         for name in "abc":
@@ -438,14 +420,11 @@ def test_who_was_refused_is_not_lent_again_while_the_others_only_owe_their_promi
 
 def test_who_was_refused_gets_in_no_more_where_another_coordinator_asks_those_that_train_for_a_boundary(scene):
     n = suspects_c(scene, min_workers=1, before=2)
-    for name in "ab":
-        scene.halt(name, (1, 3))
-    for name in "ab":
-        scene.train(name, 6)
+    scene.halt("ab", (1, 3))
+    scene.train("ab", 6)
     scene.restart()
     scene.register("a", "b")
-    for name in "ab":
-        scene.train(name, 7)
+    scene.train("ab", 7)
     scene.does(DrainWorker("b"))
     assert scene.job.round.boundary
     scene.register("c")

@@ -23,11 +23,9 @@ def resumed(scene):
 
     def begin(*names, steps=(9, 6, 3), writer="a", place="/c/j", host="h", **spec):
         scene.running(*names, **spec)
-        for name in names:
-            scene.train(name, 9)
+        scene.train(names, 9)
         scene.does(PauseJob("j"))
-        for name in names:
-            scene.halt(name, (1, 9))
+        scene.halt(names, (1, 9))
         scene.saved(scene.job.saver.worker, (1, 9))
         newest, *older = [file(step, writer, place, host) for step in steps]
         settled = replace(scene.job, checkpoint=newest, older=tuple(older))
@@ -44,8 +42,7 @@ def resumed(scene):
 
 
 def halted(scene, *names):
-    for name in names:
-        scene.halt(name, None, incarnation="i2")
+    scene.halt(names, None, incarnation="i2")
 
 
 def leader(scene):
@@ -268,8 +265,7 @@ def test_to_go_back_is_no_restart(resumed):
     for _ in "ab":
         finds(scene)
         halted(scene, "a", "b")
-    for name in "ab":
-        scene.train(name, 7, incarnation="i2")
+    scene.train("ab", 7, incarnation="i2")
     assert (scene.job.phase, scene.job.restarts, scene.job.step) == (JobPhase.RUNNING, 0, 6)
 
 
@@ -277,8 +273,7 @@ def test_who_read_it_after_all_refutes_what_was_said(resumed):
     scene = resumed("a", "b")
     finds(scene)
     halted(scene, "a", "b")
-    for name in "ab":
-        scene.train(name, 9, incarnation="i2")
+    scene.train("ab", 9, incarnation="i2")
     assert scene.cluster.watches["j"].words == {}
 
 

@@ -58,10 +58,8 @@ def test_a_member_is_doubted_only_if_all_others_told_that_they_hold_the_state(sc
     scene.passes(scene.policy.halt_limit, heard="ab")
     for n in (1, 2, 3):
         scene.breaks("b", n)
-        for name in "ab":
-            scene.halt(name, (n, 3))
-        for name in "ab":
-            scene.train(name)
+        scene.halt("ab", (n, 3))
+        scene.train("ab")
     comes_back(scene, "a", told)
     scene.breaks("b", 4)
     assert [note.worker for note in scene.noted("evicted")] == (["b"] if told else [])
@@ -84,8 +82,7 @@ def test_who_is_back_with_a_state_stays_until_those_that_train_told_that_they_do
 def test_who_is_to_go_stays_until_another_one_told_that_it_holds_the_state(scene, coordinator):
     scene.running("a", "b", step=3)
     scene.does(PauseJob("j", hold=True))
-    for name in "ab":
-        scene.halt(name, (1, 3))
+    scene.halt("ab", (1, 3))
     assert scene.job.phase is JobPhase.PAUSED
     trainers = {name: scene.cluster.sightings[name].trainer for name in "ab"}
     stands_still(scene, 8.0, coordinator)
