@@ -51,6 +51,10 @@ class Process:
         return not self.task.done() and not self.task.cancelling()
 
     @property
+    def frozen(self) -> bool:
+        return self.alive and not self.thawed.is_set()
+
+    @property
     def leads(self) -> bool:
         return self.alive and self.hub.on_report is not None
 

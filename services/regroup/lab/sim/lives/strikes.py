@@ -136,7 +136,7 @@ def undo(life: "Life", kind: Kind, struck: Sequence[str]) -> None:
     """What its end takes, beyond that it lasts no longer."""
     if kind is Kind.FREEZE:
         for process in life.processes:
-            if process.alive and not process.thawed.is_set():
+            if process.frozen:
                 process.thaw()
     if kind is Kind.STORE_CUT:
         for process in life.processes:
@@ -156,7 +156,7 @@ def undo(life: "Life", kind: Kind, struck: Sequence[str]) -> None:
 
 def _find_silent(life: "Life", process: "Process") -> None:
     """Agents close a connection on which nothing comes for so long."""
-    if process.alive and not process.thawed.is_set():
+    if process.frozen:
         life.network.drop_all(process)
 
 
