@@ -18,8 +18,8 @@ from regroup.core.messages.orders import Halt, TrainerOrder
 from regroup.core.notes import Note
 from regroup.core.workers import LEFT
 from regroup.lab.sim.lives.excuses import Excuses
+from regroup.lab.sim.model.groups import TOGETHER
 from regroup.lab.sim.model.limits import COMING_BACK, FRUITLESS
-from regroup.lab.sim.model.steps import TOGETHER
 from regroup.lab.sim.model.trainer import Trainer
 from regroup.lab.sim.model.world import changes
 

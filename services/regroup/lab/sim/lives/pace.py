@@ -25,8 +25,8 @@ from regroup.lab.sim.lives.virtual import VirtualLoop
 from regroup.lab.sim.lives.waiting import Waiting
 from regroup.lab.sim.model import trainer_rules
 from regroup.lab.sim.model.agents import LinkedAgent, LinkedAgents
+from regroup.lab.sim.model.groups import takes, where
 from regroup.lab.sim.model.limits import NAMES
-from regroup.lab.sim.model.steps import takes, where
 from regroup.lab.sim.model.trainer import AT_SAVE, PRINT, Happening, Trainer
 from regroup.worker import happenings as h
 from regroup.worker.tail import HALF
