@@ -4,7 +4,7 @@ import pytest
 
 from regroup.core.beginning import other_data
 from regroup.core.jobs import Beginning, Checkpoint, Job, Version
-from regroup.lab.sim.lives.pace import OTHER_DATA_PRINTS, PRINT
+from regroup.lab.sim.lives.failing import OTHER_DATA_PRINTS, PRINT
 from regroup.lab.sim.model.likeness_rules import OTHER_DATA_WORDS
 from regroup.lab.sim.model.limits import SPEC
 
