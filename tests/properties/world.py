@@ -19,7 +19,7 @@ from regroup.core.messages.orders import Heard, Order
 from regroup.core.spec import JobSpec
 from regroup.core.workers import Worker
 from regroup.lab.sim.model import decision_rules, limits
-from regroup.lab.sim.model.agents import LinkedAgent, LinkedAgents
+from regroup.lab.sim.model.linked_agents import LinkedAgent, LinkedAgents
 
 POLICY = replace(limits.POLICY, detached_limit=20.0, detached_margin=2.0, absent_limit=6.0)
 CROWD = 12  # messages under way on one link; beyond it the network loses the oldest heartbeat or its answer

@@ -20,9 +20,9 @@ from regroup.lab.sim.lives.justice import Justice
 from regroup.lab.sim.lives.plan import Kind, Plan
 from regroup.lab.sim.lives.waiting import Waiting
 from regroup.lab.sim.model import trainer_rules
-from regroup.lab.sim.model.agents import LinkedAgent, LinkedAgents
 from regroup.lab.sim.model.groups import takes, where
 from regroup.lab.sim.model.limits import NAMES
+from regroup.lab.sim.model.linked_agents import LinkedAgent, LinkedAgents
 from regroup.lab.sim.model.trainer import AT_SAVE, PRINT, Trainer
 from regroup.worker.tail import HALF
 

@@ -36,7 +36,7 @@ from regroup.lab.sim.lives.users import Users
 from regroup.lab.sim.lives.virtual import VirtualLoop, sealed
 from regroup.lab.sim.lives.waiting import Waiting
 from regroup.lab.sim.model import decision_rules, lending_rules, measuring_rules
-from regroup.lab.sim.model.agents import LinkedAgent
+from regroup.lab.sim.model.linked_agents import LinkedAgent
 
 START = 1000.0  # of the virtual clock
 HEALING = 150.0  # seconds in which every job must end once all is well

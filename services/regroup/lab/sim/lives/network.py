@@ -12,7 +12,7 @@ from regroup.core.messages.events import Report
 from regroup.core.messages.orders import Order
 from regroup.lab.sim.lives.plan import Kind
 from regroup.lab.sim.lives.story import brief
-from regroup.lab.sim.model.agents import LinkedAgent
+from regroup.lab.sim.model.linked_agents import LinkedAgent
 from regroup.lab.sim.model.strangers import words
 
 if TYPE_CHECKING:

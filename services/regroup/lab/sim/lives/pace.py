@@ -17,7 +17,7 @@ from regroup.lab.sim.lives.looks import Looks
 from regroup.lab.sim.lives.plan import Kind, Plan
 from regroup.lab.sim.lives.story import Story
 from regroup.lab.sim.lives.virtual import VirtualLoop
-from regroup.lab.sim.model.agents import LinkedAgent
+from regroup.lab.sim.model.linked_agents import LinkedAgent
 from regroup.lab.sim.model.trainer import Happening, Trainer
 from regroup.worker import happenings as h
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from regroup.core.messages.commands import AdmitWorker, DrainWorker, PauseJob, ResumeJob, StopJob
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.lives.plan import Kind
-from regroup.lab.sim.model.agents import LinkedAgent
+from regroup.lab.sim.model.linked_agents import LinkedAgent
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
