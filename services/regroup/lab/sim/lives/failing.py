@@ -39,6 +39,8 @@ UNFIT_AT = ("loaded", "stepping", "applying")  # where a task may raise that one
 
 
 class Failing(LinkedAgents[LinkedAgent], ABC):
+    """Agents and trainers that faults befall."""
+
     faults: Faults
     justice: Justice
     waiting: Waiting
@@ -68,7 +70,7 @@ class Failing(LinkedAgents[LinkedAgent], ABC):
         at, lasts = trainer.loop.at, partial(self.faults.lasts, worker=agent.name)
         if at == "preparing" and (field := self._unprepared(agent)):
             return partial(self._cannot_prepare, trainer, field)
-        if at == "stepping" and self.faults.lasts(Kind.POISON) and POISONED in trainer.shards:
+        if at == "stepping" and self._poisoned(trainer):
             return partial(self._segfault, agent, trainer)
         if at == self._unfit_at and lasts(Kind.UNFIT):
             return partial(self.raise_in_loop, trainer, self.dice.choice(trainer.shards) if trainer.shards else 0)
@@ -164,6 +166,9 @@ class Failing(LinkedAgents[LinkedAgent], ABC):
             generation, step = version.generation, version.step
             trainer.outbox.append(StepsCommitted(**trainer.who, generation=generation, step=step, points=(point,)))
 
+    def _poisoned(self, trainer: Trainer) -> bool:
+        return self.faults.lasts(Kind.POISON) and POISONED in trainer.shards
+
     def _segfault(self, agent: LinkedAgent, trainer: Trainer) -> None:
         self.waiting.segfaults(trainer)
         self.end_trainer(agent, cause="killed by SIGSEGV")
@@ -176,7 +181,7 @@ class Failing(LinkedAgents[LinkedAgent], ABC):
         if trainer.loop.at != "stepping" or not trainer.shards:
             return None, None
         step = len(trainer.state)
-        if self.faults.lasts(Kind.POISON) and POISONED in trainer.shards:
+        if self._poisoned(trainer):
             return step, POISONED
         at = self.dice.random()
         if at < 0.7:

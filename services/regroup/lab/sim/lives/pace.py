@@ -92,7 +92,6 @@ class Paced(Failing):
         self.stir()
 
     def read_soon(self, agent: LinkedAgent) -> None:
-        """What a trainer says is read by its agent a moment later, in its order."""
         trainer = agent.trainer
         if trainer is not None and trainer.outbox and trainer.member not in self._to_be_read:
             self._to_be_read.add(trainer.member)
