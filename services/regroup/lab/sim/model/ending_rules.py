@@ -148,10 +148,16 @@ def _failed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, o
     said = not job.history and job.id in ghosts.unpreparable
     often = len(job.failures) > 1 or job.restarts >= job.spec.max_restarts
     damaged = beginning_rules.is_damaged(ghosts, job)
-    starves = any(len(late) >= FETCHES for (id, *_), late in ghosts.fetches.items() if id == job.id)
-    assert said or often or damaged or starves, f"failed for no reason: {job.reason}"
+    assert said or often or damaged or _starves(ghosts, job), f"failed for no reason: {job.reason}"
     for last in newest if job.reason.startswith("the task failed in step") else ():
         _is_the_tasks(world, before, job, last)
+
+
+def _starves(ghosts: Ghosts, job: Job) -> bool:
+    """Whether data came too late again and again. A fetch that is heard of when its step is over is one of the next."""
+    late = {which: each for which, each in ghosts.fetches.items() if which[0] == job.id}
+    before = {(id, name, step + 1): each for (id, name, step), each in late.items()}
+    return any(len(each | before.get(which, set())) >= FETCHES for which, each in late.items())
 
 
 def _is_the_tasks(world: World, before: Cluster, job: Job, last: StepFailure) -> None:
