@@ -109,15 +109,19 @@ class Justice:
 
     def _differs(self, after: Cluster, job: str, digests: list[str]) -> None:
         """That members hold different bits is a cause for each that is not like most. Where there are no most, it is
-        one for all, since nobody can know which is odd; but of two the leader's counts."""
+        one for all, since nobody can know which is odd; but of two the leader's counts. In a generation's first step
+        nobody is asked who was given the leader's state."""
         watch = after.watches.get(job)
         formation = self._life.ghosts.formations.get((job, watch.differed)) if watch is not None else None
         if formation is None or (job, formation.generation) in self._differed:
             return
         self._differed.add((job, formation.generation))
-        members, (most, times) = formation.members, Counter(digests).most_common(1)[0]
-        sound = {formation.members[formation.leader]} if len(members) == 2 else set()
-        if 2 * times > len(digests):
+        stepped = self._life.ghosts.commits.get(job, {}).get(formation.generation)
+        given = () if stepped else formation.receivers
+        asked = [digest for rank, digest in enumerate(digests) if rank not in given]
+        members, (most, times) = formation.members, Counter(asked).most_common(1)[0]
+        sound = {formation.members[formation.leader]} if len(asked) == 2 else set()
+        if 2 * times > len(asked):
             sound = {one for one, digest in zip(members, digests, strict=True) if digest == most}
         self._causes.update(one.worker for one in members if one not in sound)
 

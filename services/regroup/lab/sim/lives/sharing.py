@@ -122,16 +122,16 @@ class Sharing:
         return trainer is not None and Member(name, trainer.incarnation) in given_up(after, trainer.job)
 
     def _keeps(self, after: Cluster, job: Job) -> None:
-        """A job that has all that it asked for, and hears of each, lets go of the others, in time; one that saves, or
-        tries to, may need them yet."""
+        """A job that has all that it asked for, and hears of each, lets go of the others, in time. One that saves, or
+        tries to, may need them yet; so may one of which somebody hangs."""
         watch = after.watches.get(job.id)
         saves = job.saver is not None or (watch is not None and watch.failed_savers)
         trains = job.phase is JobPhase.RUNNING and job.round is None and not saves and job.wanted is Wanted.RUN
         lent = [name for name, worker in after.workers.items() if worker.job == job.id] if trains else []
         seated = {member.worker for member in job.formation.members} if lent and job.formation is not None else set()
         extra = [name for name in lent if name not in seated and after.present(name)]
-        heard = all(tells(self._life, after, name) for name in seated)
-        if not extra or not heard or len(seated) < job.spec.max_workers:
+        sound = all(tells(self._life, after, name) and after.sightings[name].hang is None for name in seated)
+        if not extra or not sound or len(seated) < job.spec.max_workers:
             self._surplus.pop(job.id, None)
             return
         since = self._surplus.setdefault(job.id, self._life.now)

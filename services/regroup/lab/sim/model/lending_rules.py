@@ -96,7 +96,8 @@ def told_first(cluster: Cluster, name: str, order: Go | Release | Kill) -> None:
 
 
 def released(world: World, cluster: Cluster, name: str, id: str) -> None:
-    """A trainer is not ended while it holds the last state that the coordinator can know of."""
+    """A trainer is not ended while it holds the last state that the coordinator can know of, but one that was given
+    up for a hang, and stands still."""
     job, seen = cluster.jobs.get(id), cluster.present(name)
     if job is None or job.ended or job.formation is None or seen is None or seen.trainer is None:
         return
@@ -107,7 +108,9 @@ def released(world: World, cluster: Cluster, name: str, id: str) -> None:
         return
     if trainer.session.version.step <= job.origin.step:
         return  # it is built again
-    excused = cluster.workers[name].quarantined
+    watch = cluster.watches.get(id)
+    hung = watch.evicted - watch.suspected - watch.back if watch is not None else frozenset()
+    excused = cluster.workers[name].quarantined or (trainer.stuck and trainer.member in hung)
     heard = {other for other in cluster.workers if other != name and tells(world, cluster, other)}
     hangs = {other: cluster.sightings[other].hang for other in heard}
     heard -= {other for other, hang in hangs.items() if hang is not None and not hang.fetch}  # it may never come back
