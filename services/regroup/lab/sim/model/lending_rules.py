@@ -39,8 +39,9 @@ def lent(world: World, before: Cluster, decision: Decision, handed_over: Excused
             assert seen is not None, f"{name} is lent, and was never there"
             assert seen.sequence, f"{name} is lent, and has yet to tell whether it has a trainer"
             assert name not in after.jobs[worker.job].refused, f"{name} is lent to a job that refused it"
-            cleared = any(note.kind == "cleared" and note.worker == name for note in decision.notes)
-            refused = worker.job in before.jobs and name in before.jobs[worker.job].refused and not cleared
+            said = {(note.kind, note.worker if note.kind == "cleared" else note.job) for note in decision.notes}
+            forgiven = ("cleared", name) in said or ("readmitted", worker.job) in said
+            refused = worker.job in before.jobs and name in before.jobs[worker.job].refused and not forgiven
             if refused and brings_back(after, name):
                 _alone(world, after, before.jobs[worker.job], name)
         if worker.quarantined and worker.job is not None and not (old is not None and old.quarantined):
