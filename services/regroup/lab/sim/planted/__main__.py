@@ -7,6 +7,7 @@ import json
 import sys
 from argparse import ArgumentParser
 from collections.abc import Iterable
+from difflib import get_close_matches
 from itertools import chain, count
 
 from regroup.lab.sim.planted.bugs import BUGS
@@ -15,12 +16,16 @@ from regroup.lab.sim.planted.planting import plant
 
 def main() -> None:
     parser = ArgumentParser(prog="planted")
-    parser.add_argument("name", choices=[bug.name for bug in BUGS])
+    parser.add_argument("name", help="as `regroup sim --plants` shows it")
     parser.add_argument("--count", type=int, default=500, help="lives at most")
     parser.add_argument("--first", type=int, help="a seed that is lived before all others")
     given = parser.parse_args()
     seeds = count() if given.first is None else chain((given.first,), count())
-    bug = next(bug for bug in BUGS if bug.name == given.name)
+    bugs = {bug.name: bug for bug in BUGS}
+    if given.name not in bugs:
+        near = get_close_matches(given.name, bugs, 1)
+        parser.error(f"no bug is called {given.name!r}" + (f": did you mean {near[0]!r}?" if near else ""))
+    bug = bugs[given.name]
     plant(bug)
     json.dump(_first_broken(seeds, given.count, bug.among), sys.stdout)
 
