@@ -182,7 +182,7 @@ PLANTED = {  # found by the planted bug of this name
         pace=0.1,
     ),
 }
-MENDED = {  # what the code did once
+MENDED = {  # what the code did once, or a rule took for wrong that was not
     "a stop that saved an older state did not say that it goes back": Plan(
         seed=2135,
         workers=2,

@@ -155,9 +155,9 @@ def _failed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, o
 
 def _starves(ghosts: Ghosts, job: Job) -> bool:
     """Whether data came too late again and again. A fetch that is heard of when its step is over is one of the next."""
-    late = {which: each for which, each in ghosts.fetches.items() if which[0] == job.id}
-    before = {(id, name, step + 1): each for (id, name, step), each in late.items()}
-    return any(len(each | before.get(which, set())) >= FETCHES for which, each in late.items())
+    late = ghosts.fetches
+    both = (each | late.get((id, name, step - 1), set()) for (id, name, step), each in late.items() if id == job.id)
+    return any(len(fetches) >= FETCHES for fetches in both)
 
 
 def _is_the_tasks(world: World, before: Cluster, job: Job, last: StepFailure) -> None:
