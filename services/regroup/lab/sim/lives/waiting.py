@@ -138,7 +138,8 @@ class Waiting:
             limit = max(policy.halt_limit, 0.0 if known and job.saver is None else job.spec.step_timeout)
             if not known and job.saver is None:  # nobody can tell it from who is silent
                 limit = max(limit, policy.detached_limit)
-            since = max(watch.since, seen.since + policy.halt_limit / 2, after.awake, after.started)
+            hung = self._wedged[trainer.member]  # it may have moved long after it was asked, as out of the kernel
+            since = max(hung, watch.since, seen.since + policy.halt_limit / 2, after.awake, after.started)
             if held is not None and held > job.saved:
                 spared = self._others_have(after, job, trainer, held)
                 since, limit = max(since, spared or 0.0), limit + (policy.detached_limit if spared is None else 0.0)
