@@ -58,7 +58,8 @@ def goes_back_no_further(world: World, before: Cluster, job: Job, base: Version)
         if seen is None or status is None or status.incarnation != trainer.member.incarnation or trainer.stuck:
             continue
         evicted = trainer.member in given_up(before, job.id)
-        silent = world.decided_at - seen.moved > limit
+        moved = min(seen.moved, max(seen.seen, before.awake))  # to be lent anew is no word of its own
+        silent = world.decided_at - moved > limit
         told = status.version
         lower = told is not None and told > base and told.step > job.origin.step
         assert evicted or silent or not lower, f"rolled back to {base}, and {trainer.member} holds {status.version}"
