@@ -183,6 +183,30 @@ def test_what_the_saver_wrote_before_counts_with_what_it_saves(scene):
     assert scene.job.doomed == ()
 
 
+@pytest.mark.parametrize(("wrote", "step"), [(4, 4), (4, 5), (5, 5)])
+def test_what_was_told_before_counts_once_it_or_what_came_from_it_is_to_be_saved(scene, wrote, step):
+    """Whoever told may be gone before it tells again."""
+    scene.running("a", "b", step=3)
+    scene.does(PauseJob("j"))
+    file = replace(FILE, version=Version(1, wrote))
+    scene.beat("a", TrainerPhase.TRAINING, version=Version(1, 4), written=(file,))
+    assert scene.job.checkpoint is None
+    scene.exits("b")
+    scene.halt("a", (1, step))
+    assert scene.job.saver.worker == "a"
+    assert scene.job.saved == Version(1, wrote)
+
+
+def test_what_was_told_beyond_what_is_to_be_saved_does_not_count(scene):
+    scene.running("a", "b", step=3)
+    scene.does(PauseJob("j"))
+    scene.beat("a", TrainerPhase.TRAINING, version=Version(1, 4), written=(replace(FILE, version=Version(1, 4)),))
+    scene.exits("a")
+    scene.halt("b", (1, 3))
+    assert scene.job.saver.worker == "b"
+    assert scene.job.checkpoint is None
+
+
 def test_what_was_written_beyond_the_last_base_counts_for_no_job(scene):
     """a made step 4 of generation 1, and the others went on from step 3 without it; it is back, and promised."""
     scene.running("a", "b", step=3, min_workers=1)

@@ -1,7 +1,7 @@
 """What was written of a job's states: whose word on a file counts, and when.
 
-Owns: files beside the training, which count once all committed their step; files of savers, also of those that were
-given up; what is told of files until then.
+Owns: files beside the training, which count once all committed their step, or once somebody is to save what came from
+them; files of savers, also of those that were given up; what is told of files until then.
 Refuses to know: what a job that waited for a state becomes (`saves`), which checkpoints are kept (`keeping`), and which
 word against a file counts (`striking`).
 """
@@ -42,8 +42,7 @@ def _count(turn: Turn, job: Job, status: TrainerStatus, written: Checkpoint) -> 
         return
     writer = Member(written.worker, status.incarnation)
     saves = job.saver == writer and status.promised == job.generation
-    lies_on = held is not None and held.generation == state.generation and held >= state  # its line, below what it has
-    ordered = lies_on and (saves or was_asked(job, writer, state, held))
+    ordered = _came_from(state, held) and (saves or was_asked(job, writer, state, held))
     if ordered or survives(job.history, state, committed):
         take_in(turn, job, written)
         if saves and held == state:
@@ -53,18 +52,26 @@ def _count(turn: Turn, job: Job, status: TrainerStatus, written: Checkpoint) -> 
 
 
 def take_committed(turn: Turn, id: str) -> None:
-    """What was told before counts as soon as all are known to have committed it, or the training went on from beyond
-    it: whoever told may be cut off by then, or gone. Of older generations, what does not count now never will."""
+    """What was told before counts as soon as all are known to have committed it, the training went on from beyond it,
+    or what came from it is to be saved: whoever told may be cut off by then, or gone. Of older generations, what does
+    not count now never will."""
     job, watch = turn.jobs[id], turn.watches.get(id)
     if job.formation is None or watch is None or not watch.written:
         return
+    answer = watch.answers.get(job.saver) if job.saver is not None else None
     for written in sorted(watch.written, key=lambda one: one.version):
-        job = turn.jobs[id]  # as the one before left it
-        if is_newer(job, written.version) and survives(job.history, written.version, reached(job, watch)):
+        job, state = turn.jobs[id], written.version  # as the one before left it
+        ordered = answer is not None and _came_from(state, answer.version)
+        if is_newer(job, state) and (ordered or survives(job.history, state, reached(job, watch))):
             take_in(turn, job, written)
     saved, last = turn.jobs[id].saved, job.history[-1].generation
     left = tuple(one for one in watch.written if one.version.generation == last and one.version > saved)
     turn.change_watch(id, written=left)
+
+
+def _came_from(state: Version, held: Version | None) -> bool:
+    """Whether what somebody holds is this state, or came from it in its generation."""
+    return held is not None and held.generation == state.generation and held >= state
 
 
 def is_newer(job: Job, state: Version) -> bool:

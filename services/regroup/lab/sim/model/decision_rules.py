@@ -167,8 +167,7 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
         blame_rules.leads(decision.cluster, job, job.formation)
         _listed(decision.cluster, job, job.formation)
     if job.saver is not None and job.saver != old.saver:
-        saving_rules.to_save(world, before, decision, old, job, job.saver)
-        ghosts.savers.setdefault(job.id, set()).add(job.saver)
+        saving_rules.to_save(ghosts, world, before, decision, old, job, job.saver)
     likeness_rules.compared(world, before, old, job)
     blame_rules.failed(ghosts, world, before, old, job)
     blame_rules.restarted(before, decision.cluster, old, job)

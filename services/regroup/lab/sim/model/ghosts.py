@@ -21,7 +21,8 @@ class Ghosts:
     late: dict[tuple[str, int], set[int]] = field(default_factory=dict)  # steps of a generation after a later one's
     written: set[tuple[str, Version]] = field(default_factory=set)
     writers: set[tuple[Member, Version]] = field(default_factory=set)
-    savers: dict[str, set[Member]] = field(default_factory=dict)  # who was to save, since the job's last formation
+    # Who was to save which state, since the job's last formation.
+    savers: dict[str, dict[Member, Version]] = field(default_factory=dict)
     closed: dict[tuple[str, Version], int] = field(default_factory=dict)  # what a pause left, and the number by then
     deleted: set[str] = field(default_factory=set)  # files of checkpoints
     damaged: set[str] = field(default_factory=set)  # likewise
@@ -57,7 +58,7 @@ class Ghosts:
             {which: set(steps) for which, steps in self.late.items()},
             set(self.written),
             set(self.writers),
-            {job: set(members) for job, members in self.savers.items()},
+            {job: dict(members) for job, members in self.savers.items()},
             dict(self.closed),
             set(self.deleted),
             set(self.damaged),

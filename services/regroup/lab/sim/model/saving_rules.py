@@ -19,7 +19,9 @@ from regroup.lab.sim.model.trainer import History
 from regroup.lab.sim.model.world import World, answered, fresh, is_overtaken, told_back
 
 
-def to_save(world: World, before: Cluster, decision: Decision, old: Job, job: Job, saver: Member) -> None:
+def to_save(
+    ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old: Job, job: Job, saver: Member
+) -> None:
     """Who is to save answered with the best of the answers; and where they hold no anchor, rule 7 allows to go back."""
     cluster, formation = decision.cluster, old.formation
     assert formation is not None, "a state is to be saved, and no generation made it"
@@ -28,6 +30,7 @@ def to_save(world: World, before: Cluster, decision: Decision, old: Job, job: Jo
     version = answers.get(saver)
     assert version is not None, f"{saver} is to save, and said that it holds nothing"
     assert version == max(held), f"{version} is to be saved, and {max(held)} was answered"
+    ghosts.savers.setdefault(job.id, {})[saver] = version
     leaving_rules.to_save(cluster, job, version, saver)
     if version < formation.base or all(answers.get(member) is None for member in formation.members):
         gave_up(world, before, cluster, old, job, version)
@@ -73,11 +76,11 @@ def _last_word(world: World, cluster: Cluster, member: Member) -> TrainerStatus 
 
 
 def _was_asked(ghosts: Ghosts, job: Job, version: Version) -> bool:
-    """Whether somebody wrote it, or more of the last generation, who was to save that and was given up."""
+    """Whether it, or what came from it in the last generation, was to be saved, whether that was given up or not."""
     if job.formation is None:
         return False
-    last, asked = version.generation == job.formation.generation, ghosts.savers.get(job.id, set())
-    return any(one in asked and (its == version or (last and _lies_on(version, its))) for one, its in ghosts.writers)
+    last, asked = version.generation == job.formation.generation, ghosts.savers.get(job.id, {})
+    return any(its == version or (last and _lies_on(version, its)) for its in asked.values())
 
 
 def heard(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -> None:

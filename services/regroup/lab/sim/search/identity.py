@@ -196,7 +196,7 @@ def _ghosts(ghosts: Ghosts) -> Hashable:
     saved: tuple[Hashable, ...] = (
         frozenset(ghosts.written),
         frozenset(ghosts.writers),
-        frozenset((job, frozenset(members)) for job, members in ghosts.savers.items()),
+        frozenset((job, frozenset(members.items())) for job, members in ghosts.savers.items()),
         frozenset(ghosts.closed.items()),
         frozenset(ghosts.deleted),
     )
