@@ -411,6 +411,22 @@ def test_a_job_of_one_worker_keeps_the_one_that_made_a_step_though_only_its_next
     assert (scene.members, scene.job.formation.base) == (["a"], Version(2, 1))
 
 
+@pytest.mark.parametrize("free", ["b", ""])
+def test_a_failure_that_is_told_when_the_next_generation_trains_decides_nothing_until_there_is_another(scene, free):
+    """The step may have come off since, and nobody said so yet."""
+    scene.running("a", max_workers=1)
+    scene.register(*free)
+    scene.raises("a", 1, step=0, shard=OUTSIDE)
+    for n in (1, 2):
+        scene.breaks("a", n)
+        scene.halt("a", (n, 0))
+        scene.train("a")
+    scene.raises("a", 2, step=0, shard=OUTSIDE)
+    assert (scene.job.formation.generation, scene.job.refused, scene.job.ended) == (3, {}, False)
+    scene.raises("a", 3, step=0, shard=OUTSIDE)
+    assert (list(scene.job.refused), scene.job.ended) == ([*free.replace("b", "a")], not free)
+
+
 def test_a_job_of_one_worker_fails_once_a_second_one_fails_at_the_same(scene):
     scene.register("a", "b")
     scene.submit(max_workers=1)

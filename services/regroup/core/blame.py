@@ -71,6 +71,9 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
     alike = [f for f in job.failures if f.shard == failure.shard and (kept or f.step == failure.step)]
     same = [f for f in alike if (failure.chance or not f.chance) and not _beside_others(f)]
     job = _remember(turn, job, failure)
+    formed = job.formation.generation if job.formation is not None else 0
+    if not failure.died and 0 < failure.generation < formed:
+        return  # told so late that it may have come off since: it decides nothing, and counts beside the next
     stalls = failure.shard == IN_DATA and turn.waited(turn.watch(job.id).progressed) <= job.spec.step_timeout
     others = {f.worker for f in same} - {failure.worker}
     if _is_its_own(turn, job, failure, bool(others)) or stalls:

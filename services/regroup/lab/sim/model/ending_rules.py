@@ -148,8 +148,10 @@ def _failed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, o
     said = not job.history and job.id in ghosts.unpreparable
     often = len(job.failures) > 1 or job.restarts >= job.spec.max_restarts
     damaged = beginning_rules.is_damaged(ghosts, job)
-    assert said or often or damaged or _starves(ghosts, job), f"failed for no reason: {job.reason}"
-    for last in newest if job.reason.startswith("the task failed in step") else ():
+    starves = " times no data came " in job.reason
+    assert not starves or _starves(ghosts, job), f"failed for data that came: {job.reason}"
+    assert said or often or damaged or starves, f"failed for no reason: {job.reason}"
+    for last in newest if job.reason.startswith("the task failed in step") and not starves else ():
         _is_the_tasks(world, before, job, last)
 
 
