@@ -56,7 +56,7 @@ class Waiting:
                 self._failed[note.job] = self._life.decided_at, held or ORIGIN
                 if note.reason.endswith("E: no"):
                     self._raised_in_state.setdefault(note.job, []).append(note.worker)
-            if note.kind in ("pausing", "resumed") and note.job is not None:
+            if note.kind in ("pausing", "stopping", "resumed") and note.job is not None:
                 self._failed.pop(note.job, None)  # it is asked for anew
             if note.kind == "exited" and note.worker in self._segfaulted:
                 member, where = self._segfaulted[note.worker]

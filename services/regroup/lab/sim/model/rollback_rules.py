@@ -37,7 +37,10 @@ def _nobody_may_commit(world: World, old: Job, n: int) -> None:
     for member in old.formation.members:
         trainer = world.living(member)
         if trainer is not None:
-            harmless = trainer.session.promised >= n or world.clock(member.worker) >= trainer.session.lease
+            session = trainer.session
+            forms = session.promised > session.generation  # what it has yet to form may be issued with another limit
+            lease = session.heard + old.formation.detached_limit if forms else session.lease
+            harmless = session.promised >= n or world.clock(member.worker) >= lease
             assert harmless, f"rolled back past {member}, which may still commit"
 
 
