@@ -75,6 +75,15 @@ def test_a_checkpoint_counts_as_soon_as_all_committed_its_step_though_its_writer
     assert len(scene.noted("checkpoint")) == 1
 
 
+def test_a_checkpoint_counts_also_of_a_worker_that_was_taken_off_the_job(scene):
+    """It hung, was quarantined for that, and is heard again before it is gone: nobody else has its last step."""
+    scene.running("a", step=3)
+    worker = replace(scene.cluster.workers["a"], job=None, quarantined=True)
+    scene.cluster = replace(scene.cluster, workers={"a": worker})
+    writes(scene, "a", 1, 4, at=4)
+    assert scene.job.checkpoint == file(1, 4)
+
+
 def test_a_checkpoint_counts_once_the_training_goes_on_from_it_though_its_writer_is_cut_off(scene):
     """b holds step 4, and c was not heard since step 3: whether it made the fourth is known from nobody. Seed 316747"""
     scene.running("a", "b", "c", min_workers=1, checkpoint_every=4)

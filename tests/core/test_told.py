@@ -10,7 +10,7 @@ from regroup.core.messages.agent_reports import Heartbeat
 from regroup.core.messages.commands import PauseJob
 from regroup.core.messages.events import Disconnected, Tick
 from regroup.core.messages.orders import Go, Kill, Release
-from regroup.core.messages.trainer_reports import StepsCommitted
+from regroup.core.messages.trainer_reports import Formed, StepsCommitted
 from regroup.core.workers import Hang, LoopPhase, TrainerPhase
 
 
@@ -128,6 +128,27 @@ def test_a_late_word_of_who_was_cut_off_is_no_sign_that_it_holds_what_it_held(sc
     assert scene.noted("evicted") == []
     scene.train("b", 3)
     assert [note.worker for note in scene.noted("evicted")] == ["a"]
+
+
+@pytest.mark.parametrize("version", [Version(1, 4), None])
+def test_a_late_word_that_it_formed_takes_back_nothing_of_what_it_holds(scene, version):
+    """It would count as a holder of what it has no more, or be sent away as one that holds no more than others."""
+    scene.running("a", "b", step=3)
+    scene.beat("b", TrainerPhase.BROKEN, promised=1, generation=1, version=version)
+    scene.says("b", Formed(job="j", incarnation="i1", generation=1))
+    trainer = scene.cluster.sightings["b"].trainer
+    assert (trainer.phase, trainer.version) == (TrainerPhase.BROKEN, version)
+
+
+def test_a_late_word_that_it_formed_is_still_one_that_it_did(scene):
+    scene.submit(min_workers=2)
+    scene.register("a", "b")
+    scene.prepare("a", "b")
+    scene.halt("ab", None)
+    scene.beat("b", TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 0))
+    assert scene.cluster.watches["j"].formed == frozenset()
+    scene.says("b", Formed(job="j", incarnation="i1", generation=1))
+    assert {member.worker for member in scene.cluster.watches["j"].formed} == {"b"}
 
 
 def test_who_only_sent_late_words_since_it_is_back_had_no_chance_yet(scene):

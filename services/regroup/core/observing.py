@@ -52,6 +52,8 @@ def _take_status(turn: Turn, name: str, status: TrainerStatus | None, broken: st
     member = Member(name, status.incarnation)
     if anew or moved == turn.now:
         _take_back(turn, job, member)
+    _take_step(turn, job, member, status)  # also of who was taken off the job: all that it committed may be durable
+    job = turn.jobs[job.id]
     if turn.workers[name].job != job.id:
         return
     if status.fingerprint is not None and not agrees(turn, job, name, status):
@@ -59,8 +61,7 @@ def _take_status(turn: Turn, name: str, status: TrainerStatus | None, broken: st
     job = turn.jobs[job.id]
     if status.fingerprint is not None and len(left := prepared(job, name)) < len(job.failures):
         job = turn.change_job(job, failures=left)
-    _take_step(turn, job, member, status)
-    _take_evaluation(turn, turn.jobs[job.id], member, status)
+    _take_evaluation(turn, job, member, status)
     if max(status.promised, status.generation) > job.generation:
         highest = max(status.promised, status.generation)
         job = turn.change_job(turn.jobs[job.id], generation=highest)
@@ -102,12 +103,18 @@ def _take_phase(turn: Turn, job: Job, member: Member, status: TrainerStatus, bro
         return
     if formation is None or member not in formation.members or status.generation != formation.generation:
         return
-    if status.phase in (TrainerPhase.TRAINING, TrainerPhase.FINISHED) and member not in watch.formed:
-        turn.change_watch(job.id, formed=watch.formed | {member})
+    if status.phase in (TrainerPhase.TRAINING, TrainerPhase.FINISHED):
+        formed(turn, job, member)
     if status.phase is TrainerPhase.FINISHED:
         turn.change_watch(job.id, finished=True)
     if status.phase is TrainerPhase.BROKEN and watch.broken is None:
         turn.change_watch(job.id, broken=f"{member.worker}: {broken}")
+
+
+def formed(turn: Turn, job: Job, member: Member) -> None:
+    watch, formation = turn.watch(job.id), job.formation
+    if formation is not None and member in formation.members and member not in watch.formed:
+        turn.change_watch(job.id, formed=watch.formed | {member})
 
 
 def _take_step(turn: Turn, job: Job, member: Member, status: TrainerStatus) -> None:

@@ -28,12 +28,15 @@ from regroup.core.messages.trainer_reports import (
     StepsCommitted,
     TrainerReport,
 )
-from regroup.core.observing import observe
+from regroup.core.observing import formed, observe
 from regroup.core.saves import save_failed, state_saved
 from regroup.core.severed import take_in
 from regroup.core.striking import take_word
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase, TrainerStatus
+
+
+_FORMED = (TrainerPhase.TRAINING, TrainerPhase.FINISHED, TrainerPhase.BROKEN)
 
 
 def take_in_trainer(turn: Turn, name: str, report: TrainerReport) -> None:
@@ -57,8 +60,11 @@ def take_in_trainer(turn: Turn, name: str, report: TrainerReport) -> None:
             halted = replace(trainer, phase=TrainerPhase.HALTED, promised=n, store=store, at_work=False)
             observe(turn, name, _of(halted, version))
         case Formed(generation=n) if not overtaken and job.formation and job.formation.generation == n:
-            version = Version(n, job.formation.base.step)
-            observe(turn, name, _of(replace(trainer, phase=TrainerPhase.TRAINING, generation=n), version))
+            if trainer.generation == n and trainer.phase in _FORMED:
+                formed(turn, job, member)  # told late: by now it may hold more, or nothing
+            else:
+                status = replace(trainer, phase=TrainerPhase.TRAINING, generation=n)
+                observe(turn, name, _of(status, Version(n, job.formation.base.step)))
         case GroupBroke(generation=n) if not overtaken:
             observe(turn, name, replace(trainer, phase=TrainerPhase.BROKEN, generation=n), broken=report.reason)
         case PeersUnreached():

@@ -131,9 +131,21 @@ def left(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old:
     for name, ended in told:
         for version in [one.version for one in ended.written if one.version > struck]:
             asked = Member(name, ended.incarnation) in ghosts.savers.get(job.id, ()) and version.generation == last
-            counts = asked or ghosts.states[job.id, version] == line[: version.step]
+            survives = (
+                version.generation in _generations(old) and ghosts.states[job.id, version] == line[: version.step]
+            )
+            counts = asked or survives
             lost = counts and version > base and version.step > base.step  # what has no more steps is no loss
             assert not lost, f"{base} is gone back to, and {name} told that {version} is whole"
+
+
+def _generations(job: Job) -> set[int]:
+    """Those of the line that goes on. One that was gone back behind is void, though it began with the same state."""
+    parents, found, n = {link.generation: link.parent for link in job.history}, set[int](), job.history[-1].generation
+    while n in parents:
+        found.add(n)
+        n = parents.pop(n)
+    return found
 
 
 def _lies_on(version: Version, held: Version | None) -> bool:
