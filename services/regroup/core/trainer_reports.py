@@ -35,7 +35,6 @@ from regroup.core.striking import take_word
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase, TrainerStatus
 
-
 _FORMED = (TrainerPhase.TRAINING, TrainerPhase.FINISHED, TrainerPhase.BROKEN)
 
 
