@@ -168,7 +168,7 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
         _listed(decision.cluster, job, job.formation)
     if job.saver is not None and job.saver != old.saver:
         saving_rules.to_save(ghosts, world, before, decision, old, job, job.saver)
-    likeness_rules.compared(world, before, old, job)
+    likeness_rules.compared(world, before, decision.cluster, old, job)
     blame_rules.failed(ghosts, world, before, old, job)
     blame_rules.restarted(before, decision.cluster, old, job)
     leaving_rules.asked(old, job)

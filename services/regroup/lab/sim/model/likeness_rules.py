@@ -10,7 +10,7 @@ from regroup.lab.sim.model.world import World, given_up
 OTHER_DATA_WORDS = "whose checkpoint this job begins from"  # in the words of each refusal for what `other_data` finds
 
 
-def compared(world: World, before: Cluster, old: Job, job: Job) -> None:
+def compared(world: World, before: Cluster, after: Cluster, old: Job, job: Job) -> None:
     """Code and data that are a job's stay so while somebody has them who told so, or is about to say it again."""
     if old.fingerprint is None or job.fingerprint == old.fingerprint:
         return
@@ -19,6 +19,9 @@ def compared(world: World, before: Cluster, old: Job, job: Job) -> None:
         lent = worker is not None and worker.job == trainer.job == job.id
         if not lent or trainer.session.fingerprint != old.fingerprint or trainer.member in given_up(before, job.id):
             continue
+        last = after.sightings.get(trainer.member.worker)
+        if last is not None and last.trainer is not None and last.trainer.incarnation != trainer.member.incarnation:
+            continue  # what arrives only now is of the one before it on this worker
         said = seen.trainer.fingerprint if seen is not None and seen.trainer is not None else None
         untold = seen is None or not seen.sequence  # yet, to a coordinator that began anew
         counts = untold or said == old.fingerprint
