@@ -58,7 +58,8 @@ class Waiting:
                     self._raised_in_state.setdefault(note.job, []).append(note.worker)
             if note.kind in ("pausing", "stopping", "resumed") and note.job is not None:
                 self._failed.pop(note.job, None)  # it is asked for anew
-            if note.kind == "exited" and note.worker in self._segfaulted:
+            # Who is stuck in the kernel goes on after that, and may end of something else.
+            if note.kind == "exited" and note.reason.endswith("SIGSEGV") and note.worker in self._segfaulted:
                 member, where = self._segfaulted[note.worker]
                 known = before.sightings.get(note.worker)
                 told = {*after.sightings[note.worker].ended} - {*(known.ended if known is not None else ())}
