@@ -59,7 +59,7 @@ class Waiting:
             if note.kind in ("pausing", "stopping", "resumed") and note.job is not None:
                 self._failed.pop(note.job, None)  # it is asked for anew
             # Who is stuck in the kernel goes on after that, and may end of something else.
-            if note.kind == "exited" and note.reason.endswith("SIGSEGV") and note.worker in self._segfaulted:
+            if note.kind == "exited" and note.reason.endswith("killed by SIGSEGV") and note.worker in self._segfaulted:
                 member, where = self._segfaulted[note.worker]
                 known = before.sightings.get(note.worker)
                 told = {*after.sightings[note.worker].ended} - {*(known.ended if known is not None else ())}

@@ -119,8 +119,8 @@ BUGS = (
     Bug(
         "a step that is told with an answer alone does not count",
         OBSERVING,
-        "    _take_step(turn, job, member, status)\n",
-        "    if job.round is None:\n        _take_step(turn, job, member, status)\n",
+        "    _take_step(turn, job, member, status)  #",
+        "    if job.round is None:\n        _take_step(turn, job, member, status)  #",
     ),
     Bug(
         "who said goodbye is not known dead",
