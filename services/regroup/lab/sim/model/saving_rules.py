@@ -128,12 +128,11 @@ def left(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old:
     all_told = min((steps.get(member, 0) for member in old.formation.members), default=0)
     said = max(all_told, reached(old, watch), old.history[-1].base_step)
     line = surviving(old.history, Version(last, said), old.origin.step)
+    goes_on = _generations(old)
     for name, ended in told:
         for version in [one.version for one in ended.written if one.version > struck]:
             asked = Member(name, ended.incarnation) in ghosts.savers.get(job.id, ()) and version.generation == last
-            survives = (
-                version.generation in _generations(old) and ghosts.states[job.id, version] == line[: version.step]
-            )
+            survives = version.generation in goes_on and ghosts.states[job.id, version] == line[: version.step]
             counts = asked or survives
             lost = counts and version > base and version.step > base.step  # what has no more steps is no loss
             assert not lost, f"{base} is gone back to, and {name} told that {version} is whole"
