@@ -5,17 +5,12 @@ from dataclasses import replace
 import pytest
 
 from regroup.core.cluster import Conflict, JobEnded
-from regroup.core.commands import make_room
-from regroup.core.jobs import ORIGIN, Checkpoint, JobPhase, Member, Version, Wanted
+from regroup.core.jobs import ORIGIN, Checkpoint, JobPhase, Version, Wanted
 from regroup.core.messages.agent_reports import AgentLeft, TrainerExited
 from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob
-from regroup.core.messages.events import Disconnected, KeepSteps, Tick
+from regroup.core.messages.events import Disconnected, KeepSteps
 from regroup.core.messages.orders import Halt, Release
-from regroup.core.messages.trainer_reports import CheckpointUnreadable, PrepareFailed, SaveFailed, StateSaved
-from regroup.core.rounds import advance
-from regroup.core.schedule import Cost
-from regroup.core.settling import could_make_room
-from regroup.core.turn import Turn
+from regroup.core.messages.trainer_reports import CheckpointUnreadable, PrepareFailed, StateSaved
 from regroup.core.workers import TrainerPhase
 
 
@@ -594,91 +589,3 @@ def test_two_jobs_that_lack_workers_of_which_nothing_is_heard_keep_them_from_eac
     scene.after(scene.policy.absent_limit + 1.0, heard="ac")
     scene.after(1.0, heard="ac")
     assert scene.cluster.jobs["k"].phase is JobPhase.QUEUED
-
-
-def test_a_job_that_only_prepared_makes_room_at_once(scene):
-    for job, names in (("j", "ab"), ("k", "cd")):
-        scene.submit(job, min_workers=2)
-        scene.register(*names)
-    for name in "bd":
-        scene.says(name, AgentLeft(boot="b1"))
-    scene.after(scene.policy.absent_limit + 1.0, heard="ac")
-    scene.after(1.0, heard="ac")
-    phases = [job.phase for job in scene.cluster.jobs.values()]
-    assert phases == [JobPhase.PREPARING, JobPhase.QUEUED]
-    assert scene.cluster.workers["c"].job in (None, "j")
-
-
-def test_a_job_that_is_to_make_room_and_whose_state_is_out_of_reach_goes_on_waiting(scene):
-    """Its only holder is cut off right after it was asked."""
-    scene.running("a", "b")
-    scene.train("a", 3)
-    scene.train("b", 3)
-    scene.says("b", AgentLeft(boot="b1"))
-    scene.halt("a", (1, 3))
-    assert scene.job.phase is JobPhase.WAITING
-    scene.cluster = replace(scene.cluster, jobs={"j": replace(scene.job, wanted=Wanted.YIELD)})
-    scene.does(Disconnected("a"))
-    scene.after(scene.policy.halt_limit + 1.0)
-    assert scene.job.wanted is Wanted.YIELD
-    scene.after(scene.policy.absent_limit + 1.0)
-    assert (scene.job.wanted, scene.job.phase) == (Wanted.RUN, JobPhase.WAITING)
-
-
-def test_who_once_could_not_save_may_be_asked_again_to_make_room_and_has_the_time_that_it_takes(scene):
-    scene.running("a", "b")
-    scene.train("a", 3)
-    scene.says("b", AgentLeft(boot="b1"))
-    scene.halt("a", (1, 3))
-    watch = replace(scene.cluster.watches["j"], failed_savers=(Member("a", "i1"),))
-    scene.cluster = replace(scene.cluster, watches={"j": watch})
-    turn = Turn(scene.cluster, scene.now, scene.policy)
-    assert could_make_room(turn, scene.job) is Cost.NOTHING
-    scene.now += scene.policy.save_retry + 0.1
-    turn = Turn(scene.cluster, scene.now, scene.policy)
-    make_room(turn, scene.job, replace(scene.job, id="k"))
-    advance(turn, "j")
-    scene.cluster = turn.cluster
-    scene.after(0.2, heard="a")  # its answer takes longer than until the next look
-    assert scene.job.wanted is Wanted.YIELD
-    scene.halt("a", (1, 3))
-    assert scene.job.saver == Member("a", "i1")
-
-
-def test_to_make_room_costs_a_job_its_steps_where_all_that_held_them_are_dead(scene):
-    scene.running("a", "b")
-    scene.train("a", 3)
-    scene.train("b", 3)
-    scene.exits("a")
-    scene.exits("b")
-    scene.prepare("a", incarnation="i2")
-    scene.halt("a", None, incarnation="i2")
-    assert scene.job.phase is JobPhase.WAITING
-    assert could_make_room(Turn(scene.cluster, scene.now, scene.policy), scene.job) is Cost.STEPS
-
-
-def test_a_job_whose_only_holder_does_not_come_back_from_the_task_cannot_make_room(scene):
-    """Else it would be asked at each look, in vain, and nobody else would be."""
-    scene.running("a", "b")
-    scene.train("a", 3)
-    scene.says("b", AgentLeft(boot="b1"))
-    scene.halt("a", (1, 3))
-    n = scene.job.generation
-    scene.beat("a", TrainerPhase.HALTED, promised=n, generation=1, version=Version(1, 3), at_work=True)
-    assert could_make_room(Turn(scene.cluster, scene.now, scene.policy), scene.job) is None
-    scene.beat("a", TrainerPhase.HALTED, promised=n, generation=1, version=Version(1, 3))
-    assert could_make_room(Turn(scene.cluster, scene.now, scene.policy), scene.job) is Cost.NOTHING
-
-
-def test_a_job_that_is_to_make_room_and_cannot_save_goes_on_waiting_and_holds_nobody_up(scene):
-    scene.running("a", "b")
-    scene.train("a", 3)
-    scene.says("b", AgentLeft(boot="b1"))
-    scene.halt("a", (1, 3))
-    scene.cluster = replace(scene.cluster, jobs={"j": replace(scene.job, wanted=Wanted.YIELD)})
-    scene.does(Tick())
-    scene.halt("a", (1, 3))
-    n = scene.job.generation
-    scene.says("a", SaveFailed(job="j", incarnation="i1", generation=n, error="OSError: disk full"))
-    scene.after(0.2, heard="a")
-    assert scene.job.wanted is Wanted.RUN

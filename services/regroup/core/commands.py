@@ -1,4 +1,4 @@
-"""What is asked of a job, mostly by its user: to begin, stop, pause, be held, go on, or make room for another.
+"""What its user asks of a job: to begin, stop, pause, be held, or go on.
 
 Owns: what each of these changes at once. The rest follows from `Job.wanted` at any later moment (`rounds`, `regroup`),
 so that it outlives this coordinator.
@@ -88,15 +88,6 @@ def resume(turn: Turn, job: Job) -> None:
     phase = JobPhase.QUEUED if freed else _awake(job)
     turn.change_job(job, wanted=Wanted.RUN, phase=phase, reason=reason if phase is not job.phase else job.reason)
     turn.note("resumed", reason, job=job.id)
-
-
-def make_room(turn: Turn, job: Job, other: Job) -> None:
-    """Not its user but the scheduler asks for this: the other job can go on with what this one has."""
-    reason = f"makes room for {other.id}, which can go on with its workers"
-    job = turn.change_job(job, wanted=Wanted.YIELD)
-    turn.note("yielding", reason, job=job.id)
-    if job.formation is None and job.round is None:
-        turn.pause(job, Wanted.YIELD, f"made room {durable(job)}")
 
 
 def _expect_open(job: Job) -> None:

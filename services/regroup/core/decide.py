@@ -1,9 +1,9 @@
 """decide(cluster, event, now, policy) -> (cluster, orders, notes, points): every decision, as a value.
 
 Owns: the order of things, always the same: do what is asked (`commands`), take in the facts (`agent_reports`) or,
-at a tick, what took too long (`absence`, `forgiving`, `suspicion`), lend free workers (`schedule`), advance the jobs
-(`rounds`), let go who is to (`leaving`), derive the orders that became due (`orders`). The caller persists what is
-durable before it sends any of them.
+at a tick, what took too long (`absence`, `forgiving`, `suspicion`) and who makes room (`making_room`), lend free
+workers (`schedule`), advance the jobs (`rounds`), let go who is to (`leaving`), derive the orders that became due
+(`orders`). The caller persists what is durable before it sends any of them.
 Refuses to know: clocks (`now` is passed in), sockets, stores, randomness.
 Does not guarantee: that anybody hears the orders; they are due again at the next heartbeat.
 """
@@ -11,12 +11,13 @@ Does not guarantee: that anybody hears the orders; they are due again at the nex
 from dataclasses import dataclass, replace
 
 from regroup.core import commands
-from regroup.core.absence import expected, forget_gone, idle, is_useless, lacks_for, unlend_absent
+from regroup.core.absence import expected, forget_gone, idle, unlend_absent
 from regroup.core.agent_reports import take_in
 from regroup.core.cluster import Cluster, Policy, reached
 from regroup.core.forgiving import forgive_in_time, try_again
-from regroup.core.jobs import JobPhase, StepPoint, Wanted
+from regroup.core.jobs import JobPhase, StepPoint
 from regroup.core.leaving import admit, drain, let_go
+from regroup.core.making_room import make_room
 from regroup.core.messages.agent_reports import Heartbeat
 from regroup.core.messages.commands import (
     AdmitWorker,
@@ -31,9 +32,8 @@ from regroup.core.messages.events import Disconnected, Event, KeepSteps, Reporte
 from regroup.core.messages.orders import Order
 from regroup.core.notes import Note
 from regroup.core.orders import due
-from regroup.core.rounds import Stage, advance, stage
-from regroup.core.schedule import lend, makes_room, why_queued
-from regroup.core.settling import could_make_room
+from regroup.core.rounds import advance
+from regroup.core.schedule import lend, why_queued
 from regroup.core.severed import left_alone
 from regroup.core.suspicion import evict_unprepared, is_mute, quiet, reprieve
 from regroup.core.turn import Turn
@@ -84,7 +84,7 @@ def decide(cluster: Cluster, event: Event, now: float, policy: Policy) -> Decisi
             forgive_in_time(turn)
             evict_unprepared(turn)
             try_again(turn)
-            _make_room(turn)
+            make_room(turn)
         case KeepSteps():
             _keep_steps(turn)
             return _decided(cluster, turn, event, answers)  # and nothing else, since this may be lost
@@ -150,23 +150,6 @@ def _lend(turn: Turn) -> None:
             reasons[asks] = why_queued(turn.cluster, job, there)
         if job.reason != reasons[asks]:
             turn.change_job(job, reason=reasons[asks])
-
-
-def _make_room(turn: Turn) -> None:
-    limit = turn.policy.absent_limit
-    stuck = {id for id in turn.watches if stage(turn.jobs[id]) is Stage.GATHERING and lacks_for(turn, id) > limit}
-    for job in [job for job in turn.live.values() if job.wanted is Wanted.YIELD]:
-        if job.phase is JobPhase.PAUSED:
-            turn.change_job(job, phase=JobPhase.QUEUED, wanted=Wanted.RUN)
-            continue
-        failed = stage(job) is Stage.GATHERING and turn.watch(job.id).failed_savers
-        if job.id in stuck or failed:  # nothing is to be had from it for now
-            turn.change_job(job, wanted=Wanted.RUN)
-    useless = {name for name in turn.workers if is_useless(turn, name)}
-    costs = {id: could_make_room(turn, turn.jobs[id]) for id in stuck}
-    found = makes_room(turn.cluster, costs, expected(turn), useless)
-    if found is not None:
-        commands.make_room(turn, *found)
 
 
 def _keep_steps(turn: Turn) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Set
 from enum import Enum, auto
 
 from regroup.core import blame
-from regroup.core.cluster import Watch, reached
+from regroup.core.cluster import reached
 from regroup.core.hanging import GRACE, awaits_data, set_aside, starve, waits_in_vain, worth_a_round
 from regroup.core.jobs import Formation, Job, JobPhase, Member, Round, Wanted
 from regroup.core.leaving import departs, is_held_by_goers, owes_word
@@ -133,7 +133,7 @@ def _gather(turn: Turn, job: Job) -> None:
     if watch.unable:
         read_elsewhere(turn, job)
     present, stuck, verdict = gathered(turn, job)
-    if isinstance(verdict, SaveState) and _failed_lately(turn, watch):
+    if isinstance(verdict, SaveState) and failed_lately(turn, job):
         return
     if isinstance(verdict, Wait):
         if untold := [member.worker for member in present if owes_word(turn, job, member)]:
@@ -149,8 +149,9 @@ def _gather(turn: Turn, job: Job) -> None:
         begin_round(turn, job, "enough workers are ready" if job.formation is None else verdict.reason)
 
 
-def _failed_lately(turn: Turn, watch: Watch) -> bool:
+def failed_lately(turn: Turn, job: Job) -> bool:
     """Whether to save was tried in vain a moment ago; the longer it has been, the more often it was."""
+    watch = turn.watch(job.id)
     tries = min(len(watch.failed_savers), LONGEST_RETRY)
     return tries > 0 and turn.waited(watch.since) < turn.policy.save_retry * 2 ** (tries - 1)
 

@@ -13,7 +13,6 @@ from typing import Any
 from regroup.core.cluster import ASKED, Answer, Cluster, reached
 from regroup.core.jobs import Formation, Job, JobPhase, Link, Member, Version, Wanted
 from regroup.core.regroup import ASKED_TO, RESTED, Hold, NothingToSave, SaveState, Train, Verdict, Wait, conclude
-from regroup.core.schedule import Cost
 from regroup.core.suspicion import (
     evict,
     had_its_chance,
@@ -120,14 +119,6 @@ def gathered(turn: Turn, job: Job) -> tuple[dict[Member, Answer], list[Member], 
     stuck = [member for member in told if is_stuck(turn, member) or turn.cluster.hangs(member)]
     present = {one: said for one, said in told.items() if one not in stuck and not is_mute(turn, one.worker)}
     return present, stuck, verdict_on(turn, job, present, _unheard(turn, job, present))
-
-
-def could_make_room(turn: Turn, job: Job) -> Cost | None:
-    """What it would cost a job to make room now: whoever is connected may hold all that is not durable, or not."""
-    _, _, verdict = gathered(turn, replace(job, wanted=Wanted.YIELD))
-    if not isinstance(verdict, SaveState | NothingToSave):
-        return None
-    return Cost.STEPS if verdict.rolled_back else Cost.NOTHING
 
 
 def answers_of(turn: Turn, job: Job) -> tuple[dict[Member, Answer], Verdict]:

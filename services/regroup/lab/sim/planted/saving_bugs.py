@@ -238,7 +238,7 @@ BUGS = (
     Bug(
         "a save that failed is tried again at once",
         ROUNDS,
-        "if isinstance(verdict, SaveState) and _failed_lately(turn, watch):",
+        "if isinstance(verdict, SaveState) and failed_lately(turn, job):",
         "if False:",
     ),
 )
