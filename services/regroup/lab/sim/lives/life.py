@@ -74,6 +74,7 @@ class Life(Paced):
         self.healed = False
         self._deadline = inf
         self.decided_at = self.woke = 0.0
+        self.took = 0.0  # seconds, from an event to what was decided about it
         self.over: asyncio.Future[None] = self.loop.create_future()
 
     @property
@@ -164,6 +165,7 @@ class Life(Paced):
             return
         (before, decision), process.pending = process.pending, None
         self.decided_at, self.policy, self.woke = process.decided_at, process.policy, process.woke
+        self.took = process.clock() - process.came
         if saved:
             self._stored(decision.cluster)
             self.jobs, self.workers = dict(decision.cluster.jobs), dict(decision.cluster.workers)

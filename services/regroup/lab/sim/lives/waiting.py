@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
 
 SLACK = 1.5  # seconds until a coordinator that hears of nothing else looks again, and more
-TURN = 0.5  # seconds of one decision, in which its coordinator may stand still, and more
 
 
 class Waiting:
@@ -48,7 +47,8 @@ class Waiting:
 
     def judge(self, before: Cluster, decision: Decision) -> None:
         after = decision.cluster
-        assert after.awake <= self._life.decided_at + TURN, "time passed that is yet to come"
+        # It may stand still while an event waits for it, and is awake later than that came.
+        assert after.awake <= self._life.decided_at + self._life.took, "time passed that is yet to come"
         for note in decision.notes:
             if note.kind == "save_failed" and note.job is not None and note.worker is not None:
                 status = before.sightings[note.worker].trainer

@@ -18,8 +18,8 @@ def gave_up(world: World, before: Cluster, cluster: Cluster, old: Job, job: Job,
     for member in old.formation.members:
         seen = cluster.sightings.get(member.worker)
         awake = max(cluster.started, cluster.awake)
-        evicted = member in given_up(before, job.id)  # whose lease is renewed no more
-        last = -inf if seen is None else seen.renewed if evicted else seen.seen
+        leased = cluster.workers[member.worker].job == job.id and member not in given_up(before, job.id)
+        last = -inf if seen is None else seen.seen if leased else seen.renewed  # else nobody renews its lease
         since = last if last >= awake else awake + world.policy.leader_lease
         trainer = world.living(member)
         known = trainer is None or trainer.session.promised >= job.generation
