@@ -730,6 +730,21 @@ def test_a_second_death_on_one_worker_while_the_others_are_only_not_heard_of_fai
     assert not scene.job.ended
 
 
+def test_a_job_that_is_to_stop_while_its_member_is_cut_off_does_not_fail_because_a_newcomer_dies(scene):
+    """For a stop its state is given up sooner: of the task that says nothing, and it may be back in time to save."""
+    scene.running("a", min_workers=1, max_workers=2, steps=10**6)
+    scene.train("a", 3)
+    scene.register("c")
+    scene.prepare("c", incarnation="x0")
+    scene.exits("c", "x0", cause="killed by SIGSEGV")
+    scene.does(Disconnected("a"))
+    scene.does(StopJob("j"))
+    scene.after(scene.policy.absent_limit + 0.1, heard="c")
+    for number in range(3):
+        dies_preparing(scene, "c", f"x{number + 1}")
+    assert not scene.job.ended
+
+
 # --- Going back
 
 

@@ -21,7 +21,7 @@ from regroup.lab.sim.lives.excuses import Excuses
 from regroup.lab.sim.model.groups import TOGETHER
 from regroup.lab.sim.model.limits import COMING_BACK, FRUITLESS
 from regroup.lab.sim.model.trainer import Trainer
-from regroup.lab.sim.model.world import changes
+from regroup.lab.sim.model.world import changes, lost
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
@@ -242,6 +242,7 @@ class Justice:
                 place = same and last.shard == failure.shard
                 if failure.died and place and failure.worker in before.workers:
                     errors, were = after.workers[failure.worker].errors, before.workers[failure.worker].errors
+                    were += _lost_elsewhere(before, after, job.id, failure.worker)
                     assert errors <= were, f"{failure.worker} is blamed for what is the task's doing"
 
     def _issued(self, before: Cluster, after: Cluster, old: Job, job: Job, formation: Formation) -> None:
@@ -267,3 +268,9 @@ class Justice:
             tried = {one.worker for one in job.failures if (one.step, one.shard) == failed[:2]}
             fresh = {member.worker for member in formation.members} - tried
             assert owner != failed[2] or not fresh, f"shard {failed[1]} failed on {owner}, which is to try again"
+
+
+def _lost_elsewhere(before: Cluster, after: Cluster, job: str, worker: str) -> int:
+    """How many trainers of a worker were given up, or died, in other jobs in one decision."""
+    others = after.watches.keys() - {job}
+    return sum(one.worker == worker for id in others for one in lost(after, id) - lost(before, id))

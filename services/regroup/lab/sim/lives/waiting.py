@@ -56,7 +56,7 @@ class Waiting:
                 self._failed[note.job] = self._life.decided_at, held or ORIGIN
                 if note.reason.endswith("E: no"):
                     self._raised_in_state.setdefault(note.job, []).append(note.worker)
-            if note.kind in ("pausing", "stopping", "resumed") and note.job is not None:
+            if note.kind in ("pausing", "stopping", "resumed", "drained") and note.job is not None:
                 self._failed.pop(note.job, None)  # it is asked for anew
             # Who is stuck in the kernel goes on after that, and may end of something else.
             if note.kind == "exited" and note.reason.endswith("killed by SIGSEGV") and note.worker in self._segfaulted:
