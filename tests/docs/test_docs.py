@@ -23,6 +23,7 @@ from regroup.core.phases import JOB_ARROWS, TRAINER_ARROWS
 from regroup.core.spec import JobSpec
 from regroup.lab.chaos.cells import FAULTS
 from regroup.lab.sim.diagram import diagram
+from regroup.lab.sim.lives.ledger import UNDER_TEST
 from regroup.tasks import Task
 from regroup.tasks.digits import DigitsOptions
 from regroup.tasks.gpt import GptOptions
@@ -178,11 +179,27 @@ def test_the_diagrams_of_the_protocol_are_those_of_the_phase_tables(arrows):
 
 def test_every_module_that_the_protocol_names_exists_and_each_with_rules_is_named():
     page, source = text("protocol.md"), ROOT / "services/regroup"
-    named = set(re.findall(r"`((?:core|worker|lives|search|lab)/[a-z_/]+\.py)`", page))
+    named = set(re.findall(r"`((?:core|coordinator|worker|lives|search|lab)/[a-z_/]+\.py)`", page))
     assert named
     assert [name for name in named if not any((place / name).exists() for place in (source, source / "lab/sim"))] == []
     rules = {path.stem for path in (source / "lab/sim/model").glob("*_rules.py")}
     assert set(re.findall(r"^\| `([a-z]+_rules)` \|", page, re.MULTILINE)) == rules
+    over_lives = page.partition("Rules that need to know a whole life")[2].partition("What they say")[0]
+    assert set(re.findall(r"`([a-z]+)` \(", over_lives)) == {path.stem for path in with_rules(source / "lab/sim/lives")}
+
+
+def with_rules(folder: Path) -> list[Path]:
+    """The modules in which an assertion says in words what is wrong."""
+    return [
+        path for path in folder.glob("*.py") if re.search(r'^ +assert .+, (f?"|\($)', path.read_text(), re.MULTILINE)
+    ]
+
+
+def test_every_module_of_what_is_under_test_is_somewhere_in_the_protocol():
+    page, source = text("protocol.md"), ROOT / "services/regroup"
+    under_test = {str(path.relative_to(source)) for pattern in UNDER_TEST for path in source.glob(pattern)}
+    there = {name for name in under_test if "messages/" not in name and not name.endswith("__init__.py")}
+    assert [name for name in sorted(there) if f"`{name}`" not in page] == []
 
 
 def test_every_fault_of_chaos_is_a_failure_mode_and_each_of_them_is_a_fault():

@@ -48,7 +48,7 @@ def test_where_it_is_interrupted_nobody_is_left_drained_or_stopped(served: Any, 
         process.send_signal(signal.SIGINT)
         err = process.communicate(timeout=40)[1]
     assert process.returncode == 130
-    assert "interrupted: told is what was found until then" in err
+    assert "interrupted: the figures are of what was found until then" in err
     until(lambda: "T" not in {state_of(each.trainer) for each in served.client.workers()}, "nobody is left stopped")
     assert not served.client.job(job.id).ended
     served.stop_all()

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from regroup.lab.sim.lives.plan import Kind
 from regroup.lab.sim.lives.sequences import SEQUENCES
 from regroup.lab.sim.planted import finding
+from regroup.lab.sim.planted.among import plans_with
 from regroup.lab.sim.planted.bugs import BUGS
 from regroup.lab.sim.planted.finding import find_planted
 
@@ -47,6 +49,14 @@ def test_every_planted_bug_is_found_within_500_lives_by_a_rule_that_says_what_is
     assert [one.bug.name for one in found if one.seed is None] == []
     crashed = {one.bug.name for one in found if not re.match(r"(AssertionError|Stuck): .", one.error or "")}
     assert crashed <= CRASHES
+
+
+@pytest.mark.timeout(300)  # it draws, and a busy machine takes longer
+def test_what_found_a_bug_last_is_one_of_the_first_500_lives_that_are_looked_at_for_it():
+    for among in {bug.among for bug in BUGS}:
+        known = {KNOWN[bug.name] for bug in BUGS if bug.among == among and bug.name in KNOWN}
+        first = {plan.seed for plan in islice(plans_with(among, range(max(known, default=0) + 1)), 500)}
+        assert known <= first, among
 
 
 def test_each_starred_rule_is_left_out_by_some_bug():

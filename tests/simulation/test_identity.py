@@ -67,6 +67,12 @@ FEW = [
     Bounds(workers=1, generations=2, pauses=1),
     Bounds(workers=1, generations=2, holds=1),
     Bounds(workers=2, generations=1, deaths=1),
+    Bounds(workers=1, generations=1, stops=1, failed_saves=1),
+    Bounds(workers=1, generations=1, losses=1),
+    Bounds(workers=1, generations=1, departures=1),
+    Bounds(workers=1, steps=2, generations=1, beside=1),
+    Bounds(workers=2, generations=1, breaks=1),
+    Bounds(workers=1, generations=2, pauses=1, unreadable=1),
     pytest.param(Bounds(workers=1, generations=3, deaths=1), marks=pytest.mark.long),
     pytest.param(Bounds(workers=2, generations=2, deaths=1), marks=[pytest.mark.long, pytest.mark.timeout(3600)]),
 ]

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from concurrent.futures.process import BrokenProcessPool
 from errno import ENOSPC
 
@@ -27,6 +29,31 @@ def regroup_sim():
     app = typer.Typer()
     app.command()(sim)
     return lambda *words: CliRunner().invoke(app, list(map(str, words)))
+
+
+PLANTED = """
+from regroup.lab.sim.planted.bugs import BUGS
+from regroup.lab.sim.planted.planting import plant
+plant(next(bug for bug in BUGS if bug.name == "a number is used again"))
+import typer
+from regroup.lab.sim.command import sim
+typer.run(sim)
+"""
+
+
+def test_a_bug_in_the_core_turns_the_command_red_and_it_says_which_seed_tells_the_story():
+    told = subprocess.run([sys.executable, "-c", PLANTED, "--count", "20"], capture_output=True, text=True)
+    assert (told.returncode, told.stderr) == (1, "")
+    assert re.search(
+        r"^seed (\d+): AssertionError: .*^regroup sim --seed \1 tells its story$", told.stdout, re.M | re.S
+    )
+
+
+def test_without_assertions_nothing_is_lived():
+    sound = "import typer; from regroup.lab.sim.command import sim; typer.run(sim)"
+    told = subprocess.run([sys.executable, "-O", "-c", sound, "--count", "1"], capture_output=True, text=True)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert "PYTHONOPTIMIZE" in told.stderr
 
 
 def test_a_record_grows_from_where_it_ended(regroup_sim, tmp_path):
@@ -93,7 +120,7 @@ def interrupted(wrong):
 @pytest.mark.parametrize(
     ("wrong", "code", "said"),
     [
-        (KeyboardInterrupt(), 130, "regroup: interrupted: told is what was lived until then\n"),
+        (KeyboardInterrupt(), 130, "regroup: interrupted: the figures are of the lives until then\n"),
         (BrokenProcessPool(), 1, f"regroup: {KILLED}\n"),
     ],
 )
@@ -216,7 +243,7 @@ def test_a_search_that_is_killed_is_said_to_be(regroup_sim, monkeypatch):
 @pytest.mark.parametrize(
     ("wrong", "code", "said"),
     [
-        (KeyboardInterrupt(), 130, "regroup: interrupted: told are those that had been looked for by then\n"),
+        (KeyboardInterrupt(), 130, "regroup: interrupted: the bugs above had been looked for by then\n"),
         (RuntimeError("x: no"), 1, "regroup: x: no; those after it are not told\n"),
     ],
 )

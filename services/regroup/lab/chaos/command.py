@@ -60,7 +60,7 @@ def chaos(
             _run(chosen, folder, results)
         except KeyboardInterrupt:
             code = terminal.INTERRUPTED
-            terminal.complain("interrupted: told is what was found until then")
+            terminal.complain("interrupted: the figures are of what was found until then")
         except (ChaosFailed, ClusterFailed, RegroupError, OSError) as error:
             code = terminal.FAILED
             terminal.complain(f"chaos: {error}")

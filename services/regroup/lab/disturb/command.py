@@ -51,7 +51,7 @@ def disturb(
             run(client, id, chosen, minutes * 60, every, random.Random(seed), outcome, _tell)
         except KeyboardInterrupt:
             code = terminal.INTERRUPTED
-            terminal.complain("interrupted: told is what was found until then")
+            terminal.complain("interrupted: the figures are of what was found until then")
         except Unfit as unfit:
             terminal.give_up(f"{id} cannot be disturbed: {unfit}", terminal.USAGE)
         except NotAllowed as error:

@@ -39,17 +39,25 @@ _Named = TypeVar("_Named")
 
 def sim(
     context: typer.Context,
-    first: Annotated[int | None, typer.Option("--from", min=0, help="The first seed; default: 0.")] = None,
+    first: Annotated[
+        int | None,
+        typer.Option(
+            "--from", min=0, help="The first seed; default: 0, or with --record the lowest that is not in its file."
+        ),
+    ] = None,
     count: Annotated[int, typer.Option(min=1, help="Seeds, one life each; with --plants lives, at most 500.")] = 10_000,
     record: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Go on with the first seeds that are not in this file, and add them to it: every 5,000 lives, and "
+            help="Go on with the lowest seeds that are not in this file, and add them to it: every 5,000 lives, and "
             "in the end, or at Ctrl-C.",
         ),
     ] = None,
-    anew: Annotated[bool, typer.Option("--anew", help="Replace a record of other code, which says nothing.")] = False,
+    anew: Annotated[
+        bool,
+        typer.Option("--anew", help="Begin the file anew if its lives were lived on other code; else that is refused."),
+    ] = False,
     coverage: Annotated[
         bool, typer.Option("--coverage", help="Show all that was met, and what never was, as tables.")
     ] = False,
@@ -59,7 +67,8 @@ def sim(
         list[str] | None, typer.Option(help="Of these only those with this in their name; again for more.")
     ] = None,
     minutes: Annotated[
-        float, typer.Option(min=0.0, help="For each of these, of one core; some hundred states are always searched.")
+        float,
+        typer.Option(min=0.0, help="Of one core, for each search; its first 500 states are searched in any case."),
     ] = 60.0,
     memory: Annotated[float, typer.Option(min=0.5, help="GiB for each of them.")] = 8.0,
     plants: Annotated[bool, typer.Option("--plants", help="Plant each known bug; every one must be found.")] = False,
@@ -76,6 +85,8 @@ def sim(
     planted bugs. The exit code is 1 if a rule was broken, or a planted bug was not found; 130 if it was interrupted.
     """
     _refuse_contradictions(context)
+    if not __debug__:
+        give_up("its rules are assertions, which python -O and PYTHONOPTIMIZE leave out: run it without them", USAGE)
     searched = _named("cluster", cluster, {**SMALL, **GREAT})
     planted = _named("bug", bug, {str(one): one for one in BUGS})
     out, machine = console(), this_machine()

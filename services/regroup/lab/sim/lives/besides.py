@@ -17,7 +17,7 @@ SPOILT = ("paused", "resumed", "reading", "form", "struck")  # where a file coun
 AT_WORK = ("preparing", "connecting", "stepping", "contributed", "applying", "saving")
 DETACHED = (2.0, POLICY.detached_limit, 9.0)  # seconds, as an operator may set it between two coordinators
 SEVERING = 0.1  # of the lives with more have trainers that cannot reach each other
-LEAVING = 0.2  # have somebody who is to go
+GOERS = 0.2  # have somebody who is to go
 AT_SAVES = 0.25  # have a task whose own code fails a save
 # By dice of its own: which part of them, and what.
 BY_CHANCE = {
@@ -82,7 +82,7 @@ def with_more(plan: Plan) -> Plan:
 
 def _goers(random: Random, workers: int) -> list[Fault]:
     """Agents that are asked to end, and workers that are drained: one after the other, or all at once."""
-    if random.random() >= LEAVING:
+    if random.random() >= GOERS:
         return []
     crowds = (workers,) if random.random() < 0.3 else (1, 1, 2)
     some = Some(GOING, (1, 2, 4), crowds=crowds, since=1.5, until=random.choice((5.0, 11.0)))

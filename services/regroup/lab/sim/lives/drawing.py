@@ -25,7 +25,7 @@ ALONE = 0.75  # of the lives are of their theme, and perhaps of a sequence
 EARLY, LATE = 12.0, 14.0  # seconds after which all is well: a sequence takes longer
 MANY = 0.02  # of the lives have more workers than any theme
 QUEUES = 0.02  # have a job that wants more than is free, between two that do not
-EVALUATING = 0.2  # have evaluations
+EVALUATIONS = 0.2  # have evaluations
 HALVES = 0.04  # are of a machine that fails by halves, whatever the theme would be
 
 
@@ -54,7 +54,7 @@ def _themed(seed: int) -> Plan:
     if workers > 1 and Random(f"{seed} queue").random() < QUEUES:
         jobs = _queue(jobs[0], workers)
     evaluating = Random(f"{seed} evaluating")
-    chunk = evaluating.choice((0.3, 1.0)) if evaluating.random() < EVALUATING else 0.0
+    chunk = evaluating.choice((0.3, 1.0)) if evaluating.random() < EVALUATIONS else 0.0
     if chunk:  # by the saver alone, or also together before
         jobs = tuple(replace(spec, evaluate_every=evaluating.choice((None, None, 5))) for spec in jobs)
     faults: list[Fault] = []

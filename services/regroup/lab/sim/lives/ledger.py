@@ -3,7 +3,8 @@
 Owns: what of the source is under test, the union of ranges, what none of all those lives met, and the file (JSON, small
 enough to be kept with the code).
 Refuses to know: how a life is lived, and what becomes of a file whose lives were lived on other code.
-Does not guarantee: that what lives could not meet before, because the lives themselves changed, is named as never met.
+Does not guarantee: that what lives could not meet before, because the lives themselves changed, is named as never met;
+that lives which were lived before a rule was added, or more was drawn, kept it.
 """
 
 import json
@@ -39,7 +40,7 @@ class Ledger:
 
     @property
     def next(self) -> int:
-        """The first seed that is not in it."""
+        """The lowest seed that is not in it."""
         return self.ranges[0][1] if self.ranges and self.ranges[0][0] == 0 else 0
 
     def add(self, first: int, count: int, broken: Iterable[int], never: Mapping[str, Iterable[str]]) -> "Ledger":

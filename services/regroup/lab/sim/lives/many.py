@@ -34,7 +34,7 @@ def live_many(
         _live(out, first, count, processes, tally, record)
     except KeyboardInterrupt:
         code = INTERRUPTED
-        complain("interrupted: told is what was lived until then")
+        complain("interrupted: the figures are of the lives until then")
     except BrokenProcessPool:
         code = FAILED
         complain(KILLED)

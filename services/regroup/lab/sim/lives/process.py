@@ -1,6 +1,7 @@
 """A coordinator's process in a life: the real shell, over a store that fails and a link that is not there.
 
-Owns: its start (it waits for the leadership as the real one does), its freezing, and its death between any two awaits.
+Owns: its start (it waits for the leadership as the real one does), its freezing, and its death between any two awaits;
+and the rules that only whoever stands between the shell, its store and its link can see.
 Refuses to know: when it fails (`faults` says so), and what the shell decides.
 """
 

@@ -27,7 +27,7 @@ class Activity(StrEnum):
     PAUSE = "pause"  # a job is to pause, or rests
     WAIT = "waiting"  # for workers
     QUARANTINE = "quarantine"  # of a worker
-    DRAIN = "drain"  # an agent left in good order, and is not back
+    AWAY = "agent away"  # it left in good order, and is not back
     RESTART = "no leader"
 
 
@@ -39,7 +39,7 @@ def under_way(life: "Life") -> frozenset[Activity]:
     if life.leader is None:
         found.add(Activity.RESTART)
     if life.left_well:
-        found.add(Activity.DRAIN)
+        found.add(Activity.AWAY)
     if any(worker.quarantined for worker in life.workers.values()):
         found.add(Activity.QUARANTINE)
     return frozenset(found)

@@ -8,7 +8,7 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Iterable
 from difflib import get_close_matches
-from itertools import chain, count
+from itertools import chain, count, islice
 
 from regroup.lab.sim.planted.bugs import BUGS
 from regroup.lab.sim.planted.planting import plant
@@ -31,22 +31,15 @@ def main() -> None:
 
 
 def _first_broken(seeds: Iterable[int], most: int, among: str | None) -> dict[str, object]:
-    """`most` lives are lived. A seed without a fault of the kind that it takes, or the sequence, is passed over."""
-    from regroup.lab.sim.lives.drawing import draw
+    """`most` lives are lived."""
     from regroup.lab.sim.lives.outcome import live
-    from regroup.lab.sim.lives.sequences import SEQUENCES, drawn
+    from regroup.lab.sim.planted.among import plans_with
 
     lived = 0
-    for seed in seeds:
-        plan = draw(seed)
-        sequence = drawn(among, seed, plan.workers) if among in SEQUENCES else ()
-        if among is not None and not sequence and among not in {fault.kind.name for fault in plan.faults}:
-            continue
+    for plan in islice(plans_with(among, seeds), most):
         error, lived = live(plan).error, lived + 1
         if error is not None:
-            return {"seed": seed, "lives": lived, "error": error}
-        if lived == most:
-            break
+            return {"seed": plan.seed, "lives": lived, "error": error}
     return {"seed": None, "lives": lived, "error": None}
 
 

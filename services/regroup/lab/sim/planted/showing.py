@@ -27,7 +27,7 @@ def look_for(out: Console, bugs: Sequence[Bug], count: int, processes: int) -> t
                 _tell(out, f"{number}/{len(bugs)}", one)
     except KeyboardInterrupt:
         code = INTERRUPTED
-        complain("interrupted: told are those that had been looked for by then")
+        complain("interrupted: the bugs above had been looked for by then")
     except RuntimeError as error:
         code = FAILED
         complain(f"{error}; those after it are not told")

@@ -1,0 +1,21 @@
+"""The lives in which a bug is looked for: all, or those with the kind of fault, or the sequence, that it takes.
+
+Owns: which seeds these are. Refuses to know: the bugs, and how a life is lived.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from regroup.lab.sim.lives.drawing import draw
+from regroup.lab.sim.lives.plan import Plan
+from regroup.lab.sim.lives.sequences import SEQUENCES, drawn
+
+
+def plans_with(among: str | None, seeds: Iterable[int]) -> Iterator[Plan]:
+    """Of these seeds, in their order; `among`: the name of a kind of fault, or of a sequence."""
+    for seed in seeds:
+        plan = draw(seed)
+        has = (
+            drawn(among, seed, plan.workers) if among in SEQUENCES else among in {one.kind.name for one in plan.faults}
+        )
+        if among is None or has:
+            yield plan
