@@ -8,12 +8,15 @@ from regroup.core.messages.commands import PauseJob
 from regroup.core.messages.events import Disconnected
 from regroup.core.messages.orders import Discard, Heard, Save
 from regroup.core.messages.trainer_reports import CheckpointFailed
-from regroup.core.workers import TrainerPhase
+from regroup.core.workers import TrainerPhase, TrainerStatus
 
 
 def file(generation, step):
     """Of a checkpoint that counts, and that a wrote."""
     return Checkpoint(Version(generation, step), f"/c/j/g{generation}-s{step}", "sum", 1, "a", host="h")
+
+
+TOLD = replace(file(1, 4), worker="", host="")  # as its writer tells of it
 
 
 def writes(scene, name, generation, *steps, at):
@@ -221,6 +224,62 @@ def test_when_all_die_at_once_the_job_goes_on_from_its_last_checkpoint(scene):
     assert (scene.job.step, scene.job.restarts) == (4, 1)
     (note,) = scene.noted("rolled_back")
     assert note.reason == "the last generation is lost: from the checkpoint of step 4 on a, b"
+
+
+def last_holder_dies(scene, hold=False, **spec):
+    """b died before it told of step 4. a, which alone held that and told of its file, waited for long, and dies. Its
+    agent tells of the file on."""
+    scene.running("a", "b", min_workers=1 if hold else 2, checkpoint_every=4, **spec)
+    scene.train("ab", 3)
+    writes(scene, "a", 1, 4, at=4)
+    if hold:
+        scene.does(PauseJob("j", hold=True))
+    scene.exits("b")
+    scene.halt("a", (1, 4))
+    scene.after(1000.0, heard="ab")
+    assert "step 4" in scene.job.reason
+    assert scene.job.checkpoint is None
+    facts = {"promised": scene.job.generation, "generation": 1, "version": Version(1, 4), "written": (TOLD,)}
+    ended = TrainerStatus(job="j", incarnation="i1", phase=TrainerPhase.HALTED, **facts)
+    scene.beat("a", left=(ended,))
+    scene.exits("a")
+    return ended
+
+
+def test_what_was_told_counts_where_nobody_is_left_that_holds_as_much(scene):
+    ended = last_holder_dies(scene, max_restarts=0)
+    scene.prepare("a", "b", incarnation="i2", left=(ended,))
+    scene.halt("ab", None, "i2")
+    assert (scene.job.phase, scene.job.formation.base) == (JobPhase.REGROUPING, Version(1, 4))
+    assert scene.job.formation.checkpoint == scene.job.checkpoint == file(1, 4)
+    assert not scene.told("a", Discard)
+
+
+def test_what_was_told_counts_where_all_that_held_a_job_are_gone(scene):
+    last_holder_dies(scene, hold=True)
+    assert (scene.job.phase, scene.job.checkpoint) == (JobPhase.PAUSED, file(1, 4))
+    assert scene.job.reason == "held at step 4; its state is in /c/j/g1-s4"
+    assert not scene.noted("lost_state")
+
+
+def test_what_was_told_counts_where_nobody_is_left_to_pause(scene):
+    scene.running("a", "b", checkpoint_every=4)
+    scene.train("b", 3)
+    writes(scene, "a", 1, 4, at=4)
+    scene.does(PauseJob("j"))
+    scene.exits("a")
+    scene.exits("b")
+    scene.after(0.1)
+    assert (scene.job.phase, scene.job.checkpoint, scene.job.step) == (JobPhase.PAUSED, file(1, 4), 4)
+
+
+def test_what_was_told_does_not_count_where_somebody_goes_on_with_less(scene):
+    scene.running("a", "b", min_workers=1, checkpoint_every=4)
+    scene.train("b", 3)
+    writes(scene, "a", 1, 4, at=4)
+    scene.exits("a")
+    scene.halt("b", (1, 3))
+    assert (scene.job.formation.base, scene.job.checkpoint) == (Version(1, 3), None)
 
 
 def test_a_checkpoint_that_could_not_be_written_is_told_and_the_training_goes_on(scene):

@@ -18,8 +18,9 @@ from regroup.core.hanging import GRACE, awaits_data, set_aside, starve, waits_in
 from regroup.core.jobs import Formation, Job, JobPhase, Member, Round, Wanted
 from regroup.core.leaving import departs, is_held_by_goers, owes_word
 from regroup.core.places import read_elsewhere, unlend_surplus
-from regroup.core.regroup import ASKED_TO, NothingToSave, SaveState, Wait, durable
+from regroup.core.regroup import ASKED_TO, NothingToSave, SaveState, Verdict, Wait, durable
 from regroup.core.settling import (
+    answers_of,
     candidates,
     gathered,
     give_up,
@@ -34,7 +35,7 @@ from regroup.core.severed import formed_together, rests
 from regroup.core.suspicion import doubt, hang_at_save, hang_words, is_mute, is_stuck, suspect, told_lately
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase
-from regroup.core.written import take_committed
+from regroup.core.written import take_committed, take_told
 
 LONGEST_RETRY = 6  # failed saves, after which the time until the next try is not doubled any more
 
@@ -122,8 +123,14 @@ def _rest(turn: Turn, job: Job) -> None:
         return
     watch = turn.watch(job.id)
     held = any(answer.version is not None for answer in candidates(turn.cluster, job).values())
+    if held or any(member not in watch.dead for member in job.formation.members):
+        return
+    take_told(turn, job.id)
+    job = turn.jobs[job.id]
     reason = f"held, but all that had step {job.step} in memory are gone; what is left: {durable(job)}"
-    if not held and all(member in watch.dead for member in job.formation.members) and job.reason != reason:
+    if job.step <= job.saved.step:
+        turn.change_job(job, reason=f"held {durable(job)}")
+    elif job.reason != reason:
         turn.change_job(job, reason=reason)
         turn.note("lost_state", reason, job=job.id)
 
@@ -142,11 +149,20 @@ def _gather(turn: Turn, job: Job) -> None:
         give_up(turn, job, verdict, stuck, present)
         wait(turn, turn.jobs[job.id], verdict.reason, stuck)
     elif isinstance(verdict, NothingToSave) and not present:  # else what they said is no answer: they may hold more now
+        job = _with_all_that_is_left(turn, job, verdict)
+        _, _, verdict = gathered(turn, job)
+        assert isinstance(verdict, NothingToSave)
         rest(turn, job, verdict)
     elif isinstance(verdict, NothingToSave) and (back := returning(turn, job)):
         wait(turn, job, may_go_on(job, back))
     else:
         begin_round(turn, job, "enough workers are ready" if job.formation is None else verdict.reason)
+
+
+def _with_all_that_is_left(turn: Turn, job: Job, verdict: Verdict) -> Job:
+    if not isinstance(verdict, Wait) and verdict.rolled_back:
+        take_told(turn, job.id)
+    return turn.jobs[job.id]
 
 
 def failed_lately(turn: Turn, job: Job) -> bool:
@@ -189,7 +205,8 @@ def _halt(turn: Turn, job: Job) -> None:
     made = reached(job, watch)
     set_aside(turn, job, starved)
     if not turn.jobs[job.id].ended:
-        settle(turn, turn.jobs[job.id], unanswered)
+        _, verdict = answers_of(turn, turn.jobs[job.id])
+        settle(turn, _with_all_that_is_left(turn, turn.jobs[job.id], verdict), unanswered)
         if (after := turn.jobs[job.id]).formation is not job.formation:
             turn.change_job(after, failures=blame.gone_back(after, made))
         take_committed(turn, job.id)  # what a new formation has behind it

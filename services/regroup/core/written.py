@@ -1,7 +1,7 @@
 """What was written of a job's states: whose word on a file counts, and when.
 
-Owns: files beside the training, which count once all committed their step, or once somebody is to save what came from
-them; files of savers, also of those that were given up; what is told of files until then.
+Owns: files beside the training, which count once all committed their step, once somebody is to save what came from
+them, or once nothing else is left; files of savers, also of those that were given up; what is told of files until then.
 Refuses to know: what a job that waited for a state becomes (`saves`), which checkpoints are kept (`keeping`), and which
 word against a file counts (`striking`).
 """
@@ -67,6 +67,17 @@ def take_committed(turn: Turn, id: str) -> None:
     saved, last = turn.jobs[id].saved, job.history[-1].generation
     left = tuple(one for one in watch.written if one.version.generation == last and one.version > saved)
     turn.change_watch(id, written=left)
+
+
+def take_told(turn: Turn, id: str) -> None:
+    """All that the last generation held in memory is given up (rule 7). So what was told counts, whoever had committed
+    it, or had yet to tell: each of its steps was made by all members together, and nobody goes on from another."""
+    told = turn.watch(id).written
+    for written in sorted(told, key=lambda one: one.version):
+        if is_newer(turn.jobs[id], written.version):
+            take_in(turn, turn.jobs[id], written)
+    if told:
+        turn.change_watch(id, written=())
 
 
 def _came_from(state: Version, held: Version | None) -> bool:

@@ -177,7 +177,7 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     if len(job.struck) > len(old.struck):
         striking_rules.struck(ghosts, world, decision, old, job)
     elif job.checkpoint is not old.checkpoint:
-        saving_rules.saved(ghosts, world, decision, old, job)
+        saving_rules.saved(ghosts, world, before, decision, old, job)
     if job.formation is not None and job.formation is not old.formation:
         ghosts.savers.pop(job.id, None)  # only now: what one of them wrote may count in this very decision
     if job.phase is JobPhase.PAUSED:

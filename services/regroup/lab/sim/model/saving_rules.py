@@ -38,7 +38,7 @@ def to_save(
         assert version.step >= shown or told_back(decision, job.id), "steps that were shown are given up unsaid"
 
 
-def saved(ghosts: Ghosts, world: World, decision: Decision, old: Job, job: Job) -> None:
+def saved(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
     """What is called durable is, is what was asked for, and is the state that history tells of."""
     notes = [note.data for note in decision.notes if note.kind == "checkpoint" and note.job == job.id]
     beside = [Version(data["generation"], data["step"]) for data in notes]  # several may be told at once
@@ -66,7 +66,7 @@ def saved(ghosts: Ghosts, world: World, decision: Decision, old: Job, job: Job) 
     for each in beside:
         if _lies_on(each, status.version if status is not None else None) or _was_asked(ghosts, old, each):
             continue  # what the saver has, or had before: it is told before the task is asked for its report
-        _beside(ghosts, world, old, job, each, said=reached(job, decision.cluster.watches.get(job.id)))
+        _beside(ghosts, world, before, decision.cluster, old, job, each)
 
 
 def _last_word(world: World, cluster: Cluster, member: Member) -> TrainerStatus | None:
@@ -115,26 +115,19 @@ def left(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old:
         return
     issued = job.formation is not None and job.formation is not old.formation
     base = job.formation.base if job.formation is not None and issued else job.saved
-    last, watch = old.formation.generation, before.watches.get(job.id)
+    last = old.formation.generation
     known = [(name, one.trainer) for name, one in before.sightings.items() if one.trainer is not None]
     told = [(name, one) for name, one in (*world.told_left(decision.cluster), *known) if one.job == job.id]
-    steps = dict(watch.committed) if watch is not None else {}
-    for name, ended in told:
-        if ended.version is not None and ended.version.generation == last:
-            member = Member(name, ended.incarnation)
-            steps[member] = max(ended.version.step, steps.get(member, 0))
     # One below a file that was struck may have been deleted since, as overtaken: nobody counts on it any more.
     struck = max((one.checkpoint.version for one in job.struck), default=old.origin)
-    all_told = min((steps.get(member, 0) for member in old.formation.members), default=0)
-    said = max(all_told, reached(old, watch), old.history[-1].base_step)
-    line = surviving(old.history, Version(last, said), old.origin.step)
+    line = surviving(old.history, Version(last, old.history[-1].base_step), old.origin.step)
     goes_on = _generations(old)
     for name, ended in told:
         for version in [one.version for one in ended.written if one.version > struck]:
-            asked = Member(name, ended.incarnation) in ghosts.savers.get(job.id, ()) and version.generation == last
             survives = version.generation in goes_on and ghosts.states[job.id, version] == line[: version.step]
-            counts = asked or survives
-            lost = counts and version > base and version.step > base.step  # what has no more steps is no loss
+            lost = (
+                (survives or version.generation == last) and version > base and version.step > base.step
+            )  # what has no more steps is no loss
             assert not lost, f"{base} is gone back to, and {name} told that {version} is whole"
 
 
@@ -175,13 +168,18 @@ def discards(ghosts: Ghosts, cluster: Cluster, order: Discard) -> None:
     assert order.below <= job.saved, f"all below {order.below} is to be deleted, and {job.saved} is the newest"
 
 
-def _beside(ghosts: Ghosts, world: World, old: Job, job: Job, version: Version, said: int) -> None:
+def _beside(
+    ghosts: Ghosts, world: World, before: Cluster, after: Cluster, old: Job, job: Job, version: Version
+) -> None:
     """What was written beside the training counts only once all who train on said that they are not behind it, or go on
-    from beyond it."""
+    from beyond it; or once all that the last generation held in memory is given up."""
     assert old.formation is not None, "a checkpoint moves, and nobody trains, and nobody was asked to save"
-    made = ghosts.states[job.id, version]
+    made, said = ghosts.states[job.id, version], reached(job, after.watches.get(job.id))
     on = [one.formation for one in (old, job) if one.formation and made == _line(one, said)[: version.step]]
-    assert on, f"{version} counts, and step {said} is committed"
+    if not on:
+        assert version.generation == old.formation.generation, f"{version} counts, and step {said} is committed"
+        gave_up(world, before, after, old, job, version)
+        return
     for trainer in [one for one in map(world.living, on[0].members) if one is not None]:
         held = trainer.session.version
         behind = held is not None and held < version and on[0].base < version  # else it is given its base

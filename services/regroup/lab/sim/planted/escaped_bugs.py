@@ -135,8 +135,8 @@ BUGS = (
     Bug(
         "all that held a state are said to be gone once one of them is",
         ROUNDS,
-        "if not held and all(member in watch.dead",
-        "if not held and any(member in watch.dead",
+        "if held or any(member not in watch.dead",
+        "if held or all(member not in watch.dead",
         among="away while held",
     ),
     Bug(

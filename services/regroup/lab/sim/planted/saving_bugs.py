@@ -236,6 +236,12 @@ BUGS = (
     Bug("to stop at once waits", COMMANDS, "    elif at_once:\n", "    elif False:\n", among="STOP_NOW"),
     Bug("jobs that come at once change places", COMMANDS, "submitted=next_moment(turn.jobs, at)", "submitted=at"),
     Bug(
+        "what was told to be whole is given up with what was held in memory",
+        ROUNDS,
+        "if not isinstance(verdict, Wait) and verdict.rolled_back:",
+        "if False:",
+    ),
+    Bug(
         "a save that failed is tried again at once",
         ROUNDS,
         "if isinstance(verdict, SaveState) and failed_lately(turn, job):",
