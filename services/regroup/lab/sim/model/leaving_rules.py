@@ -101,10 +101,13 @@ def _yet_to_tell(world: World, cluster: Cluster, job: Job) -> list[Member]:
 
 
 def saved(world: World, cluster: Cluster, old: Job, job: Job) -> None:
-    """What was saved as all that hold it go, rests then; after one more round if who saved it hangs, or is gone."""
+    """What was saved as all that hold it go, rests then; after one more round if who saved it hangs, is gone, or was
+    given up for its time, as another one's file came."""
     if old.saver is None or job.saver is not None or job.checkpoint is old.checkpoint or job.formation is None:
         return
-    gone = cluster.trainer(old.saver) is None or cluster.hang(old.saver) is not None
+    watch = cluster.watches.get(job.id)
+    late = watch is not None and old.saver in watch.failed_savers
+    gone = late or cluster.trainer(old.saver) is None or cluster.hang(old.saver) is not None
     if job.round is not None and (gone or job.complete_at(job.saved.step)):
         return  # of a final state the report is due, too
     have = [member for member, version in _told(cluster, job).items() if version == job.saved]

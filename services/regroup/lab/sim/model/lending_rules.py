@@ -107,7 +107,8 @@ def released(world: World, cluster: Cluster, name: str, id: str) -> None:
     trainer = world.living(Member(name, seen.trainer.incarnation))
     if trainer is None or trainer.session.version is None or seen.trainer.version is None:
         return
-    if trainer.session.version.step <= job.origin.step:
+    stands = trainer.stuck and seen.trainer.version.step <= job.origin.step  # what it last made it never told
+    if stands or trainer.session.version.step <= job.origin.step:
         return  # it is built again
     watch = cluster.watches.get(id)
     hung = watch.evicted - watch.suspected - watch.back if watch is not None else frozenset()

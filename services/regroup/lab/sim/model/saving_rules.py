@@ -174,7 +174,8 @@ def _beside(
     """What was written beside the training counts only once all who train on said that they are not behind it, or go on
     from beyond it; or once all that the last generation held in memory is given up."""
     assert old.formation is not None, "a checkpoint moves, and nobody trains, and nobody was asked to save"
-    made, said = ghosts.states[job.id, version], reached(job, after.watches.get(job.id))
+    watch = after.watches.get(job.id, before.watches.get(job.id))
+    made, said = ghosts.states[job.id, version], reached(old, watch)
     on = [one.formation for one in (old, job) if one.formation and made == _line(one, said)[: version.step]]
     if not on:
         assert version.generation == old.formation.generation, f"{version} counts, and step {said} is committed"
