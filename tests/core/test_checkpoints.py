@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from regroup.core.jobs import Checkpoint, JobPhase, Version
 from regroup.core.messages.agent_reports import Discarded, Heartbeat
-from regroup.core.messages.commands import PauseJob
+from regroup.core.messages.commands import PauseJob, StopJob
 from regroup.core.messages.events import Disconnected
 from regroup.core.messages.orders import Discard, Heard, Save
 from regroup.core.messages.trainer_reports import CheckpointFailed
@@ -271,6 +271,36 @@ def test_what_was_told_counts_where_nobody_is_left_to_pause(scene):
     scene.exits("b")
     scene.after(0.1)
     assert (scene.job.phase, scene.job.checkpoint, scene.job.step) == (JobPhase.PAUSED, file(1, 4), 4)
+
+
+def test_what_was_told_counts_where_a_user_stops_the_job_at_once(scene):
+    scene.running("a", "b", checkpoint_every=4)
+    scene.train("b", 3)
+    writes(scene, "a", 1, 4, at=4)
+    scene.does(StopJob("j", now=True))
+    assert (scene.job.phase, scene.job.checkpoint, scene.job.step) == (JobPhase.STOPPED, file(1, 4), 4)
+
+
+def test_what_was_told_counts_where_the_task_fails_the_job(scene):
+    scene.running("a", "b", checkpoint_every=4, min_workers=1)
+    scene.train("ab", 3)
+    scene.raises("b", 1, 4, 1)
+    scene.breaks("a", 1)
+    scene.halt("ab", (1, 3))
+    scene.train("ab", 3)
+    writes(scene, "a", 2, 4, at=4)
+    scene.raises("a", 2, 4, 1)
+    assert (scene.job.phase, scene.job.checkpoint) == (JobPhase.FAILED, file(2, 4))
+
+
+def test_what_was_told_counts_once_all_are_known_dead_though_the_job_waits(scene):
+    scene.running("a", "b", checkpoint_every=4)
+    scene.train("b", 3)
+    writes(scene, "a", 1, 4, at=4)
+    scene.exits("a")
+    assert scene.job.checkpoint is None
+    scene.exits("b")
+    assert (scene.job.phase, scene.job.checkpoint) == (JobPhase.WAITING, file(1, 4))
 
 
 def test_what_was_told_does_not_count_where_somebody_goes_on_with_less(scene):

@@ -387,3 +387,32 @@ def test_who_was_taken_off_its_job_and_is_lent_again_for_the_last_copy_is_not_ki
     assert (ended(scene, "b"), scene.cluster.workers["b"].job) == ([], None)
     scene.exits("a", cause="killed by SIGSEGV")
     assert (ended(scene, "b"), len(scene.told("b", Halt))) == ([], 1)
+
+
+def is_said_to_hang(scene, name, phase, loop, promised):
+    """Its agent says so."""
+    status = replace(scene.cluster.sightings[name].trainer, phase=phase, promised=promised)
+    scene.sequence += 1
+    hang = Hang(phase=loop, lasts=5.0, limit=4.0, stands=True)
+    boot = scene.cluster.workers[name].boot
+    scene.says(name, Heartbeat(boot=boot, sequence=scene.sequence, trainer=status, hang=hang))
+
+
+def test_who_answered_and_hangs_since_is_no_other_copy(scene):
+    scene.running("a", "b", min_workers=1, step=3)
+    scene.passes(scene.policy.halt_limit, heard="ab")
+    is_said_to_hang(scene, "b", TrainerPhase.TRAINING, LoopPhase.COMPUTE, promised=1)
+    n = scene.job.generation
+    scene.beat("a", TrainerPhase.HALTED, promised=n, generation=1, version=Version(1, 3))
+    is_said_to_hang(scene, "a", TrainerPhase.HALTED, LoopPhase.IDLE, promised=n)
+    scene.after(1.1, heard="ab")
+    assert not scene.noted("evicted")
+    assert not scene.told("b", Kill)
+
+
+def test_who_only_did_not_answer_is_not_killed_once_nobody_else_is_left(scene):
+    """The order to end it was lost; then the other one, for whose copy it was given up, died."""
+    scene.unanswered()
+    scene.exits("a")
+    scene.beat("b", TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, 3))
+    assert not scene.told("b", Kill)

@@ -6,7 +6,7 @@ import pytest
 
 from regroup.core.cluster import Rest
 from regroup.core.jobs import Checkpoint, JobPhase, Member, Version
-from regroup.core.messages.commands import PauseJob, StopJob, SubmitJob
+from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob, SubmitJob
 from regroup.core.messages.events import Disconnected, Tick
 from regroup.core.messages.orders import Halt, Heard, Kill
 from regroup.core.messages.trainer_reports import CheckpointUnreadable, GroupBroke, PeersUnreached, ReplicasDiffered
@@ -233,3 +233,29 @@ def test_a_sound_member_that_was_left_out_on_a_suspicion_is_waited_for_as_any_th
     scene.register("b")
     scene.holds_on("b")
     assert (scene.told("b", Kill), len(scene.told("b", Halt))) == ([], 1)
+
+
+# --- What begins anew
+
+
+def test_who_answered_and_was_listed_owes_its_word_anew(scene):
+    """Its group did not form: what it owed before, it gave."""
+    scene.running("a", "b", step=3)
+    scene.breaks("a", 1)
+    scene.forms("ab", 2)
+    scene.after(scene.policy.detached_limit - 2.0, heard="ab")
+    assert scene.job.round.generation == 3
+    scene.after(scene.policy.halt_limit + 0.1, heard="ab")
+    assert not scene.noted("evicted")
+
+
+def test_a_total_loss_that_is_settled_as_the_job_rests_is_a_restart(scene):
+    scene.running("a", "b", step=3)
+    scene.does(PauseJob("j", hold=True))
+    scene.exits("a")
+    scene.exits("b")
+    assert scene.noted("rolled_back")
+    scene.does(ResumeJob("j"))
+    scene.prepare("a", "b", incarnation="i2")
+    scene.halt("ab", None, "i2")
+    assert scene.job.restarts == 1

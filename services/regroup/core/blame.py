@@ -11,13 +11,13 @@ from dataclasses import replace
 from regroup.core.absence import others_to_try, untried
 from regroup.core.cluster import reached
 from regroup.core.copies import other_holders
+from regroup.core.failures import AT_A_SAVE, beside_others
 from regroup.core.jobs import (
     IN_DATA,
     IN_LOAD,
     IN_REPORT,
     IN_STATE,
     OUTSIDE,
-    Formation,
     Job,
     JobPhase,
     Member,
@@ -27,10 +27,10 @@ from regroup.core.jobs import (
 from regroup.core.settling import away, candidates, passed
 from regroup.core.suspicion import heard_lately, quiet
 from regroup.core.turn import Turn
+from regroup.core.written import take_told
 
 REMEMBERED = 20  # failures of a job in full, the newest ones
 TRIES_OF_ONE = 4  # failures of one worker, though another one was to try each time
-AT_A_SAVE = (IN_STATE, IN_REPORT)  # of which something may be durable
 _PLACES = {
     OUTSIDE: "outside of a pass",
     IN_STATE: "in its state()",
@@ -70,7 +70,7 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
     preparing = failure.step < 0
     kept = failure.shard in AT_A_SAVE
     alike = [f for f in job.failures if f.shard == failure.shard and (kept or f.step == failure.step)]
-    same = [f for f in alike if (failure.chance or not f.chance) and not _beside_others(f)]
+    same = [f for f in alike if (failure.chance or not f.chance) and not beside_others(f)]
     job = _remember(turn, job, failure)
     formed = job.formation.generation if job.formation is not None else 0
     if not failure.died and 0 < failure.generation < formed:
@@ -92,6 +92,8 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
         where = "while preparing" if preparing else f"in step {failure.step}, {place}"
         workers = ", ".join(sorted({f.worker for f in (*same, failure)}))
         last = _last_line(failure.error)
+        take_told(turn, job.id)
+        job = turn.jobs[job.id]
         left = _left(job) if kept else ""
         # Where others were there to try, and were not free to, it may be this worker that fails each job.
         its = preparing and not others and others_to_try(turn, job, failure.worker)
@@ -160,11 +162,6 @@ def _fails_alone(turn: Turn, job: Job, failure: StepFailure) -> bool:
 
 def _leave_out(turn: Turn, job: Job, failure: StepFailure, again: str) -> None:
     turn.refuse(job, failure.worker, f"{_last_line(failure.error)}, {again}")
-
-
-def _beside_others(failure: StepFailure) -> bool:
-    """Whether it came while its worker prepared, and others trained: of the task that says nothing."""
-    return failure.step < 0 and failure.generation > 0
 
 
 def _times(failures: Iterable[StepFailure]) -> tuple[int, str]:
@@ -241,31 +238,6 @@ def _remember(turn: Turn, job: Job, failure: StepFailure) -> Job:
 
 def _last_line(error: str) -> str:
     return (error.strip() or "without a word").splitlines()[-1]
-
-
-def saved(job: Job) -> tuple[StepFailure, ...]:
-    """What a job's failures are once its state() came off: none of those that were of it."""
-    return tuple(one for one in job.failures if one.shard != IN_STATE)
-
-
-def prepared(job: Job, name: str) -> tuple[StepFailure, ...]:
-    """What they are once this worker prepared: what it failed at before, beside others, is not in a row any more."""
-    return tuple(one for one in job.failures if one.worker != name or not _beside_others(one))
-
-
-def formed(job: Job, formation: Formation) -> tuple[StepFailure, ...]:
-    """What they are once this formation is: it prepared, its members have taken the state, and one has given it."""
-    members = {member.worker for member in formation.members}
-    gave = formation.receivers and formation.checkpoint is None  # what its state() told
-    past = (one for one in (saved(job) if gave else job.failures) if one.step >= 0 or _beside_others(one))
-    return tuple(one for one in past if not (one.step < 0 or one.shard == IN_LOAD) or one.worker not in members)
-
-
-def gone_back(job: Job, made: int) -> tuple[StepFailure, ...]:
-    """What they are once it goes back, with `made` steps behind it: steps that came off fail anew, if they do."""
-    base = job.formation.base.step if job.formation is not None else 0
-    kept = (IN_LOAD, *AT_A_SAVE)
-    return tuple(one for one in job.failures if one.shard in kept or not base <= one.step < made)
 
 
 def _left(job: Job) -> str:

@@ -17,6 +17,7 @@ from regroup.core.settling import answers_of
 from regroup.core.suspicion import evict, had_its_chance, hang_words, told_lately
 from regroup.core.turn import Turn
 from regroup.core.workers import Hang, Sighting
+from regroup.core.written import take_told
 
 GRACE = 1.0  # seconds that who hangs has to come back, once the others have answered
 STARVED = 3  # fetches for one step, each longer than step_timeout, until it is the task's error
@@ -120,4 +121,5 @@ def _came_too_late(turn: Turn, job: Job, member: Member, hang: Hang) -> None:
     if len(late.fetches) >= STARVED:
         way_out = "make the dataset faster, or step_timeout longer"
         reason = f"the task failed in step {step}: {STARVED} times no data came in {limit:g} s: {way_out}"
-        turn.end(job, JobPhase.FAILED, reason, error=reason)
+        take_told(turn, job.id)
+        turn.end(turn.jobs[job.id], JobPhase.FAILED, reason, error=reason)

@@ -7,9 +7,9 @@ Does not guarantee: that a status is of now; one that a later promise overtook i
 
 from dataclasses import replace
 
-from regroup.core.blame import prepared
 from regroup.core.cluster import Answer, reached
 from regroup.core.copies import is_at_work
+from regroup.core.failures import prepared
 from regroup.core.jobs import Job, JobPhase, Member
 from regroup.core.likeness import agrees
 from regroup.core.rounds import begin_round

@@ -12,7 +12,7 @@ Refuses to know: what the answers mean (`regroup.conclude`), what is done about 
 from collections.abc import Set
 from enum import Enum, auto
 
-from regroup.core import blame
+from regroup.core import failures
 from regroup.core.cluster import reached
 from regroup.core.hanging import GRACE, awaits_data, set_aside, starve, waits_in_vain, worth_a_round
 from regroup.core.jobs import Formation, Job, JobPhase, Member, Round, Wanted
@@ -63,7 +63,10 @@ def stage(job: Job) -> Stage:
 
 def advance(turn: Turn, job_id: str) -> None:
     """Take the job as far as what is known now allows."""
-    job = turn.jobs[job_id]
+    job, watch = turn.jobs[job_id], turn.watches.get(job_id)
+    if job.formation is not None and watch is not None and all(one in watch.dead for one in job.formation.members):
+        take_told(turn, job_id)
+        job = turn.jobs[job_id]
     match stage(job):
         case Stage.IDLE:
             _rest(turn, job)
@@ -119,20 +122,19 @@ def _rest(turn: Turn, job: Job) -> None:
         turn.change_job(job, wanted=Wanted.PAUSE, phase=JobPhase.WAITING, reason=reason)
         advance(turn, job.id)
         return
-    if job.phase is not JobPhase.PAUSED or job.formation is None or job.step <= job.saved.step:
+    if job.phase is not JobPhase.PAUSED or job.formation is None:
         return
     watch = turn.watch(job.id)
     held = any(answer.version is not None for answer in candidates(turn.cluster, job).values())
     if held or any(member not in watch.dead for member in job.formation.members):
         return
-    take_told(turn, job.id)
-    job = turn.jobs[job.id]
-    reason = f"held, but all that had step {job.step} in memory are gone; what is left: {durable(job)}"
-    if job.step <= job.saved.step:
-        turn.change_job(job, reason=f"held {durable(job)}")
-    elif job.reason != reason:
+    lost = job.step > job.saved.step
+    gone = f"held, but all that had step {job.step} in memory are gone; what is left: {durable(job)}"
+    reason = gone if lost else f"held {durable(job)}"
+    if job.reason != reason:
         turn.change_job(job, reason=reason)
-        turn.note("lost_state", reason, job=job.id)
+        if lost:
+            turn.note("lost_state", reason, job=job.id)
 
 
 def _gather(turn: Turn, job: Job) -> None:
@@ -208,7 +210,7 @@ def _halt(turn: Turn, job: Job) -> None:
         _, verdict = answers_of(turn, turn.jobs[job.id])
         settle(turn, _with_all_that_is_left(turn, turn.jobs[job.id], verdict), unanswered)
         if (after := turn.jobs[job.id]).formation is not job.formation:
-            turn.change_job(after, failures=blame.gone_back(after, made))
+            turn.change_job(after, failures=failures.gone_back(after, made))
         take_committed(turn, job.id)  # what a new formation has behind it
 
 
@@ -277,7 +279,7 @@ def _run(turn: Turn, job: Job) -> None:
     names = ", ".join(member.worker for member in formation.members)
     reason = f"{'started' if first else 'regrouped'} in generation {formation.generation}: {names}"
     step = max(job.step, formation.base.step)
-    turn.change_job(job, phase=JobPhase.RUNNING, reason=reason, step=step, failures=blame.formed(job, formation))
+    turn.change_job(job, phase=JobPhase.RUNNING, reason=reason, step=step, failures=failures.formed(job, formation))
     seconds = turn.now - watch.disturbed if watch.disturbed is not None else 0.0
     turn.change_watch(
         job.id,

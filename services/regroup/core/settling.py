@@ -145,6 +145,7 @@ def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
         _issue(turn, job, verdict)
     elif isinstance(verdict, SaveState):
         step = _shown(turn, job, verdict, verdict.version)  # more only once it is saved: until then it may be lost, too
+        job = turn.jobs[job.id]
         savers = tuple(dict.fromkeys((*job.savers, verdict.saver)))
         turn.change_job(job, round=None, saver=verdict.saver, savers=savers, step=step, reason=verdict.reason)
         turn.change_watch(job.id, since=turn.now)
@@ -155,6 +156,7 @@ def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
         wait(turn, turn.change_job(job, round=None), may_go_on(job, back))
     elif isinstance(verdict, Hold):
         step = _shown(turn, job, verdict, verdict.version)
+        job = turn.jobs[job.id]
         turn.change_job(job, round=None, phase=JobPhase.PAUSED, step=step, reason=verdict.reason)
         turn.change_watch(job.id, disturbed=None)
         turn.note("paused", verdict.reason, job=job.id, step=step)
@@ -190,7 +192,8 @@ def give_up(
         if member.worker in turn.workers and turn.workers[member.worker].job != job.id:
             continue  # it was taken off the job, and is released, not asked
         trainer = turn.cluster.trainer(member)
-        unheld = not any(told_lately(turn, one.worker) and _has(job, one, answers[one], trainer) for one in held)
+        sound = [one for one in held if told_lately(turn, one.worker) and not turn.cluster.hangs(one)]
+        unheld = not any(_has(job, one, answers[one], trainer) for one in sound)
         if isinstance(verdict, Wait):
             over = hangs(turn, job, member, unheld, member in verdict.missing)
         else:
@@ -230,7 +233,7 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
     made = max([committed, *watch.committed.values()])  # by whoever was furthest
     lost = made > formation.base.step
     # All may have been ended on purpose, as when their cluster is stopped: that is no failure of the job.
-    meant = job.formation is not None and all(watch.dead.get(member) == ASKED for member in job.formation.members)
+    meant = _meant(turn, job)
     # A checkpoint that was struck is no loss of workers; but to begin anew is one of all state, however that came.
     last = job.formation
     read = last is not None and last.checkpoint is not None and made <= last.base.step  # and did nothing else
@@ -261,7 +264,9 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
         "finished": False,
         "broken": None,
     }
-    turn.change_watch(job.id, since=turn.now, **fresh, failed_savers=())
+    # Who answered owes nothing any more: in the next round it does so from then on.
+    owing = {one: since for one, since in watch.asked.items() if one not in watch.answers}
+    turn.change_watch(job.id, since=turn.now, asked=owing, **fresh, failed_savers=())
     for name in [one.worker for one in formation.members if turn.workers[one.worker].meant]:
         turn.workers[name] = replace(turn.workers[name], meant=False)
     names = [member.worker for member in formation.members]
@@ -269,11 +274,17 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
     turn.note(kind, verdict.reason, job=job.id, generation=formation.generation, base_step=base_step, workers=names)
 
 
+def _meant(turn: Turn, job: Job) -> bool:
+    dead = turn.watch(job.id).dead
+    return job.formation is not None and all(dead.get(member) == ASKED for member in job.formation.members)
+
+
 def rest(turn: Turn, job: Job, verdict: NothingToSave) -> None:
     if job.wanted is Wanted.STOP and job.checkpoint is None:
         turn.end(job, JobPhase.STOPPED, verdict.reason)  # the steps that it reached are still worth knowing
         return
     _shown(turn, job, verdict, job.saved)
+    job = turn.jobs[job.id]
     if job.wanted is Wanted.STOP:
         turn.end(job, JobPhase.STOPPED, verdict.reason, step=job.saved.step)
     else:
@@ -287,6 +298,8 @@ def _shown(turn: Turn, job: Job, verdict: SaveState | NothingToSave | Hold, stat
         turn.change_watch(job.id, committed={})
         reason, generation = verdict.reason, job.generation
         turn.note("rolled_back", reason, job=job.id, generation=generation, base_step=state.step)
+        if job.wanted is not Wanted.STOP and not _meant(turn, job):
+            turn.change_job(job, restarts=job.restarts + 1)
     return min(before, state.step)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from regroup.core import blame
+from regroup.core import failures
 from regroup.core.cluster import reached
 from regroup.core.history import survives
 from regroup.core.jobs import Checkpoint, Job, Member, Version
@@ -70,8 +70,9 @@ def take_committed(turn: Turn, id: str) -> None:
 
 
 def take_told(turn: Turn, id: str) -> None:
-    """All that the last generation held in memory is given up (rule 7). So what was told counts, whoever had committed
-    it, or had yet to tell: each of its steps was made by all members together, and nobody goes on from another."""
+    """All that the last generation held in memory is given up (rule 7), lost, or let go as the job ends. So what was
+    told counts, whoever had committed it, or had yet to tell: each of its steps was made by all members together, and
+    nobody goes on from another."""
     told = turn.watch(id).written
     for written in sorted(told, key=lambda one: one.version):
         if is_newer(turn.jobs[id], written.version):
@@ -107,7 +108,7 @@ def take_in(turn: Turn, job: Job, written: Checkpoint) -> None:
 
 def came_off(job: Job, written: Checkpoint) -> Mapping[str, Any]:
     """What changes of a job with a new checkpoint: its state() came off, and is blamed for no earlier failure."""
-    return {**taken_in(job, written), "failures": blame.saved(job)}
+    return {**taken_in(job, written), "failures": failures.saved(job)}
 
 
 def settled(turn: Turn, trainer: TrainerStatus) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
-from regroup.core.jobs import IN_REPORT, IN_STATE, Formation, Job, JobPhase, Member
+from regroup.core.jobs import IN_REPORT, IN_STATE, Formation, Job, JobPhase, Member, StepFailure
 from regroup.core.messages.orders import Halt, TrainerOrder
 from regroup.core.notes import Note
 from regroup.core.workers import LEFT
@@ -26,6 +26,8 @@ from regroup.lab.sim.model.world import changes, lost
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
 
+# In the words of who is left out, and may be sound: no error of its worker.
+SUSPECTED = ("reach", "failed to form together twice", "broke before their first step")
 LEAVES = 1.5  # seconds within which a step loop in good health is out of a group that is to break
 
 
@@ -41,6 +43,7 @@ class Justice:
         self._together: dict[frozenset[str], float] = {}  # when two workers were last in one that began to
         self._issued_at: dict[tuple[str, int], float] = {}  # by job and generation
         self._begun: Counter[tuple[object, ...]] = Counter()  # how often the same members began the same step
+        self._blamed: dict[str, str] = {}  # incarnation -> what its worker was blamed for
         self._raised: dict[tuple[str, int], tuple[int, int, str]] = {}  # in a generation: step, shard, worker
 
     # --- what is remembered
@@ -62,7 +65,7 @@ class Justice:
     def judge(self, before: Cluster, decision: Decision) -> None:
         for note in decision.notes:
             self._noted(before, decision.cluster, note)
-        self._errors(before, decision.cluster)
+        self._errors(before, decision)
         for _, old, job in changes(before.jobs, decision.cluster.jobs):
             if old is not None:
                 self._changed(before, decision, old, job)
@@ -72,7 +75,7 @@ class Justice:
         life, now = self._life, self._life.decided_at
         match note:
             case Note(kind="evicted", worker=str(worker), job=str(job), reason=why):
-                self._causes[worker] += 1
+                self._causes[worker] += not any(words in why for words in SUSPECTED)
                 self._evicted(before, after, job, worker, why)
                 if "broke before their first step" in why:
                     self._fruitless(before, after, job, worker)
@@ -207,14 +210,29 @@ class Justice:
             late = self._life.decided_at - watch.since > self._life.policy.halt_limit
             assert late or waited > 0.9 * COMING_BACK, f"{worker} had {waited:.2f} s to come back from where it hangs"
 
-    def _errors(self, before: Cluster, after: Cluster) -> None:
-        """Nobody has more errors than it gave cause for."""
-        for name, old, worker in changes(before.workers, after.workers):
+    def _errors(self, before: Cluster, decision: Decision) -> None:
+        """Nobody has more errors than it gave cause for, and each trainer is one cause at most."""
+        for name, old, worker in changes(before.workers, decision.cluster.workers):
             if old is None or worker.errors <= old.errors:
                 continue
+            self._once(before, decision, name)
             self._counted[name] += worker.errors - old.errors
             counted, causes = self._counted[name], self._causes[name]
             assert counted <= causes, f"{name} has {counted} errors, and gave cause for {causes}"
+
+    def _once(self, before: Cluster, decision: Decision, name: str) -> None:
+        after, known = decision.cluster, before.sightings.get(name)
+        seen = after.sightings.get(name)
+        ended = set(seen.ended if seen else ()) - set(known.ended if known else ())
+        given_up = {one for id, watch in after.watches.items() for one in watch.evicted - lost(before, id)}
+        for note in [note for note in decision.notes if note.worker == name]:
+            suspected = any(words in note.reason for words in SUSPECTED)
+            blamed = ended if note.kind == "exited" else set()
+            if note.kind == "evicted" and not suspected:
+                blamed = {one.incarnation for one in given_up if one.worker == name}
+            for one in blamed:
+                assert one not in self._blamed, f"{name} is blamed for {one} twice: {self._blamed[one]}; {note.reason}"
+                self._blamed[one] = note.reason
 
     def _changed(self, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
         after = decision.cluster
@@ -244,6 +262,8 @@ class Justice:
                     errors, were = after.workers[failure.worker].errors, before.workers[failure.worker].errors
                     were += _lost_elsewhere(before, after, job.id, failure.worker)
                     assert errors <= were, f"{failure.worker} is blamed for what is the task's doing"
+            if not old.ended and " times no data came " not in job.reason:  # those are remembered elsewhere
+                _pardons(before, decision, job, last)
 
     def _issued(self, before: Cluster, after: Cluster, old: Job, job: Job, formation: Formation) -> None:
         self._issued_at[job.id, formation.generation] = self._life.decided_at
@@ -268,6 +288,24 @@ class Justice:
             tried = {one.worker for one in job.failures if (one.step, one.shard) == failed[:2]}
             fresh = {member.worker for member in formation.members} - tried
             assert owner != failed[2] or not fresh, f"shard {failed[1]} failed on {owner}, which is to try again"
+
+
+def _pardons(before: Cluster, decision: Decision, job: Job, last: StepFailure) -> None:
+    """Each of the deaths that failed a job is taken back, also those that were counted long ago."""
+    if last.step < 0 and {one.worker for one in job.failures if one.step < 0} == {last.worker}:
+        return  # where all others are busy, nobody else shows it
+    saves = last.shard in (IN_REPORT, IN_STATE)
+    died = [one for one in job.failures if one.died and (last.chance or not one.chance)]  # chance says little beside
+    alike = [one for one in died if one.shard == last.shard and (saves or one.step == last.step)]
+    alike = [one for one in alike if one is last or one.step >= 0 or not one.generation]  # nor beside others that train
+    for name in {one.worker for one in alike} & before.workers.keys():
+        times = sum(one.worker == name for one in alike)
+        notes = [note for note in decision.notes if note.worker == name]
+        counted = sum(note.kind in ("exited", "registered", "evicted") for note in notes)
+        counted += _lost_elsewhere(before, decision.cluster, job.id, name)
+        most = max(0, before.workers[name].errors + counted - times)
+        errors = decision.cluster.workers[name].errors
+        assert errors <= most, f"{name} has {errors} errors, and {times} of those before were the task's doing"
 
 
 def _lost_elsewhere(before: Cluster, after: Cluster, job: str, worker: str) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 from regroup.coordinator.memory_store import MemoryStore
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
-from regroup.core.jobs import Job, Member
+from regroup.core.jobs import Job, JobPhase, Member
 from regroup.core.messages.agent_reports import AgentLeft, Discarded
 from regroup.core.messages.events import Report
 from regroup.core.messages.orders import Discard, Heard, Order
@@ -39,6 +39,7 @@ from regroup.lab.sim.model import decision_rules, lending_rules, measuring_rules
 from regroup.lab.sim.model.linked_agents import LinkedAgent
 
 START = 1000.0  # of the virtual clock
+IDLE = 20.0  # seconds for which a job neither trains nor is in the queue, once all is well
 HEALING = 150.0  # seconds in which every job must end once all is well
 WATCH = 0.25  # seconds between two looks of the users
 UNHEARD = 2.0  # seconds without an answer after which an agent that is to end does
@@ -73,6 +74,7 @@ class Life(Paced):
         self.reasons: set[str] = set()
         self.healed = False
         self._deadline = inf
+        self._idle_since: dict[str, float] = {}
         self.decided_at = self.woke = 0.0
         self.took = 0.0  # seconds, from an event to what was decided about it
         self.over: asyncio.Future[None] = self.loop.create_future()
@@ -136,11 +138,22 @@ class Life(Paced):
             for job in self.jobs.values():
                 measuring_rules.measured(job, self.store.measured(job.id))
             self.over.set_result(None)
+        elif idle := self._idle():
+            self.fail(Stuck(f"{IDLE:g} s after all is well: {idle}"))
         elif self.now > self._deadline:
             stuck = [(job.id, str(job.phase), job.reason) for job in self.jobs.values() if not job.ended]
             self.fail(Stuck(f"{HEALING:g} s after all is well: {stuck or 'a submission is not there'}"))
         else:
             self.later(WATCH, self._watch)
+
+    def _idle(self) -> list[tuple[str, str, str]]:
+        """The last job that has yet to end, if it should train, and has not for long though all is well."""
+        trains = (JobPhase.RUNNING, JobPhase.QUEUED, JobPhase.PAUSED)
+        left = [job for job in self.jobs.values() if not job.ended]  # others may have whom one of them needs
+        idle = {job.id for job in left if job.phase not in trains and self.healed and len(left) == 1}
+        self._idle_since = {id: self._idle_since.get(id, self.now) for id in idle}
+        long = [self.jobs[id] for id, since in self._idle_since.items() if self.now - since > IDLE]
+        return [(job.id, str(job.phase), job.reason) for job in long]
 
     # --- coordinators
 

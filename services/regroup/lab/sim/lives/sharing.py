@@ -5,6 +5,7 @@ rules. Each breach raises AssertionError and names the rule.
 Refuses to know: who may be lent at all, and is released (`lending_rules`), and who is blamed (`justice`).
 """
 
+from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from regroup.lab.sim.model.world import given_up, tells
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
 
+IDLE = 3.0  # seconds for which a worker may have nothing to do, or wait to join, though a job has a place for it
 SURPLUS = 2.0  # seconds for which a job may keep a worker that it has no seat for
 WAITS = (JobPhase.PREPARING, JobPhase.WAITING)
 
@@ -25,6 +27,7 @@ class Sharing:
     def __init__(self, life: "Life") -> None:
         self._life = life
         self._surplus: dict[str, float] = {}  # since when a job keeps somebody that it has no seat for
+        self._idle: dict[tuple[str, str], float] = {}  # since when a job does without a worker
         self._yielded: dict[str, float] = {}  # when a job was last asked to make room
 
     def judge(self, before: Cluster, decision: Decision) -> None:
@@ -36,12 +39,66 @@ class Sharing:
             if note.kind == "lent" and known is not None and note.worker is not None:
                 self._seated(before, after, known, note.worker)
                 self._leaves_for_others(before, after, known, note.worker)
+        self._takes(after)
         for id, job in after.jobs.items():
             old = before.jobs.get(id)
             if job.phase is JobPhase.PREPARING and (old is None or old.phase is JobPhase.QUEUED):
                 self._starts(after, job)
             if not job.ended or job is not old:
                 self._keeps(after, job)
+
+    def _takes(self, after: Cluster) -> None:
+        """A job that has a place for a worker is lent it, and takes it in once it is prepared."""
+        live = [job for job in after.jobs.values() if not job.ended]
+        found = {
+            (job.id, name) for job in live for name in (*self._could_have(after, job, live), *self._ready(after, job))
+        }
+        self._idle = {key: self._idle.get(key, self._life.now) for key in found}
+        for (id, name), since in self._idle.items():
+            waited = min(self._life.now - since, self._life.decided_at - max(after.awake, after.started))
+            assert waited < IDLE, f"{id} has a place for {name}, and does without it: {after.jobs[id].reason}"
+
+    def _could_have(self, after: Cluster, job: Job, live: Sequence[Job]) -> list[str]:
+        """Free workers, where it is the only job, and could go on with them."""
+        begun = (*WAITS, JobPhase.RUNNING, JobPhase.REGROUPING)
+        if len(live) > 1 or job.wanted is not Wanted.RUN or job.phase not in begun:
+            return []
+        keeps = (
+            {one.worker for one in job.formation.members} if job.formation and job.phase is not JobPhase.WAITING else ()
+        )
+        mine = [name for name, one in after.workers.items() if one.job == job.id]
+        mine = [name for name in mine if after.present(name) or name in keeps or job.formation is None]
+        mine = [name for name in mine if not (after.workers[name].departs or after.workers[name].quarantined)]
+        free = [name for name, one in after.workers.items() if one.job is None and name not in job.refused]
+        free = [name for name in free if self._is_free(after, after.workers[name])]
+        enough = len(free) + sum(tells(self._life, after, name) for name in mine) >= job.spec.min_workers
+        return free if enough and len(mine) < job.spec.max_workers else []
+
+    def _is_free(self, after: Cluster, worker: Worker) -> bool:
+        agent, seen = self._life.agents[worker.name], after.present(worker.name)
+        there = worker.boot == agent.boot and agent.link and agent.trainer is None
+        told = seen is not None and seen.trainer is None and tells(self._life, after, worker.name)
+        return bool(there and told) and not (worker.quarantined or worker.departs)
+
+    def _ready(self, after: Cluster, job: Job) -> list[str]:
+        """Those that are prepared to join it, as it trains with a place left."""
+        watch, formation, life = after.watches.get(job.id), job.formation, self._life
+        undisturbed = job.phase is JobPhase.RUNNING and job.round is None and job.saver is None
+        if watch is None or formation is None or not undisturbed or watch.failed_savers or job.wanted is not Wanted.RUN:
+            return []
+        sound = all(tells(life, after, one.worker) and after.trainer(one) for one in formation.members)
+        sound = sound and all(after.hang(one) is None for one in formation.members)
+        found = []
+        for name in [name for name, one in after.workers.items() if one.job == job.id and not one.departs]:
+            seen, trainer = after.present(name), life.agents[name].trainer
+            if seen is None or seen.trainer is None or seen.hang is not None or trainer is None or trainer.stuck:
+                continue
+            said, member = seen.trainer, trainer.member
+            prepared = said.incarnation == member.incarnation and said.fingerprint is not None and said.job == job.id
+            out = member in formation.members or member in watch.evicted or name in watch.resting
+            if prepared and not out and tells(life, after, name):
+                found.append(name)
+        return found if sound and len(formation.seats) < job.spec.max_workers else []
 
     def _yields(self, job: str) -> None:
         now = self._life.decided_at

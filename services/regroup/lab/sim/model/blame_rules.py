@@ -28,7 +28,7 @@ from regroup.core.schedule import at_hand, reads_in_vain
 from regroup.core.workers import Worker
 from regroup.lab.sim.model import likeness_rules
 from regroup.lab.sim.model.ghosts import Ghosts
-from regroup.lab.sim.model.world import World, is_heard, lost, may_try
+from regroup.lab.sim.model.world import World, is_heard, lost, may_try, told_back
 
 ROW = 6  # failures of one worker alone, one after the other, that are too many
 LATE = 5.0  # seconds: a store that is away, or a queue that is never empty, may keep the coordinator from looking
@@ -46,7 +46,8 @@ def failed(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) ->
             times = f"{one.worker} failed once in generation {one.generation}, and {len(same)} times count"
             assert len(same) == 1, times
     if job.restarts > old.restarts:
-        base = job.formation.base.step if job.formation is not None else job.saved.step
+        issued = job.formation is not None and job.formation is not old.formation
+        base = job.formation.base.step if issued and job.formation is not None else job.step
         made = ghosts.commits.get(job.id, {})
         lost = any(step >= base for steps in made.values() for step in steps)
         assert job.restarts == old.restarts + 1, "one roll-back is one restart"
@@ -112,13 +113,19 @@ def leads(cluster: Cluster, job: Job, formation: Formation) -> None:
     assert leader.worker not in failed_so or not others, f"{leader} could not tell its state, and {others} can"
 
 
-def restarted(before: Cluster, after: Cluster, old: Job, job: Job) -> None:
-    """Steps of the last generation that were shown and are lost are a restart, unless all were ended on purpose."""
-    if old.formation is None or job.formation is None or job.formation is old.formation:
+def restarted(before: Cluster, decision: Decision, old: Job, job: Job) -> None:
+    """Steps of the last generation that were shown and are lost are a restart, also as the job rests, unless all were
+    ended on purpose."""
+    after, issued = decision.cluster, job.formation is not None and job.formation is not old.formation
+    rests = told_back(decision, job.id) and not job.ended and job.wanted is not Wanted.STOP
+    if old.formation is None or not (issued or rests):
         return
-    shown, watch = reached(old, before.watches.get(job.id)), after.watches.get(job.id)
-    lost = shown > max(old.formation.base.step, job.formation.base.step)
-    meant = watch is not None and all(watch.dead.get(member) == ASKED for member in old.formation.members)
+    shown, watch = reached(old, before.watches.get(job.id)), after.watches.get(job.id, before.watches.get(job.id))
+    back = job.formation.base.step if issued and job.formation is not None else job.step
+    lost = shown > max(old.formation.base.step, back)
+    dead = watch.dead if watch is not None else {}
+    # Who ends in the decision by which the job rests may have been ended on purpose, too: nothing keeps that.
+    meant = all(dead.get(member, None if issued else ASKED) == ASKED for member in old.formation.members)
     assert not lost or meant or job.restarts > old.restarts, f"{shown} steps were shown, and to lose them is no restart"
 
 

@@ -26,7 +26,7 @@ from regroup.lab.sim.model import (
 )
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up
-from regroup.lab.sim.model.world import World, changes, given_up, told_back
+from regroup.lab.sim.model.world import World, answered, changes, given_up, told_back
 
 JOIN = "prepared to join: "
 NO_BOUNDARY = "no boundary was reached"
@@ -88,9 +88,22 @@ def _watched(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
         assert not gone, f"{gone} are known dead, and the others are asked to come to a boundary together with them"
     _answered(world, job, watch, before.watches.get(job.id))
     striking_rules.heard(ghosts, watch)
+    _owes(ghosts, world, job, watch)
     for member in watch.evicted - given_up(before, job.id):
-        lending_rules.evicted(world, before, decision, before.jobs[job.id], member)
+        lending_rules.evicted(ghosts, world, before, decision, before.jobs[job.id], member)
     ghosts.unheard |= lending_rules.given_up_unheard(decision.cluster, watch)
+
+
+def _owes(ghosts: Ghosts, world: World, job: Job, watch: Watch) -> None:
+    """Since when each owes its answer: from the first round on that it did not answer since it last answered, or was
+    listed."""
+    formed = job.round is None and job.formation is not None and job.formation.generation == job.generation
+    done = {*watch.answers, *(job.formation.members if formed and job.formation is not None else ())}
+    for member in done:
+        ghosts.owes.pop(member, None)
+    for member in job.round.participants if job.round is not None else ():
+        if member not in watch.answers:
+            ghosts.owes.setdefault(member, world.decided_at)
 
 
 def _noted(world: World, decision: Decision) -> None:
@@ -159,18 +172,21 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
         _joins(decision.cluster, job, job.round)
     if job.round is not None and job.round is not old.round and job.round.reason.startswith(NO_BOUNDARY):
         _waited(world, before, job)
-    if told_back(decision, job.id):
+    cut_short = job.phase is JobPhase.FAILED or ending_rules.is_at_once(job)
+    if told_back(decision, job.id) or cut_short:
         saving_rules.left(ghosts, world, before, decision, old, job)
     if job.formation is not None and job.formation is not old.formation:
         _issued(ghosts, world, before, decision.cluster, old, job, told_back(decision, job.id))
         leaving_rules.issued(decision.cluster, job.formation)
         blame_rules.leads(decision.cluster, job, job.formation)
         _listed(decision.cluster, job, job.formation)
+    if old.round is not None and old.round.boundary and not told_back(decision, job.id):
+        _at_the_boundary(ghosts, decision.cluster, old, job, old.round)
     if job.saver is not None and job.saver != old.saver:
         saving_rules.to_save(ghosts, world, before, decision, old, job, job.saver)
     likeness_rules.compared(world, before, decision.cluster, old, job)
     blame_rules.failed(ghosts, world, before, old, job)
-    blame_rules.restarted(before, decision.cluster, old, job)
+    blame_rules.restarted(before, decision, old, job)
     leaving_rules.asked(old, job)
     leaving_rules.rests(world, before, decision, old, job)
     leaving_rules.saved(world, decision.cluster, old, job)
@@ -193,6 +209,22 @@ def _joins(after: Cluster, job: Job, asked: Round) -> None:
     seated = job.formation.members if job.formation is not None else ()
     away = [one for one in seated if after.trainer(one) is None]
     assert not away, f"{joins} are to join, and {away} are away: no boundary can be reached"
+
+
+def _at_the_boundary(ghosts: Ghosts, after: Cluster, old: Job, job: Job, asked: Round) -> None:
+    """Where all come to a boundary, no step is broken off: what is gone on from, saved or held is all that was made."""
+    if old.formation is None or job.generation != asked.generation or job.round is asked:
+        return
+    answers = answered(after, job) if job.id in after.watches else {}
+    base = max([version for version in answers.values() if version is not None], default=None)
+    if job.formation is not None and job.formation is not old.formation:
+        base = job.formation.base
+    elif job.saver is not None:
+        base = answers.get(job.saver)
+    done = (
+        max(ghosts.commits.get(job.id, {}).get(old.formation.generation, ()), default=old.formation.base.step - 1) + 1
+    )
+    assert base is None or base.step >= done, f"{asked.reason}: {base} is gone on from, and {done} steps were made"
 
 
 def _waited(world: World, before: Cluster, job: Job) -> None:
@@ -252,5 +284,9 @@ def _issued(ghosts: Ghosts, world: World, before: Cluster, after: Cluster, old: 
     else:
         shown = reached(old, before.watches.get(job.id))
         assert base.step >= shown, f"no roll-back was told, and step {shown} that all committed is gone"
+        last = old.formation.generation if old.formation is not None else 0
+        # Heard of or not: each step takes a part of all, so that one that anybody made says that all had those before.
+        all_made = max(ghosts.commits.get(job.id, {}).get(last, ()), default=0)
+        assert base.step >= all_made, f"no roll-back was told, and all had made {all_made} steps, not {base.step}"
         below = old.formation is not None and base < old.formation.base
         assert not below, f"no roll-back was told, and {base} is below what the last generation began from"

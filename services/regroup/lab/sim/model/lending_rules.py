@@ -138,12 +138,16 @@ def given_up_unheard(cluster: Cluster, watch: Watch) -> set[Member]:
 
 
 def killed(ghosts: Ghosts, world: World, cluster: Cluster, name: str, order: Kill) -> None:
-    """Nobody is killed who was given up on a suspicion, or not heard, and is back, and alone has what counts."""
+    """Nobody is killed who was given up on a suspicion, or not heard, and is back, and alone has what counts; nor who
+    only did not answer, and of whom nobody says that it hangs."""
     job, watch, member = cluster.jobs.get(order.job), cluster.watches.get(order.job), Member(name, order.incarnation)
     seen = cluster.present(name)
     if job is None or job.ended or job.formation is None or watch is None or seen is None:
         return
-    if member not in watch.suspected | watch.back | ghosts.unheard:
+    living, trainer = world.living(member), cluster.trainer(member)
+    well = living is not None and not living.stuck and trainer is not None and not trainer.at_work
+    well = well and cluster.hang(member) is None
+    if not well and member not in watch.suspected | watch.back | ghosts.unheard:
         return  # the order may have reached it before the others were lost
     silent = world.decided_at - seen.moved > world.policy.detached_limit
     status = cluster.trainer(member)
@@ -151,22 +155,24 @@ def killed(ghosts: Ghosts, world: World, cluster: Cluster, name: str, order: Kil
         released(world, cluster, name, order.job)
 
 
-def evicted(world: World, before: Cluster, decision: Decision, job: Job, member: Member) -> None:
+def evicted(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, job: Job, member: Member) -> None:
     """A trainer in good health that holds the last copy of the state is given up for a long silence alone."""
     _had_its_chance(world, before, decision.cluster, job, member)
     trainer, formation = world.living(member), job.formation
     if trainer is None or formation is None or _holds_no_last_copy(world, before, decision, job, trainer):
         return
     known, watch, seen = before.trainer(member), before.watches[job.id], before.sightings.get(member.worker)
-    asked = watch.since if watch.disturbed is None else watch.asked.get(member, watch.since)
+    asked = ghosts.owes.get(member, world.decided_at)
     began = max(asked, seen.moved if seen else before.started)
     patient = world.decided_at - began > world.policy.detached_limit
     told = _told(formation, watch)
     heard = {one for one in told if tells(world, decision.cluster, one.worker)}  # others may be gone with what they had
+    heard -= {one for one in heard if decision.cluster.hangs(one)}  # or never come back with it
     enough = _as_good(formation, trainer.session.version or ORIGIN)
     others = [one for one in heard - {member, *watch.dead} if (held := told[one]) is not None and held >= enough]
     listed = [world.living(other) for other in formation.members if other != member]
-    others += [one.member for one in listed if one is not None and (one.session.version or ORIGIN) >= enough]
+    able = [one for one in listed if one is not None and not one.stuck]
+    others += [one.member for one in able if (one.session.version or ORIGIN) >= enough]
     assert others or patient, f"{member} is evicted with the only state"
     if job.round is not None and known is not None and known.version is not None and not patient:
         gave = [one for one, answer in watch.answers.items() if answer.version is not None and one not in watch.dead]
@@ -187,7 +193,7 @@ def _had_its_chance(world: World, before: Cluster, after: Cluster, job: Job, mem
 
 def _holds_no_last_copy(world: World, before: Cluster, decision: Decision, job: Job, trainer: Trainer) -> bool:
     """Whether nothing is lost with it, whatever the others hold; where it is gone back, rule 7 has its own check."""
-    if job.ended or trainer.stuck or trainer not in holders(world, job.id) or told_back(decision, job.id):
+    if job.ended or trainer not in holders(world, job.id) or told_back(decision, job.id):
         return True
     watch, formation, mine = before.watches[job.id], job.formation, trainer.session.version
     if mine is None or formation is None or (formation.base == ORIGIN and not watch.formed):

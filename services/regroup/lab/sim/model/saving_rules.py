@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from regroup.core.cluster import Cluster, reached
 from regroup.core.decide import Decision
-from regroup.core.jobs import Job, Member, Version
+from regroup.core.jobs import Formation, Job, JobPhase, Member, Version
 from regroup.core.messages.orders import Discard
 from regroup.core.workers import TrainerStatus
 from regroup.lab.sim.model import leaving_rules
@@ -111,7 +111,7 @@ def forgotten(ghosts: Ghosts, job: Job | None, files: Collection[str]) -> None:
 
 def left(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
     """Who goes back goes back to no less than what agents told that is whole, though they may be cut off by now."""
-    if job.saver is not None or old.formation is None or is_at_once(job):
+    if job.saver is not None or old.formation is None:
         return
     issued = job.formation is not None and job.formation is not old.formation
     base = job.formation.base if job.formation is not None and issued else job.saved
@@ -172,19 +172,32 @@ def _beside(
     ghosts: Ghosts, world: World, before: Cluster, after: Cluster, old: Job, job: Job, version: Version
 ) -> None:
     """What was written beside the training counts only once all who train on said that they are not behind it, or go on
-    from beyond it; or once all that the last generation held in memory is given up."""
+    from beyond it; or once all that the last generation held in memory is given up, also as the job fails, or is stopped
+    at once."""
     assert old.formation is not None, "a checkpoint moves, and nobody trains, and nobody was asked to save"
-    watch = after.watches.get(job.id, before.watches.get(job.id))
-    made, said = ghosts.states[job.id, version], reached(old, watch)
+    made, said = ghosts.states[job.id, version], _all_made(before, after, old, old.formation)
     on = [one.formation for one in (old, job) if one.formation and made == _line(one, said)[: version.step]]
     if not on:
         assert version.generation == old.formation.generation, f"{version} counts, and step {said} is committed"
-        gave_up(world, before, after, old, job, version)
+        if job.phase is not JobPhase.FAILED and not is_at_once(job):  # those wait for nothing that is held in memory
+            gave_up(world, before, after, old, job, version)
         return
     for trainer in [one for one in map(world.living, on[0].members) if one is not None]:
         held = trainer.session.version
         behind = held is not None and held < version and on[0].base < version  # else it is given its base
         assert not behind, f"{version} counts, and {trainer.member} holds {held}"
+
+
+def _all_made(before: Cluster, after: Cluster, job: Job, formation: Formation) -> int:
+    """The steps that all members are known to have made, by what was known, and what each says now."""
+    watches = [watch for one in (before, after) if (watch := one.watches.get(job.id)) is not None]
+    told = {member: [watch.committed.get(member, -1) for watch in watches] for member in formation.members}
+    for member, steps in told.items():
+        status = after.trainer(member)
+        if status is not None and status.version is not None and status.version.generation == formation.generation:
+            steps.append(status.version.step)
+    made = [max(steps, default=-1) for steps in told.values()]
+    return max(job.step, min(made), max(made) - 1)  # each step takes a part of all
 
 
 def _line(job: Job, said: int) -> History:

@@ -8,6 +8,7 @@ from regroup.lab.sim.planted.planting import Bug
 ABSENCE = "regroup.core.absence"
 AGENT_REPORTS = "regroup.core.agent_reports"
 BLAME = "regroup.core.blame"
+FAILURES = "regroup.core.failures"
 LIKENESS = "regroup.core.likeness"
 REPLICAS = "regroup.core.replicas"
 SUSPICION = "regroup.core.suspicion"
@@ -92,7 +93,7 @@ BUGS = (
     ),
     Bug(
         "a formation in which nobody gave its state forgets that state() failed",
-        BLAME,
+        FAILURES,
         "(saved(job) if gave else job.failures)",
         "saved(job)",
         among="raises again",
@@ -119,9 +120,9 @@ BUGS = (
     ),
     Bug(
         "that one prepared forgives the deaths of the others",
-        BLAME,
-        "if one.worker != name or not _beside_others(one))",
-        "if not _beside_others(one))",
+        FAILURES,
+        "if one.worker != name or not beside_others(one))",
+        "if not beside_others(one))",
         among="killed as it prepares",
     ),
     Bug(
