@@ -172,8 +172,8 @@ def _beside(
     ghosts: Ghosts, world: World, before: Cluster, after: Cluster, old: Job, job: Job, version: Version
 ) -> None:
     """What was written beside the training counts only once all who train on said that they are not behind it, or go on
-    from beyond it; or once all that the last generation held in memory is given up, also as the job fails, or is stopped
-    at once."""
+    from beyond it; or once all that the last generation held in memory is given up, as also where the job fails, or is
+    stopped at once."""
     assert old.formation is not None, "a checkpoint moves, and nobody trains, and nobody was asked to save"
     made, said = ghosts.states[job.id, version], _all_made(before, after, old, old.formation)
     on = [one.formation for one in (old, job) if one.formation and made == _line(one, said)[: version.step]]
