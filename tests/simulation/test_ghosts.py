@@ -28,6 +28,7 @@ FULL = Ghosts(
     unpreparable={"j"},
     cut_short={"j"},
     unheard={MEMBER},
+    owes={MEMBER: 1.0},
     fetches={("j", "a", 1): {("i1", 3)}},
 )
 

@@ -41,7 +41,7 @@ def nothing_dropped(state):
         settle(state, agent, at_once=False)
 
 
-MOMENTS = ("blamed", "out_since", "rested")  # no two are the same
+MOMENTS = ("blamed", "out_since", "rested", "owes")  # no two are the same
 
 
 def in_order(value):
