@@ -92,8 +92,7 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
         where = "while preparing" if preparing else f"in step {failure.step}, {place}"
         workers = ", ".join(sorted({f.worker for f in (*same, failure)}))
         last = _last_line(failure.error)
-        take_told(turn, job.id)
-        job = turn.jobs[job.id]
+        job = take_told(turn, job.id)
         left = _left(job) if kept else ""
         # Where others were there to try, and were not free to, it may be this worker that fails each job.
         its = preparing and not others and others_to_try(turn, job, failure.worker)

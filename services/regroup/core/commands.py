@@ -50,8 +50,7 @@ def stop(turn: Turn, job: Job, at_once: bool) -> None:
 
 def _stop_now(turn: Turn, job: Job) -> None:
     """Its user does not want to wait for what its workers hold, or for a save that does not end."""
-    take_told(turn, job.id)
-    job = turn.jobs[job.id]
+    job = take_told(turn, job.id)
     before = reached(job, turn.watch(job.id))
     reason = f"stopped at once, {durable(job) if job.latest is not None else 'without a checkpoint'}"
     step = before if job.checkpoint is None else job.saved.step  # of what is lost, the steps are still worth knowing

@@ -121,5 +121,4 @@ def _came_too_late(turn: Turn, job: Job, member: Member, hang: Hang) -> None:
     if len(late.fetches) >= STARVED:
         way_out = "make the dataset faster, or step_timeout longer"
         reason = f"the task failed in step {step}: {STARVED} times no data came in {limit:g} s: {way_out}"
-        take_told(turn, job.id)
-        turn.end(turn.jobs[job.id], JobPhase.FAILED, reason, error=reason)
+        turn.end(take_told(turn, job.id), JobPhase.FAILED, reason, error=reason)

@@ -65,8 +65,7 @@ def advance(turn: Turn, job_id: str) -> None:
     """Take the job as far as what is known now allows."""
     job, watch = turn.jobs[job_id], turn.watches.get(job_id)
     if job.formation is not None and watch is not None and all(one in watch.dead for one in job.formation.members):
-        take_told(turn, job_id)
-        job = turn.jobs[job_id]
+        job = take_told(turn, job_id)
     match stage(job):
         case Stage.IDLE:
             _rest(turn, job)
@@ -163,7 +162,7 @@ def _gather(turn: Turn, job: Job) -> None:
 
 def _with_all_that_is_left(turn: Turn, job: Job, verdict: Verdict) -> Job:
     if not isinstance(verdict, Wait) and verdict.rolled_back:
-        take_told(turn, job.id)
+        return take_told(turn, job.id)
     return turn.jobs[job.id]
 
 

@@ -113,15 +113,16 @@ def quiet(turn: Turn) -> frozenset[str]:
 
 
 def reprieve(turn: Turn, job: Job) -> None:
-    """Who was left out on a suspicion, and is not ended yet, may hold by now what nobody else does: then it is not."""
+    """Who was left out on a suspicion, or only did not answer in time, and is not ended yet, may hold by now what nobody
+    else does: then it is not."""
     watch = turn.watches.get(job.id)
     for member in watch.evicted if watch is not None else ():
         trainer = turn.cluster.trainer(member)  # None also of a worker that was forgotten
         if trainer is None or turn.workers[member.worker].job != job.id:
             continue
-        if member not in turn.watch(job.id).suspected | turn.watch(job.id).back and not _may_answer(turn, job, member):
-            continue
         watch = turn.watch(job.id)
+        if member not in watch.suspected | watch.back and not _may_answer(turn, member):
+            continue
         lately = turn.waited(watch.since) <= turn.policy.halt_limit  # who owes its promise for longer may never give it
         silent = quiet(turn) | _may_hang(turn)
         if may_be_last_copy(turn.cluster, job, member.worker, trainer, silent, owing=lately):
@@ -129,7 +130,7 @@ def reprieve(turn: Turn, job: Job) -> None:
             turn.change_watch(job.id, **left)
 
 
-def _may_answer(turn: Turn, job: Job, member: Member) -> bool:
+def _may_answer(turn: Turn, member: Member) -> bool:
     """Whether it only did not answer in time, though others did, and may do so yet: nobody says that it hangs."""
     seen = turn.sightings[member.worker]
     if not told_lately(turn, member.worker) or turn.cluster.hangs(member) or is_stuck(turn, member):

@@ -69,7 +69,7 @@ def take_committed(turn: Turn, id: str) -> None:
     turn.change_watch(id, written=left)
 
 
-def take_told(turn: Turn, id: str) -> None:
+def take_told(turn: Turn, id: str) -> Job:
     """All that the last generation held in memory is given up (rule 7), lost, or let go as the job ends. So what was
     told counts, whoever had committed it, or had yet to tell: each of its steps was made by all members together, and
     nobody goes on from another."""
@@ -79,6 +79,7 @@ def take_told(turn: Turn, id: str) -> None:
             take_in(turn, turn.jobs[id], written)
     if told:
         turn.change_watch(id, written=())
+    return turn.jobs[id]
 
 
 def _came_from(state: Version, held: Version | None) -> bool:

@@ -125,9 +125,8 @@ def left(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old:
     for name, ended in told:
         for version in [one.version for one in ended.written if one.version > struck]:
             survives = version.generation in goes_on and ghosts.states[job.id, version] == line[: version.step]
-            lost = (
-                (survives or version.generation == last) and version > base and version.step > base.step
-            )  # what has no more steps is no loss
+            counts = survives or version.generation == last
+            lost = counts and version > base and version.step > base.step  # what has no more steps is no loss
             assert not lost, f"{base} is gone back to, and {name} told that {version} is whole"
 
 

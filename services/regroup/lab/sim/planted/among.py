@@ -14,8 +14,6 @@ def plans_with(among: str | None, seeds: Iterable[int]) -> Iterator[Plan]:
     """Of these seeds, in their order; `among`: the name of a kind of fault, or of a sequence."""
     for seed in seeds:
         plan = draw(seed)
-        has = (
-            drawn(among, seed, plan.workers) if among in SEQUENCES else among in {one.kind.name for one in plan.faults}
-        )
-        if among is None or has:
+        kinds = {fault.kind.name for fault in plan.faults}
+        if among is None or (drawn(among, seed, plan.workers) if among in SEQUENCES else among in kinds):
             yield plan
