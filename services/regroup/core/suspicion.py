@@ -113,8 +113,8 @@ def quiet(turn: Turn) -> frozenset[str]:
 
 
 def reprieve(turn: Turn, job: Job) -> None:
-    """Who was left out on a suspicion, or only did not answer in time, and is not ended yet, may hold by now what nobody
-    else does: then it is not."""
+    """Who was left out on a suspicion, or only did not answer in time, and is not ended yet, may hold by now what
+    nobody else does: then it is not."""
     watch = turn.watches.get(job.id)
     for member in watch.evicted if watch is not None else ():
         trainer = turn.cluster.trainer(member)  # None also of a worker that was forgotten
