@@ -43,7 +43,7 @@ class Justice:
         self._together: dict[frozenset[str], float] = {}  # when two workers were last in one that began to
         self._issued_at: dict[tuple[str, int], float] = {}  # by job and generation
         self._begun: Counter[tuple[object, ...]] = Counter()  # how often the same members began the same step
-        self._blamed: dict[str, str] = {}  # incarnation -> what its worker was blamed for
+        self._blamed: dict[tuple[float, str], str] = {}  # coordinator's start, incarnation -> what for
         self._raised: dict[tuple[str, int], tuple[int, int, str]] = {}  # in a generation: step, shard, worker
 
     # --- what is remembered
@@ -221,6 +221,7 @@ class Justice:
             assert counted <= causes, f"{name} has {counted} errors, and gave cause for {causes}"
 
     def _once(self, before: Cluster, decision: Decision, name: str) -> None:
+        """By one coordinator: the next does not know whom it gave up, and asks that trainer again."""
         after, known = decision.cluster, before.sightings.get(name)
         seen = after.sightings.get(name)
         ended = set(seen.ended if seen else ()) - set(known.ended if known else ())
@@ -231,8 +232,9 @@ class Justice:
             if note.kind == "evicted" and not suspected:
                 blamed = {one.incarnation for one in given_up if one.worker == name}
             for one in blamed:
-                assert one not in self._blamed, f"{name} is blamed for {one} twice: {self._blamed[one]}; {note.reason}"
-                self._blamed[one] = note.reason
+                said = self._blamed.get((before.started, one))
+                assert said is None, f"{name} is blamed for {one} twice: {said}; {note.reason}"
+                self._blamed[before.started, one] = note.reason
 
     def _changed(self, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
         after = decision.cluster

@@ -26,7 +26,7 @@ from regroup.lab.sim.model import (
 )
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up
-from regroup.lab.sim.model.world import World, answered, changes, given_up, told_back
+from regroup.lab.sim.model.world import World, answered, changes, given_up, is_overtaken, told_back
 
 JOIN = "prepared to join: "
 NO_BOUNDARY = "no boundary was reached"
@@ -97,6 +97,8 @@ def _watched(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
 def _owes(ghosts: Ghosts, world: World, job: Job, watch: Watch) -> None:
     """Since when each owes its answer: from the first round on that it did not answer since it last answered, or was
     listed."""
+    if is_overtaken(world, job):
+        return
     formed = job.round is None and job.formation is not None and job.formation.generation == job.generation
     done = {*watch.answers, *(job.formation.members if formed and job.formation is not None else ())}
     for member in done:

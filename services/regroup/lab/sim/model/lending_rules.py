@@ -4,6 +4,7 @@ Owns: the rules for loans, releases and evictions. Refuses to know: what the job
 """
 
 from collections.abc import Callable
+from math import inf
 
 from regroup.core.cluster import Cluster, Watch
 from regroup.core.decide import Decision
@@ -162,7 +163,8 @@ def evicted(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, j
     if trainer is None or formation is None or _holds_no_last_copy(world, before, decision, job, trainer):
         return
     known, watch, seen = before.trainer(member), before.watches[job.id], before.sightings.get(member.worker)
-    asked = ghosts.owes.get(member, world.decided_at)
+    # Of whom it is said that it hangs, nothing is asked while nothing goes on without it.
+    asked = ghosts.owes.get(member, -inf if before.hangs(member) else world.decided_at)
     began = max(asked, seen.moved if seen else before.started)
     patient = world.decided_at - began > world.policy.detached_limit
     told = _told(formation, watch)
