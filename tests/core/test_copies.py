@@ -7,7 +7,7 @@ import pytest
 from regroup.core.hanging import GRACE
 from regroup.core.jobs import Fingerprint, JobPhase, Version
 from regroup.core.messages.agent_reports import Heartbeat
-from regroup.core.messages.commands import DrainWorker, PauseJob
+from regroup.core.messages.commands import DrainWorker, PauseJob, StopJob
 from regroup.core.messages.events import Disconnected, Tick
 from regroup.core.messages.orders import Go, Halt, Kill, Release
 from regroup.core.workers import Hang, LoopPhase, TrainerPhase, TrainerStatus
@@ -416,3 +416,23 @@ def test_who_only_did_not_answer_is_not_killed_once_nobody_else_is_left(scene):
     scene.exits("a")
     scene.beat("b", TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, 3))
     assert not scene.told("b", Kill)
+
+
+@pytest.mark.parametrize("spared", [True, False], ids=["spared", "its job stopped"])
+def test_who_was_evicted_is_not_blamed_again_for_the_end_of_the_same_trainer(scene, spared):
+    scene.unanswered()
+    assert scene.cluster.workers["b"].errors == 1
+    scene.exits("a")
+    if not spared:
+        scene.does(StopJob("j", now=True))
+    scene.exits("b", cause="killed by SIGSEGV")
+    assert scene.cluster.workers["b"].errors == 1
+
+
+def test_who_was_spared_and_is_evicted_at_last_is_blamed_once(scene):
+    scene.unanswered()
+    scene.exits("a")
+    assert not scene.told("b", Kill)
+    scene.after(scene.policy.detached_limit + 0.1, heard="b")
+    assert [note.worker for note in scene.noted("evicted")] == ["b", "b"]
+    assert scene.cluster.workers["b"].errors == 1

@@ -211,7 +211,7 @@ def _trainer_exited(turn: Turn, name: str, report: TrainerExited) -> None:
     if not report.asked:
         turn.note("exited", f"{name}'s trainer: {report.cause}", job=report.job, worker=name)
         succeeded = trainer is not None and trainer.incarnation != report.incarnation
-        if not hung:  # that was counted
+        if turn.sightings[name].charged != report.incarnation:  # that was counted
             turn.count_error(name, report.cause, succeeded)
     if job is None or job.ended:
         return

@@ -6,6 +6,7 @@ Refuses to know: when a round is over or a formation late (`rounds` asks), and t
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from regroup.core.cluster import Doubt
 from regroup.core.copies import may_be_last_copy
@@ -21,9 +22,12 @@ AT_SAVE = frozenset({LoopPhase.LONE_EVALUATION, LoopPhase.STATE, LoopPhase.REPOR
 
 
 def evict(turn: Turn, job: Job, member: Member, why: str) -> None:
-    """Its trainer is to be killed, which counts as an error of its worker."""
+    """Its trainer is to be killed, which counts as an error of its worker, once: it may have been spared before."""
     _mark_evicted(turn, job, member, why)
-    turn.count_error(member.worker, why)
+    sighting = turn.sightings[member.worker]
+    if sighting.charged != member.incarnation:
+        turn.sightings[member.worker] = replace(sighting, charged=member.incarnation)
+        turn.count_error(member.worker, why)
 
 
 def _leave_out(turn: Turn, job: Job, member: Member, why: str) -> None:

@@ -126,6 +126,7 @@ class Sighting:
     moved: float = 0.0  # when its trainer last said anything new, or it was lent or freed, on the same clock
     renewed: float = -inf  # when its trainer's lease was last renewed, on the same clock
     blamed: float = 0.0  # when its last error was counted or forgiven, or it registered, on the same clock
+    charged: str | None = None  # the newest incarnation of its trainers that was evicted as an error of its worker
     sequence: int = 0  # of the newest heartbeat under this boot; one that it overtook says nothing any more
     trainer: TrainerStatus | None = None
     ended: tuple[str, ...] = ()  # the newest incarnations of its trainers whose end it told under this boot

@@ -195,4 +195,18 @@ BUGS = (
         "if name in watch.doubted and name in watch.resting:",
     ),
     Bug("a death of one that hung is chance", AGENT_REPORTS, '"killed by SIGKILL" and not hung', '"killed by SIGKILL"'),
+    Bug(
+        "who was evicted is blamed again as it dies",
+        AGENT_REPORTS,
+        "if turn.sightings[name].charged != report.incarnation:",
+        "if not hung:",
+        among="hangs as it forms",
+    ),
+    Bug(
+        "who was spared is blamed as often as it is evicted",
+        SUSPICION,
+        "    if sighting.charged != member.incarnation:\n",
+        "    if True:\n",
+        among="late and alone",
+    ),
 )

@@ -249,4 +249,25 @@ BUGS = (
         "",
         among="DOUBLING",
     ),
+    Bug(
+        "who hangs is a holder as any",
+        SETTLING,
+        "told_lately(turn, one.worker) and not turn.cluster.hangs(one)]",
+        "told_lately(turn, one.worker)]",
+        among="answers and hangs",
+    ),
+    Bug(
+        "who only did not answer in time is ended with the only state",
+        SUSPICION,
+        "and not _may_answer(turn, member):",
+        "and True:",
+        among="late and alone",
+    ),
+    Bug(
+        "who answered owes its next answer since long ago",
+        SETTLING,
+        "turn.change_watch(job.id, since=turn.now, asked=owing, **fresh",
+        "turn.change_watch(job.id, since=turn.now, **fresh",
+        among="hangs as it forms",
+    ),
 )

@@ -247,4 +247,17 @@ BUGS = (
         "if isinstance(verdict, SaveState) and failed_lately(turn, job):",
         "if False:",
     ),
+    Bug(
+        "what was told to be whole is given up by who stops at once",
+        COMMANDS,
+        "    job = take_told(turn, job.id)\n",
+        "",
+        among="told and over",
+    ),
+    Bug(
+        "all state of a job at rest is lost as often as it likes",
+        "regroup.core.settling",
+        "        if job.wanted is not Wanted.STOP and not _meant(turn, job):\n",
+        "        if False:\n",
+    ),
 )

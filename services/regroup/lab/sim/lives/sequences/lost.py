@@ -98,6 +98,32 @@ def _away_while_held(random: Random, workers: int) -> list[Fault]:
     return [hold, dies, *(Fault(kind, tuple(others), at + 0.8, seconds=2.0) for kind in (Kind.CUT, Kind.ISOLATE))]
 
 
+def _late_and_alone(random: Random, workers: int) -> list[Fault]:
+    """One does not hear that it is to halt, and is given up; then the others die."""
+    at, (late, *others) = random.uniform(1.0, 3.0), random.sample(range(workers), k=workers)
+    deaf = Fault(Kind.DEAFEN, (late,), at=at, seconds=random.uniform(2.5, 4.0))
+    short = Fault(Kind.BREAK, tuple(others), at=at + 0.1, border="contributed")
+    dies, border = random.choice((Kind.KILL_AGENT, *ENDINGS)), random.choice(("form", "connecting"))
+    return [deaf, short, Fault(dies, tuple(others), at=at + 1.0, border=border)]
+
+
+def _answers_and_hangs(random: Random, workers: int) -> list[Fault]:
+    """One is slow to leave its group, and who has answered hangs for ever."""
+    at, (slow, *others) = random.uniform(1.5, 3.0), random.sample(range(workers), k=workers)
+    return [
+        Fault(Kind.STALL, (slow,), at=at, border="stepping", seconds=8.0, arrival=1),
+        Fault(Kind.BREAK, (others[0],), at=at, border="contributed", arrival=1),
+        Fault(Kind.DEADLOCK, tuple(others), at=at + random.uniform(0.6, 1.2)),
+    ]
+
+
+def _hangs_as_it_forms(random: Random, workers: int) -> list[Fault]:
+    """The others die, and the only one that has the state hangs as it forms again."""
+    at, (one, *others) = random.uniform(1.0, 3.0), random.sample(range(workers), k=workers)
+    dies = random.choice((Kind.KILL_AGENT, *ENDINGS))
+    return [Fault(dies, tuple(others), at=at), Fault(Kind.DEADLOCK, (one,), at=at + 0.1, border="connecting")]
+
+
 LOST = {  # by the names of their dice
     "ahead": Sequence(0.03, 1, _ahead),
     "left behind": Sequence(0.05, 2, _left_behind),
@@ -108,5 +134,8 @@ LOST = {  # by the names of their dice
     "may not grow": Sequence(0.015, 2, _may_not_grow, one_waits_for_all),
     "lack at first": Sequence(0.03, 4, _lack_at_first, two_of_two),
     "answers and is gone": Sequence(0.02, 2, _answers_and_is_gone, long_and_small),
+    "late and alone": Sequence(0.02, 2, _late_and_alone, long_and_small),
+    "answers and hangs": Sequence(0.02, 2, _answers_and_hangs, long_and_small),
+    "hangs as it forms": Sequence(0.02, 2, _hangs_as_it_forms, long_and_small),
     "away while held": Sequence(0.015, 2, _away_while_held, long),
 }

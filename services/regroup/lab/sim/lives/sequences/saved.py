@@ -101,6 +101,20 @@ def _told_in_vain(random: Random, workers: int) -> list[Fault]:
     ]
 
 
+def _told_and_over(random: Random, workers: int) -> list[Fault]:
+    """States are written while the reports of one are lost, and nobody knows what it committed; then all is over."""
+    at, (mute, *_) = random.uniform(1.0, 3.0), random.sample(range(workers), k=workers)
+    over, everybody = at + random.uniform(0.8, 2.5), tuple(range(workers))
+    ends = random.choice(
+        (
+            Fault(Kind.STOP_NOW, (0,), at=over),
+            Fault(Kind.POISON, (0,), at=over, seconds=18.0),
+            Fault(random.choice((Kind.KILL_AGENT, *ENDINGS)), everybody, at=over),
+        )
+    )
+    return [Fault(Kind.SILENCE, (mute,), at=at, seconds=random.uniform(4.0, 8.0)), ends]
+
+
 SAVED = {  # by the names of their dice
     "unheard": Sequence(0.04, 1, _unheard),
     "a step more": Sequence(0.03, 2, _a_step_more),
@@ -109,5 +123,6 @@ SAVED = {  # by the names of their dice
     "saved twice": Sequence(0.02, 1, _saved_twice),
     "writes for long": Sequence(0.02, 1, _writes_for_long),
     "told in vain": Sequence(0.03, 3, _told_in_vain, written_often),
+    "told and over": Sequence(0.02, 2, _told_and_over, written_often),
     "raises again": Sequence(0.02, 2, _raises_again, long),
 }
