@@ -142,6 +142,7 @@ BUGS = (
         SESSION,
         "if order.boundary and session.phase in (TrainerPhase.FORMING, TrainerPhase.TRAINING):",
         "if order.boundary and session.phase is TrainerPhase.TRAINING:",
+        among="told in vain",
     ),
     Bug(
         "who made the last step waits for a boundary",
