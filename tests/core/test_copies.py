@@ -436,3 +436,18 @@ def test_who_was_spared_and_is_evicted_at_last_is_blamed_once(scene):
     scene.after(scene.policy.detached_limit + 0.1, heard="b")
     assert [note.worker for note in scene.noted("evicted")] == ["b", "b"]
     assert scene.cluster.workers["b"].errors == 1
+
+
+def test_the_only_one_that_has_the_state_has_its_time_from_when_it_is_back(scene):
+    """The Halt was sent while it was cut off."""
+    scene.running("a", "b", min_workers=1, step=3)
+    scene.exits("a")
+    scene.does(Disconnected("b"))
+    scene.after(scene.policy.detached_limit - 1.0)
+    scene.register("b")
+    scene.beat("b", TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, 3))
+    scene.after(2 * scene.policy.halt_limit, heard="b")
+    assert not scene.noted("evicted")
+    scene.after(scene.policy.detached_limit, heard="b")
+    scene.after(scene.policy.halt_limit + 0.1, heard="b")
+    assert [note.worker for note in scene.noted("evicted")] == ["b"]

@@ -3,11 +3,11 @@
 import pytest
 
 from regroup.core.jobs import JobPhase, Version
-from regroup.core.messages.agent_reports import TrainerExited
+from regroup.core.messages.agent_reports import Heartbeat, TrainerExited
 from regroup.core.messages.commands import ClearWorker
 from regroup.core.messages.events import Disconnected, Tick
 from regroup.core.messages.trainer_reports import GroupBroke
-from regroup.core.workers import TrainerPhase
+from regroup.core.workers import Hang, LoopPhase, TrainerPhase
 
 
 def fails_to_form(scene, reporter, *names):
@@ -82,6 +82,23 @@ def test_a_task_that_raised_is_why_its_members_did_not_form_and_nobody_is_suspec
     scene.raises("b", generation=scene.job.generation)
     fails_to_form(scene, "a", "a", "b", "c")
     assert scene.noted("evicted") == []
+
+
+def test_nobody_is_suspected_where_all_that_have_the_state_hang(scene):
+    """c does not answer. The others did, and hang since, as their agents say, before they are to form again."""
+    scene.running("a", "b", "c", min_workers=1, step=3)
+    scene.incarnations = dict.fromkeys("abc", "i1")
+    scene.breaks("a", 1)
+    fails_to_form(scene, "a", "a", "b", "c")
+    scene.halt("ab", (1, 3))
+    hang = Hang(phase=LoopPhase.IDLE, lasts=5.0, limit=4.0, stands=True)
+    for name in "ab":
+        sighting = scene.cluster.sightings[name]
+        scene.says(name, Heartbeat(boot="b1", sequence=sighting.sequence + 1, trainer=sighting.trainer, hang=hang))
+    scene.after(scene.policy.halt_limit + 0.1, heard="abc")
+    assert scene.members == ["a", "b"]
+    scene.after(scene.policy.form_limit + 0.1, heard="abc")
+    assert not {"a", "b"} & {note.worker for note in scene.noted("evicted")}
 
 
 @pytest.mark.parametrize(("survivor", "dying"), ["ab", "ba"])

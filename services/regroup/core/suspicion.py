@@ -7,6 +7,7 @@ Refuses to know: when a round is over or a formation late (`rounds` asks), and t
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
 
 from regroup.core.cluster import Doubt
 from regroup.core.copies import may_be_last_copy
@@ -61,8 +62,9 @@ def hangs(turn: Turn, job: Job, member: Member, unheld: bool, missing: bool) -> 
     """Whether to give up a member that did not answer although nothing goes on without it.
 
     Its agent must be heard, so that it had its chance. Who may hold the only state gets much longer, from the last sign
-    of its trainer on: the `missing`, and those that said they hold one while no answer has any (`unheld`). But not
-    who hangs in the task's code at a save, or failed to save, and holds no more than what is durable.
+    of its trainer on, or since it is back: the `missing`, and those that said they hold one while no answer has any
+    (`unheld`). But not who hangs in the task's code at a save, or failed to save, and holds no more than what is
+    durable.
     """
     if not had_its_chance(turn, member):
         return False
@@ -73,7 +75,8 @@ def hangs(turn: Turn, job: Job, member: Member, unheld: bool, missing: bool) -> 
     if at_save and is_stuck(turn, member) and held is not None and held <= job.saved:
         return True
     asked = watch.since if watch.disturbed is None else watch.asked.get(member, watch.since)
-    began = max(sighting.moved, asked)
+    # Who was cut off was asked in vain, and is asked again as it comes back; but one that hangs may do so for ever.
+    began = max(sighting.moved, asked, -inf if turn.cluster.hangs(member) else sighting.since)
     spared = missing or (unheld and held is not None)
     return not spared or turn.waited(began) > turn.policy.detached_limit
 
@@ -199,7 +202,11 @@ def suspect(turn: Turn, job: Job, missing: list[Member]) -> None:
     holders = [
         seat.member for seat in formation.seats if seat.version == formation.base and seat.member not in watch.dead
     ]
+    sound = {one for one in holders if not turn.cluster.hangs(one)}  # others may never give what they hold
     severed = [pair for pair in watch.severed if watch.dead.keys().isdisjoint(pair)]
+
+    def alone(member: Member) -> bool:
+        return member in holders and sound <= {member}
 
     def suspicion(member: Member) -> tuple[bool, bool, int, Member]:
         """First whoever is no loss, then whoever was silent: to report that it could not form makes a witness."""
@@ -208,13 +215,13 @@ def suspect(turn: Turn, job: Job, missing: list[Member]) -> None:
     if odd := odd_ones(formation, severed, holders):
         # Who has no state is no loss, and may try again: the others wait for it once, and not twice.
         for member in [one for one in sorted(odd) if counts.get(one, 0) >= 2 or one not in holders]:
-            if had_its_chance(turn, member) and holders != [member]:
+            if had_its_chance(turn, member) and not alone(member):
                 _leave_out(turn, job, member, odd[member])
                 let_rest(turn, job, member.worker)
         return
     # The only holder of the state is never given up for a suspicion. Before the first step nobody holds anything.
     twice = [member for member, count in counts.items() if count >= 2 and had_its_chance(turn, member)]
-    suspects = [member for member in twice if holders != [member]]
+    suspects = [member for member in twice if not alone(member)]
     if suspects and len(formation.seats) > 1:
         worst = max(suspects, key=suspicion)
         # It may have been the wrong one, so the others' counts stay.

@@ -166,7 +166,7 @@ def evicted(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, j
     # Of whom it is said that it hangs, nothing is asked while nothing goes on without it.
     asked = ghosts.owes.get(member, -inf if before.hangs(member) else world.decided_at)
     began = max(asked, seen.moved if seen else before.started)
-    patient = world.decided_at - began > world.policy.detached_limit
+    patient = world.decided_at - began > 0.9 * world.policy.detached_limit  # it may be back for a little longer
     told = _told(formation, watch)
     heard = {one for one in told if tells(world, decision.cluster, one.worker)}  # others may be gone with what they had
     heard -= {one for one in heard if decision.cluster.hangs(one)}  # or never come back with it
