@@ -745,6 +745,22 @@ def test_a_job_that_is_to_stop_while_its_member_is_cut_off_does_not_fail_because
     assert not scene.job.ended
 
 
+def test_a_failure_in_a_step_that_somebody_made_since_is_no_company_for_the_next_one(scene):
+    """Each step takes a part of all: whoever tells of it tells that the passes of the others came off, too."""
+    scene.running("a", "b", "c", min_workers=1, step=3)
+    scene.raises("a", 1, step=3)
+    scene.halt("abc", (1, 3))
+    scene.train("abc")
+    n = scene.job.formation.generation
+    scene.beat("c", TrainerPhase.TRAINING, promised=n, generation=n, version=Version(n, 4))
+    scene.exits("c")
+    scene.halt("ab", (n, 3))
+    scene.train("ab")
+    assert scene.job.formation.base.step == 3
+    scene.raises("b", scene.job.formation.generation, step=3)
+    assert not scene.job.ended
+
+
 # --- Going back
 
 

@@ -52,3 +52,24 @@ def test_data_of_one_worker_fails_no_job_while_the_others_are_only_not_heard_of(
     scene.register("a")
     scene.beat("a", TrainerPhase.PREPARED, fingerprint=Fingerprint("code", "empty mount", 3))
     assert set(scene.job.refused) == {"a"}
+
+
+@pytest.mark.parametrize("durable", [False, True], ids=["nothing", "a checkpoint"])
+def test_once_nothing_is_left_that_was_trained_with_it_mended_code_is_taken(scene, durable):
+    scene.running("a", step=3, checkpoint_every=3)
+    if durable:
+        kept = Checkpoint(Version(1, 3), "/c/j/s3", "sum", 1, "a", host="h")
+        scene.cluster = replace(scene.cluster, jobs={"j": replace(scene.job, checkpoint=kept)})
+    scene.register("a", boot="b2")
+    mended = Fingerprint("mended code", "data", 100)
+    scene.beat("a", TrainerPhase.PREPARED, incarnation="i2", fingerprint=mended)
+    assert set(scene.job.refused) == ({"a"} if durable else set())
+    assert (scene.job.fingerprint == mended) is not durable
+
+
+def test_whose_code_is_another_is_refused_while_a_member_may_be_back_with_the_state(scene):
+    scene.running("a", "b", min_workers=1, step=3)
+    scene.does(Disconnected("b"))
+    scene.register("a", boot="b2")
+    scene.beat("a", TrainerPhase.PREPARED, incarnation="i2", fingerprint=Fingerprint("other code", "data", 100))
+    assert set(scene.job.refused) == {"a"}

@@ -259,3 +259,12 @@ def test_a_total_loss_that_is_settled_as_the_job_rests_is_a_restart(scene):
     scene.prepare("a", "b", incarnation="i2")
     scene.halt("ab", None, "i2")
     assert scene.job.restarts == 1
+
+
+def test_a_job_that_rests_fails_as_it_loses_all_state_more_often_than_it_may(scene):
+    scene.running("a", "b", step=3, max_restarts=0)
+    scene.does(PauseJob("j"))
+    scene.exits("a")
+    scene.exits("b")
+    assert (scene.job.phase, scene.job.restarts) == (JobPhase.FAILED, 1)
+    assert scene.job.reason == "all state was lost more often than max_restarts (0)"

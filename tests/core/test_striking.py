@@ -269,6 +269,17 @@ def test_to_go_back_is_no_restart(resumed):
     assert (scene.job.phase, scene.job.restarts, scene.job.step) == (JobPhase.RUNNING, 0, 6)
 
 
+def test_nor_is_it_one_where_the_job_rests_in_that_moment(resumed):
+    scene = resumed("a", "b", max_restarts=0)
+    finds(scene)
+    halted(scene, "a", "b")
+    scene.does(PauseJob("j"))
+    finds(scene)
+    halted(scene, "a", "b")
+    assert (scene.job.phase, scene.job.restarts, scene.job.step) == (JobPhase.PAUSED, 0, 6)
+    assert struck(scene) == [9]
+
+
 def test_who_read_it_after_all_refutes_what_was_said(resumed):
     scene = resumed("a", "b")
     finds(scene)

@@ -22,6 +22,7 @@ from regroup.core.jobs import (
     JobPhase,
     Member,
     StepFailure,
+    Version,
     Wanted,
 )
 from regroup.core.settling import away, candidates, passed
@@ -70,7 +71,7 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
     preparing = failure.step < 0
     kept = failure.shard in AT_A_SAVE
     alike = [f for f in job.failures if f.shard == failure.shard and (kept or f.step == failure.step)]
-    same = [f for f in alike if (failure.chance or not f.chance) and not beside_others(f)]
+    same = [f for f in alike if (failure.chance or not f.chance) and not (beside_others(f) or _came_off(turn, job, f))]
     job = _remember(turn, job, failure)
     formed = job.formation.generation if job.formation is not None else 0
     if not failure.died and 0 < failure.generation < formed:
@@ -100,6 +101,18 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
         for each in (*same, failure):
             if each.died and not its and each.worker in turn.workers:
                 turn.forgive_error(each.worker)
+
+
+def _came_off(turn: Turn, job: Job, failure: StepFailure) -> bool:
+    """Whether somebody tells that this step was made in a later generation: each takes a part of all its members."""
+    if failure.step < 0 or failure.shard in (IN_LOAD, *AT_A_SAVE):
+        return False
+    last, watch = job.formation, turn.watches.get(job.id)
+    steps = watch.committed.values() if watch is not None else ()
+    told = [Version(last.generation, step) for step in steps] if last is not None else []
+    trainers = (seen.trainer for seen in turn.sightings.values())
+    told += [one.version for one in trainers if one is not None and one.job == job.id and one.version is not None]
+    return any(one.generation > failure.generation and one.step > failure.step for one in told)
 
 
 def _is_its_own(turn: Turn, job: Job, failure: StepFailure, others: bool) -> bool:

@@ -195,6 +195,11 @@ def reached(job: Job, watch: Watch | None) -> int:
     return max(job.step, min(told), max(told) - 1)
 
 
+def furthest(job: Job, watch: Watch) -> int:
+    """The steps of whoever is known to have most: it may be the only one, but each takes a part of all members."""
+    return max([reached(job, watch), *watch.committed.values()])
+
+
 class Refusal(Exception):
     """A command that cannot be carried out; nothing was changed."""
 

@@ -10,7 +10,7 @@ from regroup.core.beginning import other_data
 from regroup.core.jobs import Job, JobPhase
 from regroup.core.messages.trainer_reports import TASK, WORKER, PrepareFailed, ReplicasDiffered
 from regroup.core.replicas import receivers, sound
-from regroup.core.settling import candidates
+from regroup.core.settling import candidates, passed
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerStatus
 
@@ -18,7 +18,8 @@ from regroup.core.workers import TrainerStatus
 def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
     """Compare a prepared trainer's code and data with the job's; the first one sets them.
 
-    Until anything was trained they are set anew where nobody is left that has them: that one's code may be mended now.
+    Until anything was trained, and once nothing of it is left, they are set anew where nobody is left that has them:
+    that one's code may be mended now.
     """
     theirs = status.fingerprint
     lent = (one for one, worker in turn.workers.items() if worker.job == job.id and one != name)
@@ -27,7 +28,7 @@ def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
     if (why := other_data(job, theirs)) is not None:
         _refuse_data(turn, job, name, why)
         return False
-    if job.fingerprint is None or not (job.history or others):
+    if job.fingerprint is None or not (others or _is_anything_left(turn, job, name)):
         turn.change_job(job, fingerprint=theirs)
         return True
     if theirs == job.fingerprint:
@@ -38,6 +39,16 @@ def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
     drawn = "" if "code" in parts else ": whatever draws it must be seeded, and read the same files"
     turn.refuse(job, name, f"its {' and '.join(parts)} {differ} from the other workers'{drawn}")
     return False
+
+
+def _is_anything_left(turn: Turn, job: Job, name: str) -> bool:
+    """Whether somebody may hold what was trained with the code and data that are known, or it is durable."""
+    if job.checkpoint is not None or (job.id in turn.watches and turn.watch(job.id).written):
+        return True
+    listed = set(job.formation.members) if job.formation is not None else set()
+    trainers = (seen.trainer for one, seen in turn.sightings.items() if one != name)
+    held = any(one is not None and one.job == job.id and one.version is not None for one in trainers)
+    return held or not passed(turn, job) >= listed
 
 
 def _refuse_data(turn: Turn, job: Job, name: str, why: str) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Set
 from enum import Enum, auto
 
 from regroup.core import failures
-from regroup.core.cluster import reached
+from regroup.core.cluster import furthest
 from regroup.core.hanging import GRACE, awaits_data, set_aside, starve, waits_in_vain, worth_a_round
 from regroup.core.jobs import Formation, Job, JobPhase, Member, Round, Wanted
 from regroup.core.leaving import departs, is_held_by_goers, owes_word
@@ -203,7 +203,7 @@ def _halt(turn: Turn, job: Job) -> None:
     if asked.boundary and at_work:  # else only newcomers are missing, and those that are there go on without
         begin_round(turn, job, f"no boundary was reached in {limit:g} s: {names} did not get there")
         return
-    made = reached(job, watch)
+    made = furthest(job, watch)
     set_aside(turn, job, starved)
     if not turn.jobs[job.id].ended:
         _, verdict = answers_of(turn, turn.jobs[job.id])

@@ -10,7 +10,7 @@ from math import inf
 from types import MappingProxyType
 from typing import Any
 
-from regroup.core.cluster import ASKED, Answer, Cluster, reached
+from regroup.core.cluster import ASKED, Answer, Cluster, furthest, reached
 from regroup.core.jobs import Formation, Job, JobPhase, Link, Member, Version, Wanted
 from regroup.core.regroup import ASKED_TO, RESTED, Hold, NothingToSave, SaveState, Train, Verdict, Wait, conclude
 from regroup.core.suspicion import (
@@ -144,10 +144,11 @@ def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
     if isinstance(verdict, Train):
         _issue(turn, job, verdict)
     elif isinstance(verdict, SaveState):
-        step = _shown(turn, job, verdict, verdict.version)  # more only once it is saved: until then it may be lost, too
-        job = turn.jobs[job.id]
+        job = _gone_back(turn, job, verdict, verdict.version)  # more only once it is saved: it may be lost, too
+        if job.ended:
+            return
         savers = tuple(dict.fromkeys((*job.savers, verdict.saver)))
-        turn.change_job(job, round=None, saver=verdict.saver, savers=savers, step=step, reason=verdict.reason)
+        turn.change_job(job, round=None, saver=verdict.saver, savers=savers, reason=verdict.reason)
         turn.change_watch(job.id, since=turn.now)
         turn.note("saving", verdict.reason, job=job.id, worker=verdict.saver.worker, generation=job.generation)
     elif isinstance(verdict, NothingToSave) and not (back := _come_back(turn, job, answers)):
@@ -155,11 +156,12 @@ def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
     elif isinstance(verdict, NothingToSave):
         wait(turn, turn.change_job(job, round=None), may_go_on(job, back))
     elif isinstance(verdict, Hold):
-        step = _shown(turn, job, verdict, verdict.version)
-        job = turn.jobs[job.id]
-        turn.change_job(job, round=None, phase=JobPhase.PAUSED, step=step, reason=verdict.reason)
+        job = _gone_back(turn, job, verdict, verdict.version)
+        if job.ended:
+            return
+        turn.change_job(job, round=None, phase=JobPhase.PAUSED, reason=verdict.reason)
         turn.change_watch(job.id, disturbed=None)
-        turn.note("paused", verdict.reason, job=job.id, step=step)
+        turn.note("paused", verdict.reason, job=job.id, step=job.step)
     else:
         wait(turn, turn.change_job(job, round=None), verdict.reason, stuck)
 
@@ -230,18 +232,10 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
     formation = replace(verdict.formation, detached_limit=turn.policy.detached_limit)
     watch = turn.watch(job.id)
     committed = reached(job, watch)
-    made = max([committed, *watch.committed.values()])  # by whoever was furthest
-    lost = made > formation.base.step
-    # All may have been ended on purpose, as when their cluster is stopped: that is no failure of the job.
-    meant = _meant(turn, job)
-    # A checkpoint that was struck is no loss of workers; but to begin anew is one of all state, however that came.
-    last = job.formation
-    read = last is not None and last.checkpoint is not None and made <= last.base.step  # and did nothing else
-    spared = meant or (read and formation.base != job.origin)
-    restarts = job.restarts + (verdict.rolled_back and lost and not spared)
-    if restarts > job.spec.max_restarts:
-        turn.end(job, JobPhase.FAILED, f"all state was lost more often than max_restarts ({job.spec.max_restarts})")
-        return
+    if verdict.rolled_back:
+        job = _count_restart(turn, job, formation.base)
+        if job.ended:
+            return
     phase = JobPhase.PREPARING if job.phase is JobPhase.PREPARING else JobPhase.REGROUPING
     job = turn.change_job(
         job,
@@ -251,7 +245,6 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
         formation=formation,
         history=(*job.history, Link(formation.generation, formation.base.generation, formation.base.step)),
         step=formation.base.step if verdict.rolled_back else committed,
-        restarts=restarts,
         reason=verdict.reason,
     )
     fresh: dict[str, Any] = {
@@ -274,6 +267,23 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
     turn.note(kind, verdict.reason, job=job.id, generation=formation.generation, base_step=base_step, workers=names)
 
 
+def _count_restart(turn: Turn, job: Job, base: Version) -> Job:
+    """To go back to this state is a restart if it loses steps that somebody made, and that nobody meant to be lost; too
+    many of them end the job."""
+    watch, last = turn.watch(job.id), job.formation
+    made = furthest(job, watch)
+    # A checkpoint that was struck is no loss of workers; but to begin anew is one of all state, however that came.
+    read = last is not None and last.checkpoint is not None and made <= last.base.step  # and did nothing else
+    # All may have been ended on purpose, as when their cluster is stopped: that is no failure of the job.
+    spared = _meant(turn, job) or (read and base != job.origin)
+    if made <= base.step or spared:
+        return job
+    job = turn.change_job(job, restarts=job.restarts + 1)
+    if job.restarts > job.spec.max_restarts:
+        turn.end(job, JobPhase.FAILED, f"all state was lost more often than max_restarts ({job.spec.max_restarts})")
+    return turn.jobs[job.id]
+
+
 def _meant(turn: Turn, job: Job) -> bool:
     dead = turn.watch(job.id).dead
     return job.formation is not None and all(dead.get(member) == ASKED for member in job.formation.members)
@@ -283,24 +293,28 @@ def rest(turn: Turn, job: Job, verdict: NothingToSave) -> None:
     if job.wanted is Wanted.STOP and job.checkpoint is None:
         turn.end(job, JobPhase.STOPPED, verdict.reason)  # the steps that it reached are still worth knowing
         return
-    _shown(turn, job, verdict, job.saved)
-    job = turn.jobs[job.id]
+    job = _gone_back(turn, job, verdict, job.saved)
+    if job.ended:
+        return
     if job.wanted is Wanted.STOP:
         turn.end(job, JobPhase.STOPPED, verdict.reason, step=job.saved.step)
     else:
         turn.pause(job, job.wanted if job.wanted in RESTED else Wanted.YIELD, verdict.reason)
 
 
-def _shown(turn: Turn, job: Job, verdict: SaveState | NothingToSave | Hold, state: Version) -> int:
-    """The steps to show of a job that rests or is saved with this state; if some are lost by that, it is told."""
+def _gone_back(turn: Turn, job: Job, verdict: SaveState | NothingToSave | Hold, state: Version) -> Job:
+    """A job that rests or is saved with this state, and the steps that it shows; if some are lost by that, it is told,
+    and may end it."""
     before = reached(job, turn.watch(job.id))
     if verdict.rolled_back and state.step < before:
-        turn.change_watch(job.id, committed={})
         reason, generation = verdict.reason, job.generation
         turn.note("rolled_back", reason, job=job.id, generation=generation, base_step=state.step)
-        if job.wanted is not Wanted.STOP and not _meant(turn, job):
-            turn.change_job(job, restarts=job.restarts + 1)
-    return min(before, state.step)
+        if job.wanted is not Wanted.STOP:
+            job = _count_restart(turn, job, state)
+        if job.ended:
+            return job
+        turn.change_watch(job.id, committed={})
+    return turn.change_job(job, step=min(before, state.step))
 
 
 def may_go_on(job: Job, names: Sequence[str]) -> str:

@@ -100,10 +100,16 @@ class Users:
         for job in life.jobs.values() if life.healed else ():
             if job.wanted in (Wanted.HOLD, Wanted.PAUSE):
                 self._command(leader, ResumeJob(job.id))
-            able = life.agents.keys() - _unlike(job) - life.gone  # who is refused for anything else tries again
+            unlike = _unlike(job) if self._is_of_code(job) else set()
+            able = life.agents.keys() - unlike - life.gone  # who is refused for anything else tries again
             lacks = len(able) < job.spec.min_workers or not self._may_be_read(job, able)
             if lacks and job.phase in _WAITS and job.wanted is Wanted.RUN:
                 self._command(leader, StopJob(job.id))
+
+    def _is_of_code(self, job: Job) -> bool:
+        """Whether anything is left of it that is of its code and data: else it takes others, as they are now."""
+        alive = any(one.job == job.id and one.session.fingerprint == job.fingerprint for one in self._life.trainers())
+        return alive or job.checkpoint is not None
 
     def _may_be_read(self, job: Job, able: Set[str]) -> bool:
         """Whether one of these workers is on a machine where the file lies that the job is to begin from."""

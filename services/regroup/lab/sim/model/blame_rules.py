@@ -47,11 +47,22 @@ def failed(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) ->
             assert len(same) == 1, times
     if job.restarts > old.restarts:
         issued = job.formation is not None and job.formation is not old.formation
-        base = job.formation.base.step if issued and job.formation is not None else job.step
-        made = ghosts.commits.get(job.id, {})
-        lost = any(step >= base for steps in made.values() for step in steps)
+        back = job.saved.step if job.ended else job.step  # where too many end it, it shows what it reached
+        base = job.formation.base.step if issued and job.formation is not None else back
         assert job.restarts == old.restarts + 1, "one roll-back is one restart"
-        assert lost, f"a restart counts, and no step was made since step {base}"
+        assert _is_lost(ghosts, old, job, base), f"a restart counts, and no step was made since step {base}"
+
+
+def _is_lost(ghosts: Ghosts, old: Job, job: Job, base: int) -> bool:
+    """Whether steps are lost that the last generation made, or held in memory: a file that was struck is no such loss,
+    unless none is left."""
+    last = old.formation
+    if last is None:
+        return False
+    steps = ghosts.commits.get(job.id, {}).get(last.generation, set())
+    made = max(steps, default=last.base.step - 1) + 1
+    held = bool(steps) or last.checkpoint is None
+    return made > base and (held or base == job.origin.step)
 
 
 def _alone(world: World, before: Cluster, old: Job, job: Job) -> None:
@@ -122,7 +133,8 @@ def restarted(before: Cluster, decision: Decision, old: Job, job: Job) -> None:
         return
     shown, watch = reached(old, before.watches.get(job.id)), after.watches.get(job.id, before.watches.get(job.id))
     back = job.formation.base.step if issued and job.formation is not None else job.step
-    lost = shown > max(old.formation.base.step, back)
+    from_file = old.formation.checkpoint is not None  # a file that was struck is no loss of workers
+    lost = shown > (max(old.formation.base.step, back) if from_file else back)
     dead = watch.dead if watch is not None else {}
     # Who ends in the decision by which the job rests may have been ended on purpose, too: nothing keeps that.
     meant = all(dead.get(member, None if issued else ASKED) == ASKED for member in old.formation.members)

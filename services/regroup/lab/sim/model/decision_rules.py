@@ -26,7 +26,7 @@ from regroup.lab.sim.model import (
 )
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up
-from regroup.lab.sim.model.world import World, answered, changes, given_up, is_overtaken, told_back
+from regroup.lab.sim.model.world import World, answered, changes, fresh, given_up, is_overtaken, told_back
 
 JOIN = "prepared to join: "
 NO_BOUNDARY = "no boundary was reached"
@@ -35,6 +35,10 @@ NO_BOUNDARY = "no boundary was reached"
 def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -> None:
     strangers.turned_away(before, decision)
     saving_rules.heard(ghosts, world, before, decision)
+    for _, status in fresh(before, decision.cluster):
+        if status.version is not None:
+            which = status.job, status.version.generation
+            ghosts.told[which] = max(ghosts.told.get(which, 0), status.version.step)
     for id, job in decision.cluster.jobs.items():
         old, watch = before.jobs.get(id), decision.cluster.watches.get(id)
         if old is None:

@@ -152,7 +152,7 @@ def _failed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, o
     assert not starves or _starves(ghosts, job), f"failed for data that came: {job.reason}"
     assert said or often or damaged or starves, f"failed for no reason: {job.reason}"
     for last in newest if job.reason.startswith("the task failed in step") and not starves else ():
-        _is_the_tasks(world, before, job, last)
+        _is_the_tasks(ghosts, world, before, job, last)
 
 
 def _starves(ghosts: Ghosts, job: Job) -> bool:
@@ -162,11 +162,13 @@ def _starves(ghosts: Ghosts, job: Job) -> bool:
     return any(len(fetches) >= FETCHES for fetches in both)
 
 
-def _is_the_tasks(world: World, before: Cluster, job: Job, last: StepFailure) -> None:
+def _is_the_tasks(ghosts: Ghosts, world: World, before: Cluster, job: Job, last: StepFailure) -> None:
     """What fails a job failed more than once at the same place, or again and again on one worker; more often where
     somebody may have killed its trainers; and data that do not come may come in a moment."""
     at_a_save = last.shard in (IN_STATE, IN_REPORT)
     alike = [one for one in job.failures if one.shard == last.shard and (at_a_save or one.step == last.step)]
+    if not (at_a_save or last.shard == IN_LOAD):
+        alike = [one for one in alike if one is last or not _came_off(ghosts, job, one)]
     row = [one for one in job.failures if one.step >= 0 and not one.chance][-TRIES:]
     alone = len(row) == TRIES and {one.worker for one in row} == {last.worker}
     assert len(alike) > 1 or alone, f"{job.id} failed for what failed once: {last}"
@@ -177,6 +179,12 @@ def _is_the_tasks(world: World, before: Cluster, job: Job, last: StepFailure) ->
     waited = 0.0 if watch is None else world.decided_at - max(watch.progressed, before.awake, before.started)
     in_vain = last.shard != IN_DATA or waited > job.spec.step_timeout
     assert in_vain, f"failed for data that did not come for {waited:.2f} s: it may in a moment"
+
+
+def _came_off(ghosts: Ghosts, job: Job, failure: StepFailure) -> bool:
+    """Whether a step in which something failed was made since, as somebody told: each takes a part of all."""
+    told = (steps for (id, n), steps in ghosts.told.items() if id == job.id and n > failure.generation)
+    return any(steps > failure.step for steps in told)
 
 
 def _may_go_on(world: World, before: Cluster, decision: Decision, job: Job, but: str) -> list[Member]:

@@ -18,6 +18,7 @@ class Ghosts:
     formations: dict[tuple[str, int], Formation] = field(default_factory=dict)
     rolled_back: set[tuple[str, int]] = field(default_factory=set)
     commits: dict[str, dict[int, set[int]]] = field(default_factory=dict)  # job -> generation -> steps
+    told: dict[tuple[str, int], int] = field(default_factory=dict)  # job and generation -> steps that a trainer told of
     late: dict[tuple[str, int], set[int]] = field(default_factory=dict)  # steps of a generation after a later one's
     written: set[tuple[str, Version]] = field(default_factory=set)
     writers: set[tuple[Member, Version]] = field(default_factory=set)
@@ -56,6 +57,7 @@ class Ghosts:
             dict(self.formations),
             set(self.rolled_back),
             {job: {n: set(steps) for n, steps in each.items()} for job, each in self.commits.items()},
+            dict(self.told),
             {which: set(steps) for which, steps in self.late.items()},
             set(self.written),
             set(self.writers),
