@@ -78,20 +78,19 @@ class Waiting:
                 raised[:] = [name for name in raised if name not in forgiven]
                 for which in [which for which in self._killed_in if which[0] == id]:
                     self._killed_in[which] -= forgiven
-                if job.formation is not None and job.formation is not old.formation:
-                    self._goes_back(id, job.formation.base.step, made=reached(old, before.watches.get(id)))
                 if job.saver is not None and job.saver != old.saver:
                     self._saver(before, after, job, job.saver)
                 self._saver_evaluates(old, job)
                 self._members_evaluate(old, job)
+            self._came_off(id, reached(job, after.watches.get(id)))
             if not self._life.jobs[id].ended:  # as is durable: who was deposed may not know
                 killed = [names for which, names in self._killed_in.items() if which[0] == id and len(names) > 1]
                 assert not killed, f"one shard kills {killed} in one step, and {id} goes on"
                 self._saves(after, job)
 
-    def _goes_back(self, id: str, base: int, made: int) -> None:
-        """Steps that came off fail anew, if they do."""
-        for which in [which for which in self._killed_in if which[0] == id and base <= which[1] < made]:
+    def _came_off(self, id: str, made: int) -> None:
+        """Steps that were made fail anew, if they do."""
+        for which in [which for which in self._killed_in if which[0] == id and which[1] < made]:
             self._killed_in.pop(which)
 
     def _saver_evaluates(self, before: Job, job: Job) -> None:

@@ -92,13 +92,13 @@ def _watched(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
         assert not gone, f"{gone} are known dead, and the others are asked to come to a boundary together with them"
     _answered(world, job, watch, before.watches.get(job.id))
     striking_rules.heard(ghosts, watch)
-    _owes(ghosts, world, job, watch)
+    _owes(ghosts, world, decision, job, watch)
     for member in watch.evicted - given_up(before, job.id):
         lending_rules.evicted(ghosts, world, before, decision, before.jobs[job.id], member)
     ghosts.unheard |= lending_rules.given_up_unheard(decision.cluster, watch)
 
 
-def _owes(ghosts: Ghosts, world: World, job: Job, watch: Watch) -> None:
+def _owes(ghosts: Ghosts, world: World, decision: Decision, job: Job, watch: Watch) -> None:
     """Since when each owes its answer: from the first round on that it did not answer since it last answered, or was
     listed."""
     if is_overtaken(world, job):
@@ -107,7 +107,9 @@ def _owes(ghosts: Ghosts, world: World, job: Job, watch: Watch) -> None:
     done = {*watch.answers, *(job.formation.members if formed and job.formation is not None else ())}
     for member in done:
         ghosts.owes.pop(member, None)
-    for member in job.round.participants if job.round is not None else ():
+    over = any(note.kind == "halt" and note.job == job.id for note in decision.notes)  # a round may be, at once
+    listed = job.formation.members if over and job.formation is not None and not formed else ()
+    for member in {*(job.round.participants if job.round is not None else ()), *listed}:
         if member not in watch.answers:
             ghosts.owes.setdefault(member, world.decided_at)
 

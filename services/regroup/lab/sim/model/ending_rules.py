@@ -131,11 +131,18 @@ def ended(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old
             seen = before.sightings.get(trainer.member.worker)
             away = world.decided_at - (seen.seen if seen else before.started)
             absent = away > world.policy.absent_limit or trainer.stuck
+            absent = absent or _says_nothing(world, before, trainer.member.worker)
             absent = absent or not (trainer.member in old.formation.members or (seen and seen.connected))
             passed = _is_passed(world, before, decision, old, job, trainer)
             assert absent or passed, f"stopped without the state of {trainer.member}"
     if job.phase is JobPhase.FAILED:
         _failed(ghosts, world, before, decision, old, job)
+
+
+def _says_nothing(world: World, before: Cluster, worker: str) -> bool:
+    """Whether it is back, and told nothing for as long as is waited for that."""
+    seen = before.sightings.get(worker)
+    return seen is not None and not seen.sequence and world.decided_at - seen.moved > world.policy.halt_limit
 
 
 def _failed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old: Job, job: Job) -> None:

@@ -165,7 +165,8 @@ def evicted(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, j
     known, watch, seen = before.trainer(member), before.watches[job.id], before.sightings.get(member.worker)
     # Of whom it is said that it hangs, nothing is asked while nothing goes on without it.
     asked = ghosts.owes.get(member, -inf if before.hangs(member) else world.decided_at)
-    began = max(asked, seen.moved if seen else before.started)
+    back = seen.since if seen is not None and not before.hangs(member) else -inf  # who hangs may be back for ever
+    began = max(asked, seen.moved if seen else before.started, back)
     patient = world.decided_at - began > 0.9 * world.policy.detached_limit  # it may be back for a little longer
     told = _told(formation, watch)
     heard = {one for one in told if tells(world, decision.cluster, one.worker)}  # others may be gone with what they had
@@ -175,6 +176,9 @@ def evicted(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, j
     listed = [world.living(other) for other in formation.members if other != member]
     able = [one for one in listed if one is not None and not one.stuck]
     others += [one.member for one in able if (one.session.version or ORIGIN) >= enough]
+    mine = trainer.session.version or ORIGIN
+    besides = [one for one in holders(world, job.id) if one is not trainer and not one.stuck]  # whom nobody listed
+    others += [one.member for one in besides if one.session.version is not None and one.session.version >= mine]
     assert others or patient, f"{member} is evicted with the only state"
     if job.round is not None and known is not None and known.version is not None and not patient:
         gave = [one for one, answer in watch.answers.items() if answer.version is not None and one not in watch.dead]
