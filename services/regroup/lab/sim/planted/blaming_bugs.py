@@ -209,4 +209,17 @@ BUGS = (
         "    if True:\n",
         among="late and alone",
     ),
+    Bug(
+        "what a job lost all of binds whoever begins it anew",
+        LIKENESS,
+        "not (others or _is_anything_left(turn, job, name)):",
+        "not (others or job.history):",
+    ),
+    Bug(
+        "a struck file is a restart",
+        "regroup.core.settling",
+        "spared = _meant(turn, job) or (read and base != job.origin)",
+        "spared = _meant(turn, job)",
+        among="DAMAGE",
+    ),
 )

@@ -270,4 +270,11 @@ BUGS = (
         "turn.change_watch(job.id, since=turn.now, **fresh",
         among="hangs as it forms",
     ),
+    Bug(
+        "who is back was asked all the while",
+        SUSPICION,
+        ", -inf if turn.cluster.hangs(member) else sighting.since)",
+        ")",
+        among="answers and hangs",
+    ),
 )
