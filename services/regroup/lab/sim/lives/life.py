@@ -39,7 +39,7 @@ from regroup.lab.sim.model import decision_rules, lending_rules, measuring_rules
 from regroup.lab.sim.model.linked_agents import LinkedAgent
 
 START = 1000.0  # of the virtual clock
-IDLE = 20.0  # seconds for which a job neither trains nor is in the queue, once all is well
+IDLE = 30.0  # seconds for which a job neither trains nor is in the queue, once all is well; to read in vain takes 23
 HEALING = 150.0  # seconds in which every job must end once all is well
 WATCH = 0.25  # seconds between two looks of the users
 UNHEARD = 2.0  # seconds without an answer after which an agent that is to end does

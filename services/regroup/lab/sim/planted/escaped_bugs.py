@@ -54,8 +54,8 @@ BUGS = (
     Bug(
         "steps that were lost with who made them are shown on",
         SETTLING,
-        "        turn.change_watch(job.id, committed={})\n        reason, generation",
-        "        reason, generation",
+        "        turn.change_watch(job.id, committed={})\n    return",
+        "    return",
         among="killed while held",
     ),
     Bug(

@@ -85,8 +85,8 @@ BUGS = (
     Bug(
         "the only holder is suspected as any",
         SUSPICION,
-        "if holders != [member]]",
-        "]",
+        "in twice if not alone(member)]",
+        "in twice]",
         among="STALL",
     ),
     Bug(
@@ -237,10 +237,10 @@ BUGS = (
         among="BREAK",
     ),
     Bug(
-        "a restart costs nothing",
+        "to go back and lose nothing is a restart",
         SETTLING,
-        "(verdict.rolled_back and lost and not spared)",
-        "(verdict.rolled_back and not spared)",
+        "if made <= base.step or spared:",
+        "if spared:",
     ),
     Bug(
         "a failure that is told twice counts twice",

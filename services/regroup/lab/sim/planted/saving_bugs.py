@@ -160,8 +160,8 @@ BUGS = (
     Bug(
         "what is held is forgotten",
         SETTLING,
-        "turn.change_job(job, round=None, phase=JobPhase.PAUSED, step=step,",
-        "turn.change_job(job, round=None, phase=JobPhase.PAUSED, formation=None, step=step,",
+        "turn.change_job(job, round=None, phase=JobPhase.PAUSED, reason",
+        "turn.change_job(job, round=None, phase=JobPhase.PAUSED, formation=None, reason",
     ),
     Bug(
         "a held job that is resumed is queued",
@@ -257,7 +257,7 @@ BUGS = (
     Bug(
         "all state of a job at rest is lost as often as it likes",
         "regroup.core.settling",
-        "        if job.wanted is not Wanted.STOP and not _meant(turn, job):\n",
-        "        if False:\n",
+        "        if job.wanted is not Wanted.STOP:\n            job = _count",
+        "        if False:\n            job = _count",
     ),
 )
