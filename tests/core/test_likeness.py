@@ -67,9 +67,14 @@ def test_once_nothing_is_left_that_was_trained_with_it_mended_code_is_taken(scen
     assert (scene.job.fingerprint == mended) is not durable
 
 
-def test_whose_code_is_another_is_refused_while_a_member_may_be_back_with_the_state(scene):
+def test_whose_code_is_another_is_refused_as_long_as_a_member_may_be_back_with_the_state(scene):
     scene.running("a", "b", min_workers=1, step=3)
     scene.does(Disconnected("b"))
     scene.register("a", boot="b2")
-    scene.beat("a", TrainerPhase.PREPARED, incarnation="i2", fingerprint=Fingerprint("other code", "data", 100))
+    mended = Fingerprint("mended code", "data", 100)
+    scene.beat("a", TrainerPhase.PREPARED, incarnation="i2", fingerprint=mended)
     assert set(scene.job.refused) == {"a"}
+    scene.after(scene.policy.detached_limit + scene.policy.detached_margin + 1.0, heard="a")
+    scene.register("a", boot="b3")
+    scene.beat("a", TrainerPhase.PREPARED, incarnation="i3", fingerprint=mended)
+    assert (scene.job.refused, scene.job.fingerprint) == ({}, mended)

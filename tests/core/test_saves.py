@@ -367,8 +367,9 @@ def test_who_tells_that_its_evaluation_goes_on_is_waited_for_from_then_on(scene)
     assert scene.job.reason == f"a did not save in {scene.job.spec.step_timeout:g} s"
 
 
-def stuck_alone(scene, written, asked=True):
-    """The only holder hangs in its save, and its promise is not told. `asked`: this coordinator knows that it saves."""
+def stuck_alone(scene, written, asked=True, said=TrainerPhase.HALTED):
+    """The only holder hangs in its save, and its promise is not told. `asked`: this coordinator knows that it saves;
+    `said`: the phase that its heartbeat tells of."""
     scene.finished("a")
     scene.passes(scene.job.spec.step_timeout, heard="a")
     phase = LoopPhase.REPORT if written else LoopPhase.STATE
@@ -376,15 +377,16 @@ def stuck_alone(scene, written, asked=True):
     if not asked:
         watch = replace(scene.cluster.watches["j"], failed_savers=())
         scene.cluster = replace(scene.cluster, watches={"j": watch})
-    trainer = replace(scene.cluster.sightings["a"].trainer, phase=TrainerPhase.HALTED, promised=scene.job.generation)
+    trainer = replace(scene.cluster.sightings["a"].trainer, phase=said, promised=scene.job.generation)
     scene.sequence += 1
     scene.says("a", Heartbeat(boot="b1", sequence=scene.sequence, trainer=trainer, hang=hangs(phase)))
     scene.after(scene.policy.halt_limit + 0.1, heard="a")
     return [note.worker for note in scene.noted("evicted")]
 
 
-def test_who_alone_holds_a_state_that_is_durable_is_not_spared_when_it_hangs_in_its_report(scene):
-    assert stuck_alone(scene, written=(FILE,)) == ["a"]
+@pytest.mark.parametrize("said", [TrainerPhase.HALTED, TrainerPhase.SAVING])
+def test_who_alone_holds_a_state_that_is_durable_is_not_spared_when_it_hangs_in_its_report(scene, said):
+    assert stuck_alone(scene, written=(FILE,), said=said) == ["a"]
 
 
 def test_another_coordinator_does_not_spare_it_either_although_it_asked_nobody_to_save(scene):

@@ -10,7 +10,7 @@ from regroup.core.beginning import other_data
 from regroup.core.jobs import Job, JobPhase
 from regroup.core.messages.trainer_reports import TASK, WORKER, PrepareFailed, ReplicasDiffered
 from regroup.core.replicas import receivers, sound
-from regroup.core.settling import candidates, passed
+from regroup.core.settling import away, candidates, passed
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerStatus
 
@@ -22,16 +22,13 @@ def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
     that one's code may be mended now.
     """
     theirs = status.fingerprint
-    lent = (one for one, worker in turn.workers.items() if worker.job == job.id and one != name)
-    away = [one for one in lent if (seen := turn.cluster.present(one)) is None or not seen.sequence]
-    others = [*(each for each in candidates(turn.cluster, job) if each.worker != name), *away]
     if (why := other_data(job, theirs)) is not None:
         _refuse_data(turn, job, name, why)
         return False
-    if job.fingerprint is None or not (others or _is_anything_left(turn, job, name)):
-        turn.change_job(job, fingerprint=theirs)
-        return True
     if theirs == job.fingerprint:
+        return True
+    if job.fingerprint is None or not _is_left(turn, job, name):
+        turn.change_job(job, fingerprint=theirs)
         return True
     ours = job.fingerprint
     parts = [part for part in ("code", "dataset", "samples") if getattr(theirs, part) != getattr(ours, part)]
@@ -41,14 +38,19 @@ def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
     return False
 
 
-def _is_anything_left(turn: Turn, job: Job, name: str) -> bool:
-    """Whether somebody may hold what was trained with the code and data that are known, or it is durable."""
+def _is_left(turn: Turn, job: Job, but: str) -> bool:
+    """Whether anybody else has the code and data that are known, or may hold what was trained with them, or that is
+    durable."""
     if job.checkpoint is not None or (job.id in turn.watches and turn.watch(job.id).written):
         return True
-    listed = set(job.formation.members) if job.formation is not None else set()
-    trainers = (seen.trainer for one, seen in turn.sightings.items() if one != name)
+    gone = {member.worker for member in passed(turn, job)}
+    listed = {member.worker for member in job.formation.members} if job.formation is not None else set()
+    lent = [one for one, worker in turn.workers.items() if worker.job == job.id and one not in {but, *gone}]
+    unheard = [one for one in lent if (seen := turn.cluster.present(one)) is None or not seen.sequence]
+    trainers = [seen.trainer for one, seen in turn.sightings.items() if one != but and seen.connected]
     held = any(one is not None and one.job == job.id and one.version is not None for one in trainers)
-    return held or not passed(turn, job) >= listed
+    prepared = any(one.worker != but for one in candidates(turn.cluster, job))
+    return prepared or held or bool(unheard or away(turn, job) or listed - gone)
 
 
 def _refuse_data(turn: Turn, job: Job, name: str, why: str) -> None:

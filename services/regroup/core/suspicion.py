@@ -71,8 +71,8 @@ def hangs(turn: Turn, job: Job, member: Member, unheld: bool, missing: bool) -> 
     sighting, watch = turn.sightings[member.worker], turn.watch(job.id)
     trainer = turn.cluster.trainer(member)
     held = trainer.version if trainer is not None else None
-    at_save = member in watch.failed_savers or hang_at_save(turn, member) is not None
-    if at_save and is_stuck(turn, member) and held is not None and held <= job.saved:
+    at_save = hang_at_save(turn, member) is not None or (member in watch.failed_savers and is_stuck(turn, member))
+    if at_save and held is not None and held <= job.saved:
         return True
     asked = watch.since if watch.disturbed is None else watch.asked.get(member, watch.since)
     # Who was cut off was asked in vain, and is asked again as it comes back; but one that hangs may do so for ever.

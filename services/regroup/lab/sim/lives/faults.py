@@ -6,6 +6,7 @@ Refuses to know: why these faults (`plan`), what each does to whom it strikes (`
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ class Faults:
         self._kinds: frozenset[Kind] = frozenset()  # of those
         self._dooms: dict[Kind, Fault] = {}
         self._over = False
+        self._was: dict[tuple[Kind, str], float] = {}  # when each was last there, by whom it struck; "": anybody
         self._to_come = len(life.plan.faults)
         self.severed: dict[tuple[str, str], float] = {}  # pairs of workers -> when there was last no way between them
         self.lagged: set[str] = set()  # workers that were slow at some time
@@ -75,6 +77,12 @@ class Faults:
             return False
         return worker is None or any(fault.kind is kind and worker in struck for fault, struck in self._lasting)
 
+    def last(self, kinds: Sequence[Kind], worker: str | None = None) -> float:
+        """When one of these was last there, for this worker or for anybody: now, if one lasts; -inf, if none was."""
+        if any(self.lasts(kind, worker) for kind in kinds):
+            return self._life.now
+        return max((self._was.get((kind, worker or ""), -inf) for kind in kinds), default=-inf)
+
     def severs(self, one: str, other: str) -> bool:
         """Whether there is no way between these two: those that a fault strikes reach each other, and nobody else."""
         if Kind.SEVER not in self._kinds:
@@ -88,6 +96,7 @@ class Faults:
         fault = self._dooms.pop(kind, None)
         if fault is not None:
             self._count(kind)
+            self._struck(kind, ())
             if kind in LASTING:
                 self._begin(fault, ())
         return fault is not None
@@ -132,6 +141,7 @@ class Faults:
             self._dooms[fault.kind] = fault
             return
         self._count(fault.kind)
+        self._struck(fault.kind, struck)
         if fault.kind in LASTING:
             self._begin(fault, struck)
         for worker in struck:
@@ -148,6 +158,9 @@ class Faults:
             first, second = sorted((kind, other.kind))
             self.pairs[first, second] += 1
 
+    def _struck(self, kind: Kind, workers: tuple[str, ...]) -> None:
+        self._was |= {(kind, one): self._life.now for one in ("", *(() if kind in OF_ALL else workers))}
+
     def _begin(self, fault: Fault, struck: tuple[str, ...]) -> None:
         self._lasting.append((fault, struck))
         self._kinds |= {fault.kind}
@@ -162,6 +175,7 @@ class Faults:
         if (fault, struck) not in self._lasting:
             return
         self._lasting.remove((fault, struck))
+        self._struck(fault.kind, struck)
         self._kinds = frozenset(other.kind for other, _ in self._lasting)
         now = self._life.now
         self.severed = {pair: until if self.severs(*pair) else min(until, now) for pair, until in self.severed.items()}

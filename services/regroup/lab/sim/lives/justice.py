@@ -28,12 +28,13 @@ if TYPE_CHECKING:
 
 # In the words of who is left out, and may be sound: no error of its worker.
 SUSPECTED = ("reach", "failed to form together twice", "broke before their first step")
+LAST_WORDS = 15.0  # seconds for which what was lost, or came late, may be missed
 LEAVES = 1.5  # seconds within which a step loop in good health is out of a group that is to break
 
 
 class Justice:
     def __init__(self, life: "Life") -> None:
-        self._life, self._excuses = life, Excuses(life.plan)
+        self._life, self._excuses = life, Excuses(life)
         self._causes: Counter[str] = Counter()  # by worker, of errors that may be counted
         self._counted: Counter[str] = Counter()
         self._differed: set[tuple[str, int]] = set()  # generations of which some replica was not like the others
@@ -88,7 +89,9 @@ class Justice:
             case Note(kind="unlent", worker=str(worker), reason=why) if "started no trainer" in why:
                 had, limit = now - self._lent.get(worker, -inf), life.policy.prepare_limit
                 assert had > 0.9 * limit, f"{worker} had {had:.2f} s to start a trainer, and may take {limit:g}"
-                self._causes[worker] += life.agents[worker].trainer is None or self._excuses.late
+                self._causes[worker] += life.agents[worker].trainer is None or self._excuses.late(
+                    life.policy.prepare_limit + 2.0
+                )
             case Note(kind="unlent", worker=worker, reason=why) if "not heard of for" in why:
                 awake = life.now - life.woke
                 assert awake > 0.9 * life.policy.absent_limit, f"{worker} is absent, and nobody looked"
@@ -131,7 +134,8 @@ class Justice:
     def _evicted(self, before: Cluster, after: Cluster, job: str, worker: str, why: str) -> None:
         life, agent = self._life, self._life.agents[worker]
         known = before.jobs[job]
-        if "did not answer" in why and agent.trainer is not None and known.round is not None and not self._excuses.late:
+        late = self._excuses.late(life.policy.halt_limit + 1.0)
+        if "did not answer" in why and agent.trainer is not None and known.round is not None and not late:
             trainer = agent.trainer
             healthy = not trainer.stuck and trainer.loop.at not in ("applying", "loaded")
             at = self._halted.get((trainer.member, known.round.generation))
@@ -181,7 +185,7 @@ class Justice:
         which = job.id, members, formation.base.step, job.failures  # another failure is another reason
         self._begun[which] += bool(self._had_their_chance(after, formation))
         excuses = self._excuses
-        excused = excuses.away or excuses.unheard or excuses.late or excuses.starved
+        excused = excuses.away() or excuses.unheard() or excuses.late() or excuses.starved()
         if len(members) > 1 and not excused and not any(map(excuses.holds_up, names)):
             times = self._begun[which]
             often = times > 2 * FRUITLESS  # a pause, or replicas that differ, may come in between
@@ -195,7 +199,7 @@ class Justice:
         """Who was told to halt gets out of a group in which all others wait, too."""
         at = self._halted.get((trainer.member, job.generation))
         soon = at is None or self._life.now - at < LEAVES
-        held_up = self._excuses.holds_up(trainer.member.worker)
+        held_up = self._excuses.holds_up(trainer.member.worker, LEAVES)
         inside = trainer.loop.at in TOGETHER and trainer.group.generation < job.generation
         assert soon or held_up or trainer.stuck or not inside, f"{trainer.member} was told to halt, and cannot leave"
 
@@ -254,7 +258,7 @@ class Justice:
         if job.phase is JobPhase.FAILED and job.reason.startswith("the task failed") and job.failures:
             last = job.failures[-1]
             kept = job.checkpoint is not None and job.checkpoint.version.step >= last.step
-            lost = last.shard == IN_REPORT and not (kept or self._excuses.unheard)
+            lost = last.shard == IN_REPORT and not (kept or self._excuses.unheard(LAST_WORDS))
             assert not lost, f"report() failed {job.id} at step {last.step}, and its state there is not durable"
             alone = last.step < 0 and {one.worker for one in job.failures if one.step < 0} == {last.worker}
             for failure in () if alone else job.failures:  # where all others are busy, nobody else shows it

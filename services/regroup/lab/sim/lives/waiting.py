@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from regroup.core.cluster import Cluster, reached
 from regroup.core.decide import Decision
 from regroup.core.jobs import ORIGIN, Job, Member, Version
-from regroup.lab.sim.lives.excuses import Excuses
+from regroup.lab.sim.lives.excuses import AWAY, LATE, Excuses
 from regroup.lab.sim.model.limits import COMING_BACK, OF_ONE
 from regroup.lab.sim.model.trainer import Trainer
 from regroup.lab.sim.model.world import holders, is_heard
@@ -20,12 +20,13 @@ from regroup.lab.sim.model.world import holders, is_heard
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
 
+CALM = 6.0  # seconds after a fault that kept somebody from hearing, or from going on
 SLACK = 1.5  # seconds until a coordinator that hears of nothing else looks again, and more
 
 
 class Waiting:
     def __init__(self, life: "Life") -> None:
-        self._life, self._excuses = life, Excuses(life.plan)
+        self._life, self._excuses = life, Excuses(life)
         self._vain: dict[str, tuple[list[Member], float]] = {}  # since when a job waits for none but these, that hang
         self._wedged: dict[Member, float] = {}  # since when a trainer hangs in the task's code at a save
         self._failed: dict[str, tuple[float, Version]] = {}  # when a job's last save failed, and of which state
@@ -111,9 +112,10 @@ class Waiting:
 
     def _able(self, members: Sequence[Member]) -> list[Trainer]:
         """Those of them that go on, and of which that is heard in time."""
-        if self._excuses.away or self._excuses.unheard or self._excuses.late:
+        excuses = self._excuses
+        if excuses.unheard(CALM) or excuses.late(CALM):
             return []
-        found = [self._life.agents[one.worker].trainer for one in members if not self._excuses.holds_up(one.worker)]
+        found = [self._life.agents[one.worker].trainer for one in members if not excuses.holds_up(one.worker, CALM)]
         return [one for one in found if one is not None and one.member in members and not one.stuck]
 
     def _saves(self, after: Cluster, job: Job) -> None:
@@ -122,7 +124,8 @@ class Waiting:
         raised = self._raised_in_state.get(job.id, [])
         often = len(set(raised)) > 1 or len(raised) > OF_ONE
         assert not often, f"state() raised on {raised}, and {job.id} goes on"
-        if self._excuses.away or self._excuses.late:
+        calm = self._life.faults.last((*AWAY, *LATE))
+        if calm == self._life.now:
             return
         watch, now, policy = after.watches.get(job.id), self._life.decided_at, self._life.policy
         for name, worker in after.workers.items():
@@ -143,6 +146,7 @@ class Waiting:
             if held is not None and held > job.saved:
                 spared = self._others_have(after, job, trainer, held)
                 since, limit = max(since, spared or 0.0), limit + (policy.detached_limit if spared is None else 0.0)
+            since = max(since, self._life.decided_at - (self._life.now - calm))
             over = max(since + limit, watch.progressed + job.spec.step_timeout)  # whoever promised may take that long
             assert now < over + SLACK, f"{trainer.member} hangs in the task's code at a save for {now - since:.1f} s"
 

@@ -212,8 +212,8 @@ BUGS = (
     Bug(
         "what a job lost all of binds whoever begins it anew",
         LIKENESS,
-        "not (others or _is_anything_left(turn, job, name)):",
-        "not (others or job.history):",
+        "not _is_left(turn, job, name):",
+        "not (job.history or _is_left(turn, job, name)):",
     ),
     Bug(
         "a struck file is a restart",
