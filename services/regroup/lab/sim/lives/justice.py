@@ -134,7 +134,7 @@ class Justice:
     def _evicted(self, before: Cluster, after: Cluster, job: str, worker: str, why: str) -> None:
         life, agent = self._life, self._life.agents[worker]
         known = before.jobs[job]
-        late = self._excuses.late(life.policy.halt_limit + 1.0)
+        late = self._excuses.late(life.policy.halt_limit + 1.0) or self._excuses.away(life.policy.halt_limit + 1.0)
         if "did not answer" in why and agent.trainer is not None and known.round is not None and not late:
             trainer = agent.trainer
             healthy = not trainer.stuck and trainer.loop.at not in ("applying", "loaded")

@@ -39,7 +39,8 @@ from regroup.lab.sim.model import decision_rules, lending_rules, measuring_rules
 from regroup.lab.sim.model.linked_agents import LinkedAgent
 
 START = 1000.0  # of the virtual clock
-IDLE = 30.0  # seconds for which a job neither trains nor is in the queue, once all is well; to read in vain takes 23
+IDLE = 20.0  # seconds for which a job neither trains nor is in the queue, once all is well
+READS = "no worker can read the checkpoint"  # each try takes twice as long as the one before
 HEALING = 150.0  # seconds in which every job must end once all is well
 WATCH = 0.25  # seconds between two looks of the users
 UNHEARD = 2.0  # seconds without an answer after which an agent that is to end does
@@ -151,6 +152,7 @@ class Life(Paced):
         trains = (JobPhase.RUNNING, JobPhase.QUEUED, JobPhase.PAUSED)
         left = [job for job in self.jobs.values() if not job.ended]  # others may have whom one of them needs
         idle = {job.id for job in left if job.phase not in trains and self.healed and len(left) == 1}
+        idle = {id for id in idle if not self.jobs[id].reason.startswith(READS)}
         self._idle_since = {id: self._idle_since.get(id, self.now) for id in idle}
         long = [self.jobs[id] for id, since in self._idle_since.items() if self.now - since > IDLE]
         return [(job.id, str(job.phase), job.reason) for job in long]

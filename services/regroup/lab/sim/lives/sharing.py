@@ -68,7 +68,9 @@ class Sharing:
         )
         mine = [name for name, one in after.workers.items() if one.job == job.id]
         mine = [name for name in mine if after.present(name) or name in keeps or job.formation is None]
-        mine = [name for name in mine if not (after.workers[name].departs or after.workers[name].quarantined)]
+        out = {name for name in mine if after.workers[name].departs or after.workers[name].quarantined}
+        trains = keeps if job.phase is JobPhase.RUNNING else ()  # it goes on until it errs again
+        mine = [name for name in mine if name not in out or (name in trains and not after.workers[name].departs)]
         free = [name for name, one in after.workers.items() if one.job is None and name not in job.refused]
         free = [name for name in free if self._is_free(after, after.workers[name])]
         enough = len(free) + sum(tells(self._life, after, name) for name in mine) >= job.spec.min_workers
