@@ -77,4 +77,8 @@ def test_whose_code_is_another_is_refused_as_long_as_a_member_may_be_back_with_t
     scene.after(scene.policy.detached_limit + scene.policy.detached_margin + 1.0, heard="a")
     scene.register("a", boot="b3")
     scene.beat("a", TrainerPhase.PREPARED, incarnation="i3", fingerprint=mended)
+    assert set(scene.job.refused) == {"a"}
+    scene.register("b", boot="b2")
+    scene.register("a", boot="b4")
+    scene.beat("a", TrainerPhase.PREPARED, incarnation="i4", fingerprint=mended)
     assert (scene.job.refused, scene.job.fingerprint) == ({}, mended)

@@ -10,7 +10,7 @@ from regroup.core.beginning import other_data
 from regroup.core.jobs import Job, JobPhase
 from regroup.core.messages.trainer_reports import TASK, WORKER, PrepareFailed, ReplicasDiffered
 from regroup.core.replicas import receivers, sound
-from regroup.core.settling import away, candidates, passed
+from regroup.core.settling import candidates
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerStatus
 
@@ -40,17 +40,17 @@ def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
 
 def _is_left(turn: Turn, job: Job, but: str) -> bool:
     """Whether anybody else has the code and data that are known, or may hold what was trained with them, or that is
-    durable."""
-    if job.checkpoint is not None or (job.id in turn.watches and turn.watch(job.id).written):
+    durable. Who is only silent may be back with it."""
+    watch = turn.watch(job.id)
+    if job.checkpoint is not None or watch.written:
         return True
-    gone = {member.worker for member in passed(turn, job)}
-    listed = {member.worker for member in job.formation.members} if job.formation is not None else set()
-    lent = [one for one, worker in turn.workers.items() if worker.job == job.id and one not in {but, *gone}]
+    listed = set(job.formation.members) if job.formation is not None else set()
+    lent = [one for one, worker in turn.workers.items() if worker.job == job.id and one != but]
     unheard = [one for one in lent if (seen := turn.cluster.present(one)) is None or not seen.sequence]
-    trainers = [seen.trainer for one, seen in turn.sightings.items() if one != but and seen.connected]
+    trainers = [seen.trainer for one, seen in turn.sightings.items() if one != but]
     held = any(one is not None and one.job == job.id and one.version is not None for one in trainers)
     prepared = any(one.worker != but for one in candidates(turn.cluster, job))
-    return prepared or held or bool(unheard or away(turn, job) or listed - gone)
+    return prepared or held or bool(unheard or listed - watch.dead.keys())
 
 
 def _refuse_data(turn: Turn, job: Job, name: str, why: str) -> None:

@@ -19,6 +19,10 @@ from regroup.lab.sim.model.limits import NAMES
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
 
+# Users', and what is no harm to anybody else.
+GENTLE = frozenset(
+    {Kind.STOP, Kind.STOP_NOW, Kind.PAUSE, Kind.HOLD, Kind.MISTAKE, Kind.DIVERGE, Kind.LAG, Kind.UNDELETABLE}
+)
 DOOMS = frozenset({Kind.CRASH_UNSAVED, Kind.CRASH_UNSENT, Kind.STORE_CRASH})  # they wait for a save
 
 
@@ -31,6 +35,7 @@ class Faults:
         self._dooms: dict[Kind, Fault] = {}
         self._over = False
         self._was: dict[tuple[Kind, str], float] = {}  # when each was last there, by whom it struck; "": anybody
+        self._harmed = 0.0
         self._to_come = len(life.plan.faults)
         self.severed: dict[tuple[str, str], float] = {}  # pairs of workers -> when there was last no way between them
         self.lagged: set[str] = set()  # workers that were slow at some time
@@ -71,6 +76,11 @@ class Faults:
     def pending(self) -> bool:
         """Whether anything goes wrong at the moment, or will."""
         return not self._over and bool(self._to_come or self._armed or self._lasting)
+
+    @property
+    def harmed(self) -> float:
+        """When anything last went wrong: now, if it still does."""
+        return self._life.now if self._kinds - GENTLE else self._harmed
 
     def lasts(self, kind: Kind, worker: str | None = None) -> bool:
         if kind not in self._kinds:
@@ -159,6 +169,8 @@ class Faults:
             self.pairs[first, second] += 1
 
     def _struck(self, kind: Kind, workers: tuple[str, ...]) -> None:
+        if kind not in GENTLE:
+            self._harmed = self._life.now
         self._was |= {(kind, one): self._life.now for one in ("", *(() if kind in OF_ALL else workers))}
 
     def _begin(self, fault: Fault, struck: tuple[str, ...]) -> None:

@@ -21,6 +21,7 @@ from regroup.core.messages.agent_reports import AgentLeft, Discarded
 from regroup.core.messages.events import Report
 from regroup.core.messages.orders import Discard, Heard, Order
 from regroup.core.workers import TrainerPhase, Worker
+from regroup.lab.sim.lives.calm import Calm
 from regroup.lab.sim.lives.faults import Faults
 from regroup.lab.sim.lives.justice import Justice
 from regroup.lab.sim.lives.network import Network
@@ -62,7 +63,7 @@ class Life(Paced):
         self.workers: dict[str, Worker] = {}  # durable
         self.faults, self.network, self.users = Faults(self), Network(self), Users(self)
         self.justice, self.preparing = Justice(self), Preparing(self)
-        self.sharing, self.waiting = Sharing(self), Waiting(self)
+        self.sharing, self.waiting, self.calm = Sharing(self), Waiting(self), Calm(self)
         self.processes: list[Process] = []
         for agent in self.agents.values() if plan.folders else ():
             agent.host = home(agent.name)
@@ -194,6 +195,7 @@ class Life(Paced):
         self.preparing.judge(before, decision)
         self.sharing.judge(before, decision)
         self.waiting.judge(before, decision)
+        self.calm.judge(decision)
 
     def _stored(self, decided: Cluster) -> None:
         """The store keeps what was decided: all of it, and nothing else. Steps alone may be ahead in it."""

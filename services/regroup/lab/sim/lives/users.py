@@ -107,9 +107,10 @@ class Users:
                 self._command(leader, StopJob(job.id))
 
     def _is_of_code(self, job: Job) -> bool:
-        """Whether anything is left of it that is of its code and data: else it takes others, as they are now."""
+        """Whether anything of its code and data is left, or may be: else it takes others, as they are now."""
         alive = any(one.job == job.id and one.session.fingerprint == job.fingerprint for one in self._life.trainers())
-        return alive or job.checkpoint is not None or job.beginning is not None
+        silent = job.formation is not None and any(one.worker in self._life.gone for one in job.formation.members)
+        return alive or silent or job.checkpoint is not None or job.beginning is not None
 
     def _may_be_read(self, job: Job, able: Set[str]) -> bool:
         """Whether one of these workers is on a machine where the file lies that the job is to begin from."""

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 from regroup.core.cluster import Cluster, Watch, reached
 from regroup.core.decide import Decision
-from regroup.core.jobs import ENDED, ORIGIN, Formation, Job, JobPhase, Link, Round, Version, Wanted
+from regroup.core.jobs import ENDED, ORIGIN, Formation, Job, JobPhase, Link, Round, Version
 from regroup.core.messages.orders import Discard, Form, Go, Heard, Kill, Release
 from regroup.core.phases import JOB_ARROWS
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model import (
+    asking_rules,
     beginning_rules,
     blame_rules,
     ending_rules,
@@ -174,7 +175,7 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     assert job.phase is old.phase or job.phase in JOB_ARROWS[old.phase], f"{old.phase} -> {job.phase}"
     assert job.generation >= old.generation, "the generation only grows"
     assert job.history[: len(old.history)] == old.history, "history only grows"
-    assert job.wanted is Wanted.STOP or old.wanted is not Wanted.STOP, "who was told that a job stops is told no more"
+    asking_rules.wanted(decision, old, job)
     ending_rules.goes_on(decision, old, job)
     if job.round is not None and job.round is not old.round and job.round.reason.startswith(JOIN):
         _joins(decision.cluster, job, job.round)

@@ -17,9 +17,6 @@ def compared(world: World, before: Cluster, after: Cluster, old: Job, job: Job) 
     for trainer in world.trainers():
         worker, seen = before.workers.get(trainer.member.worker), before.sightings.get(trainer.member.worker)
         lent = worker is not None and worker.job == trainer.job == job.id
-        silent = world.decided_at - max(seen.seen if seen is not None else before.started, before.awake)
-        if silent > world.policy.detached_limit:
-            continue  # its state is given up by now, and its code with it
         if not lent or trainer.session.fingerprint != old.fingerprint or trainer.member in given_up(before, job.id):
             continue
         last = after.sightings.get(trainer.member.worker)
