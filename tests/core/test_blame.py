@@ -803,6 +803,22 @@ def test_a_failure_in_a_step_that_came_off_is_none_of_it_once_the_job_goes_back_
     assert 3 not in {failure.step for failure in scene.job.failures}
 
 
+def test_a_failure_in_a_step_that_one_alone_made_is_none_of_it_once_that_one_is_lost(scene):
+    """The next generation began with it, and nobody told of another step."""
+    scene.running("a", "b", min_workers=1, steps=10**6, max_restarts=10, step=3)
+    scene.raises("a", 1, step=3)
+    scene.halt("ab", (1, 3))
+    scene.train("ab")
+    scene.beat("b", TrainerPhase.TRAINING, promised=2, generation=2, version=Version(2, 4))
+    scene.breaks("a", 2)
+    scene.halt("a", (2, 3))
+    scene.halt("b", (2, 4))
+    assert scene.job.formation.base == Version(2, 4)
+    scene.register("b", boot="b2")
+    scene.halt("a", (2, 3))
+    assert (scene.job.formation.base.step, scene.job.failures) == (3, ())
+
+
 def test_a_failure_in_the_step_that_a_job_goes_back_for_counts_on(scene):
     scene.running("a", "b", min_workers=1, steps=10**6, max_restarts=10, step=3)
     scene.raises("a", 1, step=3)

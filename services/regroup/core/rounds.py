@@ -203,7 +203,7 @@ def _halt(turn: Turn, job: Job) -> None:
     if asked.boundary and at_work:  # else only newcomers are missing, and those that are there go on without
         begin_round(turn, job, f"no boundary was reached in {limit:g} s: {names} did not get there")
         return
-    made = furthest(job, watch)
+    made = max(furthest(job, watch), job.formation.base.step if job.formation is not None else 0)
     set_aside(turn, job, starved)
     if not turn.jobs[job.id].ended:
         _, verdict = answers_of(turn, turn.jobs[job.id])
