@@ -15,6 +15,7 @@ from regroup.lab.sim.model.limits import SPEC
 # What workers say of themselves, and core only hands on.
 WORKERS = re.compile(
     r"killed by SIG|a neighbour is gone|replicas differed$|the group broke$|it will not do$|E: no$|gone$"
+    r"|is not the sound one$"
 )
 
 
