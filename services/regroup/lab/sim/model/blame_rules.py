@@ -118,8 +118,10 @@ def leads(cluster: Cluster, job: Job, formation: Formation) -> None:
     if not formation.receivers or formation.checkpoint is not None:
         return
     failed_so = {one.worker for one in job.failures if one.shard == IN_STATE}
+    there = [one for one in job.failures if one.step == formation.base.step and one.shard in (OUTSIDE, IN_LOAD)]
+    as_well = failed_so | {one.worker for one in there}  # as it gave it, or before a step could be made with it
     have = [seat.member for seat in formation.seats if seat.version == formation.base]
-    others = [one for one in have if one.worker not in failed_so and not cluster.workers[one.worker].departs]
+    others = [one for one in have if one.worker not in as_well and not cluster.workers[one.worker].departs]
     leader = formation.members[formation.leader]
     assert leader.worker not in failed_so or not others, f"{leader} could not tell its state, and {others} can"
 
