@@ -13,7 +13,7 @@ from regroup.core.decide import Decision
 from regroup.core.jobs import Job, JobPhase, Wanted
 from regroup.core.workers import Worker
 from regroup.lab.sim.lives.plan import Kind
-from regroup.lab.sim.model.world import is_overtaken, tells
+from regroup.lab.sim.model.world import given_up, is_overtaken, tells
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
@@ -102,7 +102,8 @@ class Calm:
             lent = [name for name, one in after.workers.items() if one.job == job.id and not one.departs]
             fit = [name for name in free if name not in job.refused] if len(lent) < job.spec.max_workers else []
             may = job is queued[0] if queued else job.phase in GROWS and job.wanted is Wanted.RUN
-            may = may and bool(fit) and len(lent) + len(fit) >= job.spec.min_workers
+            useful = {*lent} - {one.worker for one in given_up(after, job.id)}  # they may not end for long
+            may = may and bool(fit) and len(useful) + len(fit) >= job.spec.min_workers
             waited = self._lasts("lent", job.id, may)
             assert waited < LENT, f"{job.id} has {lent}, and could have {fit} for {waited:.1f} s: {job.reason}"
 

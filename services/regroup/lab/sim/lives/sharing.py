@@ -73,7 +73,9 @@ class Sharing:
         mine = [name for name in mine if name not in out or (name in trains and not after.workers[name].departs)]
         free = [name for name, one in after.workers.items() if one.job is None and name not in job.refused]
         free = [name for name in free if self._is_free(after, after.workers[name])]
-        enough = len(free) + sum(tells(self._life, after, name) for name in mine) >= job.spec.min_workers
+        heard = [name for name in mine if tells(self._life, after, name)]
+        useful = [name for name in heard if not self._is_given_up(after, name, after.sightings[name])]
+        enough = len(free) + len(useful) >= job.spec.min_workers
         return free if enough and len(mine) < job.spec.max_workers else []
 
     def _is_free(self, after: Cluster, worker: Worker) -> bool:
