@@ -268,3 +268,14 @@ def test_a_job_that_rests_fails_as_it_loses_all_state_more_often_than_it_may(sce
     scene.exits("b")
     assert (scene.job.phase, scene.job.restarts) == (JobPhase.FAILED, 1)
     assert scene.job.reason == "all state was lost more often than max_restarts (0)"
+
+
+def test_nobody_is_given_up_that_was_not_heard_since_it_was_asked(make_scene):
+    """Heartbeats may be rarer than a round lasts."""
+    scene = make_scene(heartbeat_interval=2.0, halt_limit=2.0)
+    scene.running("a", "b", min_workers=1, step=3)
+    scene.passes(scene.policy.halt_limit, heard="ab")
+    scene.breaks("a", 1)
+    scene.halt("a", (1, 3))
+    scene.after(scene.policy.halt_limit + 0.1, heard="a")
+    assert not scene.noted("evicted")

@@ -147,7 +147,8 @@ class Shell:
 
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(self.policy.tick)
+            # At least twice in a lease: else a gap between two events looks as if this process had stood still.
+            await asyncio.sleep(min(self.policy.tick, self._leadership.lease / 2))
             if self._events.empty():
                 self._events.put_nowait((Tick(), self._clock(), None))
 

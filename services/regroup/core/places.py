@@ -4,7 +4,7 @@ Owns: who goes then. Refuses to know: who is lent instead, and to whom those tha
 leave, or is gone (`leaving`, `absence`).
 """
 
-from regroup.core.absence import is_useless
+from regroup.core.absence import idle, is_useless
 from regroup.core.copies import is_at_work, known_to_hold
 from regroup.core.jobs import Job, Member
 from regroup.core.schedule import at_hand, could_not_read
@@ -22,7 +22,9 @@ def read_elsewhere(turn: Turn, job: Job) -> None:
         return
     watch, tried = turn.watch(job.id), could_not_read(turn.cluster, job)
     empty = [member.worker for member, answer in told.items() if answer.version is None and member.worker in tried]
-    for name in empty[: max(0, len(at_hand(turn.cluster, job)) - job.spec.max_workers)]:
+    vain = idle(turn) - {*empty}  # others are lent in the place of these
+    here = [name for name in at_hand(turn.cluster, job) if name not in vain]
+    for name in empty[: max(0, len(here) - job.spec.max_workers)]:
         turn.unlend(name, "it cannot read the checkpoint, and the job has as many others as it asked for")
     if turn.waited(watch.since) > turn.policy.read_retry * 2 ** min(watch.rereads, 6):
         turn.change_watch(job.id, unable={}, rereads=watch.rereads + 1)

@@ -165,7 +165,9 @@ def had_its_chance(turn: Turn, member: Member) -> bool:
     if sighting is None or sighting.seen <= sighting.since:
         return False
     asked = turn.waited(sighting.since) >= turn.policy.halt_limit / 2
-    return asked and told_lately(turn, member.worker)
+    # Where it may be quiet for longer than a round lasts, it must have been heard since it was asked.
+    heard = turn.waited(sighting.seen) <= turn.policy.halt_limit
+    return asked and heard and told_lately(turn, member.worker)
 
 
 def evict_unprepared(turn: Turn) -> None:

@@ -13,7 +13,7 @@ from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.jobs import Job, JobPhase, Member, Wanted
 from regroup.core.workers import LEFT, Sighting, Worker
-from regroup.lab.sim.model.world import given_up, tells
+from regroup.lab.sim.model.world import given_up, is_heard, tells
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
@@ -36,6 +36,8 @@ class Sharing:
             if note.kind == "yielding" and note.job is not None:
                 self._yields(note.job)
             known = before.jobs.get(note.job or "")
+            if note.kind == "unlent" and note.job is not None and "it cannot read the checkpoint, and" in note.reason:
+                self._had_enough(after, after.jobs[note.job], note.worker or "")
             if note.kind == "lent" and known is not None and note.worker is not None:
                 self._seated(before, after, known, note.worker)
                 self._leaves_for_others(before, after, known, note.worker)
@@ -46,6 +48,12 @@ class Sharing:
                 self._starts(after, job)
             if not job.ended or job is not old:
                 self._keeps(after, job)
+
+    def _had_enough(self, after: Cluster, job: Job, name: str) -> None:
+        """Who cannot read goes only for others that may: those that are not heard keep no place from it."""
+        lent, most = [one for one, worker in after.workers.items() if worker.job == job.id], job.spec.max_workers
+        others = [one for one in lent if is_heard(self._life, after, one)]
+        assert len(others) >= most, f"{name} cannot read, and goes, and {job.id} has {others}, and may have {most}"
 
     def _takes(self, after: Cluster) -> None:
         """A job that has a place for a worker is lent it, and takes it in once it is prepared."""
