@@ -9,16 +9,16 @@ Refuses to know: what the answers mean (`regroup.conclude`), what is done about 
 `advance` is level-triggered: it reads the state and may be called at any time.
 """
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from enum import Enum, auto
 
 from regroup.core import failures
-from regroup.core.cluster import furthest
+from regroup.core.cluster import Answer, furthest
 from regroup.core.hanging import GRACE, awaits_data, set_aside, starve, waits_in_vain, worth_a_round
 from regroup.core.jobs import Formation, Job, JobPhase, Member, Round, Wanted
 from regroup.core.leaving import departs, is_held_by_goers, owes_word
 from regroup.core.places import read_elsewhere, unlend_surplus
-from regroup.core.regroup import ASKED_TO, NothingToSave, SaveState, Verdict, Wait, durable
+from regroup.core.regroup import ASKED_TO, NothingToSave, SaveState, Train, Verdict, Wait, durable
 from regroup.core.settling import (
     answers_of,
     candidates,
@@ -156,8 +156,18 @@ def _gather(turn: Turn, job: Job) -> None:
         rest(turn, job, verdict)
     elif isinstance(verdict, NothingToSave) and (back := returning(turn, job)):
         wait(turn, job, may_go_on(job, back))
+    elif isinstance(verdict, Train) and (apart := _apart_yet(turn, job, present)):
+        wait(turn, job, f"{', '.join(apart)} cannot be reached by the others, and they need it: they soon try again")
     else:
         begin_round(turn, job, "enough workers are ready" if job.formation is None else verdict.reason)
+
+
+def _apart_yet(turn: Turn, job: Job, present: Mapping[Member, Answer]) -> list[str]:
+    """Who could not be reached a moment ago, where the others are too few: each try in vain costs it its trainer."""
+    stay = {one: said.version for one, said in present.items() if not departs(turn, one)}
+    apart = sorted(one.worker for one, held in stay.items() if held is None and rests(turn, job, one.worker))
+    few = 0 < len(stay) - len(apart) < job.spec.min_workers
+    return apart if few and turn.waited(turn.watch(job.id).since) <= turn.policy.form_limit else []
 
 
 def _with_all_that_is_left(turn: Turn, job: Job, verdict: Verdict) -> Job:
