@@ -12,6 +12,7 @@ FULL = Ghosts(
     formations={("j", 1): None},  # type: ignore[dict-item]  # copied as it is
     rolled_back={("j", 1)},
     commits={"j": {1: {0, 1}}},
+    told={("j", 1): 2},
     late={("j", 1): {1}},
     written={("j", STATE)},
     writers={(MEMBER, STATE)},

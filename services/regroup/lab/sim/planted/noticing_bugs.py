@@ -72,7 +72,7 @@ BUGS = (
     Bug(
         "who is cut off is killed when it comes back",
         SUSPICION,
-        "return asked and told_lately(turn, member.worker)",
+        "return asked and heard and told_lately(turn, member.worker)",
         "return True",
     ),
     Bug(
