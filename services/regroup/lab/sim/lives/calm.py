@@ -12,6 +12,7 @@ from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.jobs import Job, JobPhase, Wanted
 from regroup.core.workers import Worker
+from regroup.lab.sim.lives.excuses import STORE
 from regroup.lab.sim.lives.plan import Kind
 from regroup.lab.sim.model.world import given_up, is_overtaken, tells
 
@@ -28,10 +29,7 @@ HOLDS_UP = (  # one worker
     *(Kind.HANG, Kind.DEADLOCK, Kind.STALL, Kind.WEDGE, Kind.UNKILLABLE, Kind.STARVE, Kind.BREAK, Kind.SEVER),
     *(Kind.DEAFEN, Kind.SILENCE, Kind.ISOLATE, Kind.CUT, Kind.STRANGER, Kind.KILL_AGENT, Kind.AWAY, Kind.MOVE),
 )
-KEEPS_FROM_HEARING = (  # all of them
-    *(Kind.SLOW, Kind.LOSSY, Kind.JUMBLED, Kind.FREEZE),
-    *(Kind.STORE_AWAY, Kind.STORE_MUTE, Kind.STORE_CUT, Kind.STORE_CRASH, Kind.STORE_SLOW),
-)
+KEEPS_FROM_HEARING = (*STORE, Kind.STORE_SLOW, Kind.SLOW, Kind.LOSSY, Kind.JUMBLED, Kind.FREEZE)  # all of them
 UNANSWERED = ("did not answer", "did not come back", " hangs in phase ", "did not prepare")
 TRAINS = (JobPhase.RUNNING, JobPhase.REGROUPING)
 GROWS = (JobPhase.RUNNING, JobPhase.PREPARING, JobPhase.WAITING)

@@ -11,7 +11,8 @@ from regroup.lab.sim.lives.plan import Kind
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
 
-AWAY = (Kind.STORE_AWAY, Kind.STORE_MUTE, Kind.STORE_CUT, Kind.STORE_CRASH, Kind.FREEZE, Kind.SILENCE)
+STORE = (Kind.STORE_AWAY, Kind.STORE_MUTE, Kind.STORE_CUT, Kind.STORE_CRASH)  # it does not answer
+AWAY = (*STORE, Kind.FREEZE, Kind.SILENCE)
 UNHEARD = (*AWAY, Kind.CUT, Kind.ISOLATE, Kind.LOSSY, Kind.JUMBLED, Kind.CRASH, Kind.CRASH_UNSAVED, Kind.CRASH_UNSENT)
 LATE = (Kind.SLOW, Kind.LOSSY, Kind.DEAFEN, Kind.JUMBLED)
 _STOPS = (Kind.HANG, Kind.STALL, Kind.UNKILLABLE)
@@ -35,9 +36,9 @@ class Excuses:
         """Orders may be, as nobody can know."""
         return self._lately(LATE, seconds)
 
-    def starved(self, seconds: float = inf) -> bool:
+    def starved(self) -> bool:
         """Of data: who waits for them breaks steps off."""
-        return self._lately((Kind.STARVE,), seconds)
+        return self._lately((Kind.STARVE,), inf)
 
     def holds_up(self, worker: str, seconds: float = inf) -> bool:
         """Something held up its step loop, or all of them."""

@@ -106,7 +106,7 @@ class Faults:
         fault = self._dooms.pop(kind, None)
         if fault is not None:
             self._count(kind)
-            self._struck(kind, ())
+            self._remember(kind, ())
             if kind in LASTING:
                 self._begin(fault, ())
         return fault is not None
@@ -151,7 +151,7 @@ class Faults:
             self._dooms[fault.kind] = fault
             return
         self._count(fault.kind)
-        self._struck(fault.kind, struck)
+        self._remember(fault.kind, struck)
         if fault.kind in LASTING:
             self._begin(fault, struck)
         for worker in struck:
@@ -168,7 +168,7 @@ class Faults:
             first, second = sorted((kind, other.kind))
             self.pairs[first, second] += 1
 
-    def _struck(self, kind: Kind, workers: tuple[str, ...]) -> None:
+    def _remember(self, kind: Kind, workers: tuple[str, ...]) -> None:
         if kind not in GENTLE:
             self._harmed = self._life.now
         self._was |= {(kind, one): self._life.now for one in ("", *(() if kind in OF_ALL else workers))}
@@ -187,7 +187,7 @@ class Faults:
         if (fault, struck) not in self._lasting:
             return
         self._lasting.remove((fault, struck))
-        self._struck(fault.kind, struck)
+        self._remember(fault.kind, struck)
         self._kinds = frozenset(other.kind for other, _ in self._lasting)
         now = self._life.now
         self.severed = {pair: until if self.severs(*pair) else min(until, now) for pair, until in self.severed.items()}
