@@ -114,6 +114,6 @@ class Looks:
     def _is_true(self, trainer: Trainer, hang: Hang) -> None:
         """Who waits for others is a witness: it hangs only if it stands still, or lacks its data."""
         own = _PHASES[trainer.loop.at] not in _OTHERS
-        floor = self._life.policy.hang_floor
+        floor = min(self._life.policy.hang_floor, self._life.jobs[trainer.job].spec.step_timeout)
         assert hang.limit >= floor, f"{trainer.member} is accused after {hang.limit} s, and no limit is below {floor}"
         assert own or trainer.hung or hang.fetch, f"{trainer.member} waits for others, and is accused: {hang}"

@@ -130,6 +130,15 @@ def left(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old:
             assert not lost, f"{base} is gone back to, and {name} told that {version} is whole"
 
 
+def goes_on(before: Cluster, job: Job, base: Version) -> None:
+    """A file that was told of counts once the training goes on from beyond it."""
+    watch = before.watches.get(job.id)
+    newest = max([job.saved, *(one.checkpoint.version for one in job.struck)])
+    for version in [one.version for one in watch.written] if watch is not None else ():
+        counts = version <= newest or version.generation != base.generation or version > base
+        assert counts, f"{job.id} goes on from {base}, {version} is known to be whole, and {newest} counts"
+
+
 def _generations(job: Job) -> set[int]:
     """Those of the line that goes on. One that was gone back behind is void, though it began with the same state."""
     parents, found, n = {link.generation: link.parent for link in job.history}, set[int](), job.history[-1].generation

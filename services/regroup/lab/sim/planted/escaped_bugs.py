@@ -172,6 +172,7 @@ BUGS = (
         FORGIVING,
         "return len(useful) < job.spec.min_workers or",
         "return True or",
+        among="UNPREPARED",
     ),
     Bug(
         "who was refused long ago is never tried again",

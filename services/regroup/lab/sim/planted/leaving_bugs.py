@@ -30,6 +30,7 @@ BUGS = (
         LEAVING,
         "            return False\n    return True\n",
         "            return False\n    return False\n",
+        among="DRAIN",
     ),
     Bug(
         "who trains may go at once",
@@ -57,7 +58,7 @@ BUGS = (
         "elif leaving.is_left_by(turn, job, version):",
         "elif False:",
     ),
-    Bug("who saves is sent away because it is to go", LEAVING, "if job.saver == member or (", "if ("),
+    Bug("who saves is sent away because it is to go", LEAVING, "if job.saver == member or (", "if (", among="DRAIN"),
     Bug(
         "a new agent is taken for one that is to leave",
         AGENT_REPORTS,

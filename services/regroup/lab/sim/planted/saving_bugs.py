@@ -145,6 +145,7 @@ BUGS = (
         REGROUP,
         "    if missing:\n        whose = ",
         "    if missing and job.wanted is Wanted.RUN:\n        whose = ",
+        among="STOP",
     ),
     Bug(
         "a pause frees the workers before the state is durable",
@@ -198,7 +199,13 @@ BUGS = (
         "    if False:\n",
         among="told late",
     ),
-    Bug("steps that are lost after a checkpoint was read are no restart", SETTLING, " and made <= last.base.step", ""),
+    Bug(
+        "steps that are lost after a checkpoint was read are no restart",
+        SETTLING,
+        " and made <= last.base.step",
+        "",
+        among="AWAY",
+    ),
     # the task's own code at a save
     Bug(
         "what state() raises is nobody's error",
@@ -240,6 +247,7 @@ BUGS = (
         ROUNDS,
         "if not isinstance(verdict, Wait) and verdict.rolled_back:",
         "if False:",
+        among="told and over",
     ),
     Bug(
         "a save that failed is tried again at once",

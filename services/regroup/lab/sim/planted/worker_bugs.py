@@ -54,6 +54,7 @@ BUGS = (
         "halted = session.phase is TrainerPhase.HALTED and session.promised == formation.generation",
         "halted = session.phase is TrainerPhase.HALTED",
         rule=2,
+        among="SILENCE",
     ),
     # rule 4: the highest (generation, step) leads, whoever differs is replaced
     Bug(

@@ -118,10 +118,15 @@ def _answers_and_hangs(random: Random, workers: int) -> list[Fault]:
 
 
 def _hangs_as_it_forms(random: Random, workers: int) -> list[Fault]:
-    """The others die, and the only one that has the state hangs as it forms again."""
+    """The others die, and the only one that has the state hangs as it forms again. Its job may be stopped, and
+    it dies before it hears that it is given up."""
     at, (one, *others) = random.uniform(1.0, 3.0), random.sample(range(workers), k=workers)
-    dies = random.choice((Kind.KILL_AGENT, *ENDINGS))
-    return [Fault(dies, tuple(others), at=at), Fault(Kind.DEADLOCK, (one,), at=at + 0.1, border="connecting")]
+    dies, hangs = random.choice((Kind.KILL_AGENT, *ENDINGS)), Fault(Kind.DEADLOCK, (one,), at + 0.1, "connecting")
+    lost = [Fault(dies, tuple(others), at=at), hangs]
+    if random.random() < 0.5:
+        return lost
+    stop, deaf = Fault(Kind.STOP, (0,), at=at + 2.0), Fault(Kind.DEAFEN, (one,), at=at + 2.0, seconds=8.0)
+    return [*lost, stop, deaf, Fault(random.choice(ENDINGS), (one,), at=at + random.uniform(6.0, 9.0))]
 
 
 LOST = {  # by the names of their dice
