@@ -424,3 +424,18 @@ def test_one_workers_word_does_not_strike_a_file_while_another_one_of_its_job_is
     halted(scene, "a")
     finds(scene)
     assert struck(scene) == [9]
+
+
+def test_whoever_cannot_read_a_checkpoint_makes_room_only_for_one_that_is_heard(resumed):
+    """The connection of the other stands, and its agent has said nothing for a while."""
+    scene = resumed("a", max_workers=1)
+    scene.register("b")
+    scene.beat("b")
+    scene.passes(scene.policy.quiet_limit + 0.1, heard="a")
+    finds(scene, damaged=False)
+    halted(scene, "a")
+    scene.after(0.1, heard="a")
+    assert [note.worker for note in scene.noted("lent")][-1] == "b"
+    assert scene.noted("unlent") == []
+    scene.after(0.1, heard="ab")
+    assert [note.worker for note in scene.noted("unlent")] == ["a"]

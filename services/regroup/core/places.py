@@ -10,7 +10,7 @@ from regroup.core.jobs import Job, Member
 from regroup.core.schedule import at_hand, could_not_read
 from regroup.core.settling import candidates
 from regroup.core.severed import rests
-from regroup.core.suspicion import is_mute, told_lately
+from regroup.core.suspicion import heard_lately, is_mute, told_lately
 from regroup.core.turn import Turn
 
 
@@ -23,7 +23,7 @@ def read_elsewhere(turn: Turn, job: Job) -> None:
     watch, tried = turn.watch(job.id), could_not_read(turn.cluster, job)
     empty = [member.worker for member, answer in told.items() if answer.version is None and member.worker in tried]
     vain = idle(turn) - {*empty}  # others are lent in the place of these
-    here = [name for name in at_hand(turn.cluster, job) if name not in vain]
+    here = [name for name in at_hand(turn.cluster, job) if name not in vain and heard_lately(turn, name)]
     for name in empty[: max(0, len(here) - job.spec.max_workers)]:
         turn.unlend(name, "it cannot read the checkpoint, and the job has as many others as it asked for")
     if turn.waited(watch.since) > turn.policy.read_retry * 2 ** min(watch.rereads, 6):
