@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from tests.core.conftest import PRINT
 
 from regroup.core.jobs import Beginning, Checkpoint, Fingerprint, Version
 from regroup.core.messages.events import Disconnected
@@ -80,5 +81,42 @@ def test_whose_code_is_another_is_refused_as_long_as_a_member_may_be_back_with_t
     assert set(scene.job.refused) == {"a"}
     scene.register("b", boot="b2")
     scene.register("a", boot="b4")
-    scene.beat("a", TrainerPhase.PREPARED, incarnation="i4", fingerprint=mended)
+    for name in "aba":  # each says it with its next heartbeat, too
+        scene.beat(name, TrainerPhase.PREPARED, incarnation="i4", fingerprint=mended)
     assert (scene.job.refused, scene.job.fingerprint) == ({}, mended)
+
+
+def test_whose_code_is_another_does_not_take_a_job_over_while_who_trained_it_prepares_again(scene):
+    """All that was trained is lost; whoever trained is told apart from a newcomer only by what it prepared."""
+    scene.running("a", min_workers=1, max_workers=2, step=3)
+    scene.register("b")
+    scene.exits("a")
+    scene.beat("a", TrainerPhase.PREPARING, incarnation="i2")
+    other = Fingerprint("other code", "data", 100)
+    scene.beat("b", TrainerPhase.PREPARED, fingerprint=other)
+    scene.after(1.0, heard="ab")
+    assert (dict(scene.job.refused), scene.job.fingerprint, scene.job.round) == ({}, PRINT, None)
+    scene.prepare("a", incarnation="i2")
+    scene.beat("b", TrainerPhase.PREPARED, fingerprint=other)
+    assert (set(scene.job.refused), scene.job.fingerprint) == ({"b"}, PRINT)
+    assert [member.worker for member in scene.job.round.participants] == ["a"]
+
+
+def test_whose_code_is_given_up_by_its_job_is_not_lent_again_for_a_state_that_only_it_has(scene):
+    """c is cut off. The coordinator is another one by then, and nobody else knows of it."""
+    scene.running("a", "b", "c", min_workers=2, max_workers=3, step=3)
+    scene.left_behind("c", "ab", 5)
+    scene.after(scene.policy.absent_limit + 1.0, heard="ab")
+    scene.restart()
+    scene.register("a", "b", boot="b2")
+    scene.after(scene.policy.halt_limit + 1.0, heard="ab")
+    mended = Fingerprint("mended code", "data", 100)
+    for name in "aba":
+        scene.beat(name, TrainerPhase.PREPARED, incarnation="i2", fingerprint=mended)
+    assert scene.job.fingerprint == mended
+    scene.register("c")
+    for _ in range(3):
+        scene.beat("c", TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 3))
+        scene.after(1.0, heard="abc")
+    assert [note.worker for note in scene.noted("lent")] == list("abc"), "as the job began"
+    assert {member.worker for member in scene.job.round.participants} == {"a", "b"}

@@ -71,7 +71,17 @@ def test_to_make_room_costs_a_job_its_steps_where_all_that_held_them_are_dead(sc
     scene.prepare("a", incarnation="i2")
     scene.halt("a", None, incarnation="i2")
     assert scene.job.phase is JobPhase.WAITING
-    assert could_make_room(Turn(scene.cluster, scene.now, scene.policy), scene.job) is Cost.STEPS
+    turn = Turn(scene.cluster, scene.now, scene.policy)
+    assert could_make_room(turn, scene.job) is Cost.STEPS
+    job = turn.change_job(scene.job, spec=replace(scene.job.spec, max_restarts=0))
+    ask(turn, job, replace(job, id="k"))
+    advance(turn, "j")
+    scene.cluster = turn.cluster
+    scene.after(scene.policy.halt_limit + 1.0, heard="a")
+    scene.halt("a", None, incarnation="i2")
+    rests = JobPhase.PAUSED, JobPhase.QUEUED, JobPhase.PREPARING
+    assert scene.job.phase in rests, "the scheduler means it to lose them: that is no failure"
+    assert scene.job.restarts == 0
 
 
 def test_a_job_whose_only_holder_does_not_come_back_from_the_task_cannot_make_room(scene):

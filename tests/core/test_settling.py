@@ -268,6 +268,8 @@ def test_a_job_that_rests_fails_as_it_loses_all_state_more_often_than_it_may(sce
     scene.exits("b")
     assert (scene.job.phase, scene.job.restarts) == (JobPhase.FAILED, 1)
     assert scene.job.reason == "all state was lost more often than max_restarts (0)"
+    assert not scene.noted("rolled_back"), "what was measured of the steps that it shows stays"
+    assert scene.job.step == 3
 
 
 def test_nobody_is_given_up_that_was_not_heard_since_it_was_asked(make_scene):

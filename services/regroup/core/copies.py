@@ -28,7 +28,7 @@ def comes_back_to(cluster: Cluster, name: str, quiet: Set[str] = frozenset()) ->
     if trainer is None or worker.job is not None or worker.quarantined:
         return None
     job = cluster.jobs.get(trainer.job)
-    if job is None or job.ended:
+    if job is None or job.ended or trainer.fingerprint != job.fingerprint:
         return None
     return job.id if may_be_last_copy(cluster, job, name, trainer, quiet, owing=name in job.refused) else None
 

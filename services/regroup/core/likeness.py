@@ -19,7 +19,7 @@ def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
     """Compare a prepared trainer's code and data with the job's; the first one sets them.
 
     Until anything was trained, and once nothing of it is left, they are set anew where nobody is left that has them:
-    that one's code may be mended now.
+    that one's code may be mended now. Who trained with them, and prepares again, is waited for.
     """
     theirs = status.fingerprint
     if (why := other_data(job, theirs)) is not None:
@@ -28,8 +28,9 @@ def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
     if theirs == job.fingerprint:
         return True
     if job.fingerprint is None or not _is_left(turn, job, name):
-        turn.change_job(job, fingerprint=theirs)
-        return True
+        if taken := not _prepares_again(turn, job, name):
+            turn.change_job(job, fingerprint=theirs)
+        return taken
     ours = job.fingerprint
     parts = [part for part in ("code", "dataset", "samples") if getattr(theirs, part) != getattr(ours, part)]
     differ = "differ" if len(parts) > 1 else "differs"
@@ -51,6 +52,14 @@ def _is_left(turn: Turn, job: Job, but: str) -> bool:
     held = any(one is not None and one.job == job.id and one.version is not None for one in trainers)
     prepared = any(one.worker != but for one in candidates(turn.cluster, job))
     return prepared or held or bool(unheard or listed - watch.dead.keys())
+
+
+def _prepares_again(turn: Turn, job: Job, but: str) -> bool:
+    """Whether a worker that the last formation listed is about to say which code and data it has by now."""
+    listed = {member.worker for member in job.formation.members} if job.formation is not None else set()
+    lent = [one for one in listed - {but} if turn.workers[one].job == job.id]
+    seen = [there for one in lent if (there := turn.cluster.present(one)) is not None]
+    return any(one.trainer is None or one.trainer.fingerprint is None for one in seen)
 
 
 def _refuse_data(turn: Turn, job: Job, name: str, why: str) -> None:

@@ -28,7 +28,7 @@ from regroup.core.workers import LEFT, TrainerStatus
 
 
 def candidates(cluster: Cluster, job: Job) -> dict[Member, Answer]:
-    """The connected and prepared trainers of a job, with what they last said they hold."""
+    """The connected and prepared trainers of a job, with what they last said they hold. Who has other code is none."""
     watch = cluster.watches.get(job.id)
     found: dict[Member, Answer] = {}
     for name, worker in cluster.workers.items():
@@ -37,7 +37,8 @@ def candidates(cluster: Cluster, job: Job) -> dict[Member, Answer]:
             continue
         trainer, member = sighting.trainer, Member(name, sighting.trainer.incarnation)
         unfit = watch is not None and (member in watch.dead or member in watch.evicted)
-        if trainer.job == job.id and trainer.fingerprint is not None and not unfit:
+        alike = trainer.fingerprint is not None and trainer.fingerprint == job.fingerprint
+        if trainer.job == job.id and alike and not unfit:
             found[member] = Answer(trainer.version, trainer.store)
     return found
 
@@ -307,12 +308,12 @@ def _gone_back(turn: Turn, job: Job, verdict: SaveState | NothingToSave | Hold, 
     and may end it."""
     before = reached(job, turn.watch(job.id))
     if verdict.rolled_back and state.step < before:
-        reason, generation = verdict.reason, job.generation
-        turn.note("rolled_back", reason, job=job.id, generation=generation, base_step=state.step)
-        if job.wanted is not Wanted.STOP:
+        if job.wanted not in (Wanted.STOP, Wanted.YIELD):  # its user, or the scheduler, means it to end, or to rest
             job = _count_restart(turn, job, state)
         if job.ended:
             return job
+        reason, generation = verdict.reason, job.generation
+        turn.note("rolled_back", reason, job=job.id, generation=generation, base_step=state.step)
         turn.change_watch(job.id, committed={})
     return turn.change_job(job, step=min(before, state.step))
 

@@ -128,9 +128,10 @@ def leads(cluster: Cluster, job: Job, formation: Formation) -> None:
 
 def restarted(before: Cluster, decision: Decision, old: Job, job: Job) -> None:
     """Steps of the last generation that were shown and are lost are a restart, also as the job rests, unless all were
-    ended on purpose."""
+    ended on purpose, or the job is to stop, or to make room."""
     after, issued = decision.cluster, job.formation is not None and job.formation is not old.formation
-    rests = told_back(decision, job.id) and not job.ended and job.wanted is not Wanted.STOP
+    meant = {Wanted.STOP, Wanted.YIELD} & {old.wanted, job.wanted}
+    rests = told_back(decision, job.id) and not job.ended and not meant
     if old.formation is None or not (issued or rests):
         return
     shown, watch = reached(old, before.watches.get(job.id)), after.watches.get(job.id, before.watches.get(job.id))
@@ -139,8 +140,8 @@ def restarted(before: Cluster, decision: Decision, old: Job, job: Job) -> None:
     lost = shown > (max(old.formation.base.step, back) if from_file else back)
     dead = watch.dead if watch is not None else {}
     # Who ends in the decision by which the job rests may have been ended on purpose, too: nothing keeps that.
-    meant = all(dead.get(member, None if issued else ASKED) == ASKED for member in old.formation.members)
-    assert not lost or meant or job.restarts > old.restarts, f"{shown} steps were shown, and to lose them is no restart"
+    ended = all(dead.get(member, None if issued else ASKED) == ASKED for member in old.formation.members)
+    assert not lost or ended or job.restarts > old.restarts, f"{shown} steps were shown, and to lose them is no restart"
 
 
 def refused(ghosts: Ghosts, world: World, decision: Decision) -> None:

@@ -14,6 +14,9 @@ def compared(world: World, before: Cluster, after: Cluster, old: Job, job: Job) 
     """Code and data that are a job's stay so while somebody has them who told so, or is about to say it again."""
     if old.fingerprint is None or job.fingerprint == old.fingerprint:
         return
+    for name in {one.worker for one in old.formation.members} if old.formation is not None else ():
+        prepares = all(_prepares(cluster, job.id, name) for cluster in (before, after))
+        assert not prepares, f"{job.id} takes other code, and {name}, which trained, is about to say which it has"
     for trainer in world.trainers():
         worker, seen = before.workers.get(trainer.member.worker), before.sightings.get(trainer.member.worker)
         lent = worker is not None and worker.job == trainer.job == job.id
@@ -26,6 +29,12 @@ def compared(world: World, before: Cluster, after: Cluster, old: Job, job: Job) 
         untold = seen is None or not seen.sequence  # yet, to a coordinator that began anew
         counts = untold or said == old.fingerprint
         assert not counts, f"{job.id} takes other code than {trainer.member} has"
+
+
+def _prepares(cluster: Cluster, job: str, name: str) -> bool:
+    seen = cluster.present(name)
+    lent = name in cluster.workers and cluster.workers[name].job == job
+    return lent and seen is not None and (seen.trainer is None or seen.trainer.fingerprint is None)
 
 
 def refused(job: Job, why: str) -> None:

@@ -15,6 +15,13 @@ SUSPICION = "regroup.core.suspicion"
 
 BUGS = (
     Bug(
+        "whose code is another takes a job over before who trained it says which it has",
+        LIKENESS,
+        "if taken := not _prepares_again(turn, job, name):",
+        "if taken := True:",
+        among="MISMATCH",
+    ),
+    Bug(
         "who is quarantined stays lent",
         "regroup.core.turn",
         "        if not succeeded:\n",

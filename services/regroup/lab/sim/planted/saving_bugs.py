@@ -265,7 +265,7 @@ BUGS = (
     Bug(
         "all state of a job at rest is lost as often as it likes",
         "regroup.core.settling",
-        "        if job.wanted is not Wanted.STOP:\n            job = _count",
-        "        if False:\n            job = _count",
+        "        if job.wanted not in (Wanted.STOP, Wanted.YIELD):  #",
+        "        if False:  #",
     ),
 )
