@@ -140,7 +140,7 @@ def given_up_unheard(cluster: Cluster, watch: Watch) -> set[Member]:
 
 def killed(ghosts: Ghosts, world: World, cluster: Cluster, name: str, order: Kill) -> None:
     """Nobody is killed who was given up on a suspicion, or not heard, and is back, and alone has what counts; nor who
-    only did not answer, and of whom nobody says that it hangs."""
+    only did not answer, and of whom nobody says that it hangs, unless others can read what it has."""
     job, watch, member = cluster.jobs.get(order.job), cluster.watches.get(order.job), Member(name, order.incarnation)
     seen = cluster.present(name)
     if job is None or job.ended or job.formation is None or watch is None or seen is None:
@@ -148,11 +148,16 @@ def killed(ghosts: Ghosts, world: World, cluster: Cluster, name: str, order: Kil
     living, trainer = world.living(member), cluster.trainer(member)
     well = living is not None and not living.stuck and trainer is not None and not trainer.at_work
     well = well and cluster.hang(member) is None
-    if not well and member not in watch.suspected | watch.back | ghosts.unheard:
+    doubtful = member in watch.suspected | watch.back | ghosts.unheard
+    if not well and not doubtful:
         return  # the order may have reached it before the others were lost
     silent = world.decided_at - seen.moved > world.policy.detached_limit
     status = cluster.trainer(member)
-    if status is not None and status.version is not None and not (status.at_work or silent or cluster.hang(member)):
+    if status is None or status.version is None:
+        return
+    if not doubtful and _can_be_read(cluster, job, name, status.version):
+        return
+    if not (status.at_work or silent or cluster.hang(member)):
         released(world, cluster, name, order.job)
 
 
@@ -204,12 +209,19 @@ def _holds_no_last_copy(world: World, before: Cluster, decision: Decision, job: 
     watch, formation, mine = before.watches[job.id], job.formation, trainer.session.version
     if mine is None or formation is None or (formation.base == ORIGIN and not watch.formed):
         return True  # nobody has said yet that there is a state
-    lent_out = {name for name, worker in before.workers.items() if worker.job == job.id}
-    tried = {one.worker for one in watch.unable if before.trainer(one) is not None}  # what came after one may read
-    if is_durable(job, formation, mine) and lent_out - tried:
-        return True  # what is durable is as new, and somebody may be able to read it
+    if _can_be_read(before, job, None, mine):
+        return True
     could_not_save = trainer.member in watch.failed_savers or trainer.wedged
     return could_not_save and mine == decision.cluster.jobs[job.id].saved  # it is durable, if only since this moment
+
+
+def _can_be_read(cluster: Cluster, job: Job, but: str | None, version: Version) -> bool:
+    """Whether what is durable is as new, and another one that is lent may be able to read it."""
+    assert job.formation is not None, "what never began is not durable"
+    unable = cluster.watches[job.id].unable
+    tried = {one.worker for one in unable if cluster.trainer(one) is not None}  # what came after one may read
+    lent = {name for name, worker in cluster.workers.items() if worker.job == job.id and name != but}
+    return is_durable(job, job.formation, version) and bool(lent - tried)
 
 
 def _told(formation: Formation, watch: Watch) -> dict[Member, Version | None]:
