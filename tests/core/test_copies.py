@@ -7,7 +7,7 @@ import pytest
 from regroup.core.hanging import GRACE
 from regroup.core.jobs import Fingerprint, JobPhase, Version
 from regroup.core.messages.agent_reports import Heartbeat
-from regroup.core.messages.commands import DrainWorker, PauseJob, StopJob
+from regroup.core.messages.commands import ClearWorker, DrainWorker, PauseJob, StopJob
 from regroup.core.messages.events import Disconnected, Tick
 from regroup.core.messages.orders import Go, Halt, Kill, Release
 from regroup.core.workers import Hang, LoopPhase, TrainerPhase, TrainerStatus
@@ -416,6 +416,18 @@ def test_who_only_did_not_answer_is_not_killed_once_nobody_else_is_left(scene):
     scene.exits("a")
     scene.beat("b", TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, 3))
     assert not scene.told("b", Kill)
+
+
+def test_who_only_did_not_answer_is_not_killed_either_while_it_is_not_heard_for_a_moment(make_scene):
+    """Its operator clears it, so it is lent again. The order would reach it with its line, before it can answer."""
+    scene = make_scene(error_limit=0)
+    scene.unanswered()
+    scene.exits("a")
+    scene.passes(scene.policy.quiet_limit + 0.1, heard="")
+    for name in "ab":
+        scene.does(ClearWorker(name))
+        assert not scene.told("b", Kill)
+    assert scene.cluster.workers["b"].job == "j"
 
 
 @pytest.mark.parametrize("spared", [True, False], ids=["spared", "its job stopped"])

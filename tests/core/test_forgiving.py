@@ -98,3 +98,17 @@ def test_after_a_rest_all_may_take_part(waiting):
     waiting.halt("a", (1, 3))
     waiting.saved("a", (1, 3))
     assert (waiting.job.phase, waiting.job.refused) == (JobPhase.PAUSED, {})
+
+
+def test_what_is_told_only_at_the_rest_keeps_nobody_out_after_it(scene):
+    """Its trainer died a second time as it prepared, and that is heard of after the rest began."""
+    scene.submit(max_workers=1)
+    scene.register("a", "b")
+    scene.prepare("a")
+    scene.halt("a", None)
+    for incarnation in ("i2", "i3"):
+        scene.beat("a", TrainerPhase.PREPARING, incarnation)
+        if incarnation == "i3":
+            scene.does(PauseJob("j"))
+        scene.exits("a", incarnation, cause="killed by SIGSEGV")
+    assert (scene.job.phase, scene.job.refused) == (JobPhase.PAUSED, {})

@@ -140,7 +140,7 @@ def reprieve(turn: Turn, job: Job) -> None:
 def _may_answer(turn: Turn, member: Member) -> bool:
     """Whether it only did not answer in time, though others did, and may do so yet: nobody says that it hangs."""
     seen = turn.sightings[member.worker]
-    if not told_lately(turn, member.worker) or turn.cluster.hangs(member) or is_stuck(turn, member):
+    if turn.cluster.hangs(member) or is_stuck(turn, member):
         return False
     return turn.waited(seen.moved) <= turn.policy.detached_limit
 

@@ -15,7 +15,7 @@ from regroup.core.jobs import ORIGIN, Job, Member, Version
 from regroup.lab.sim.lives.excuses import AWAY, LATE, Excuses
 from regroup.lab.sim.model.limits import COMING_BACK, OF_ONE
 from regroup.lab.sim.model.trainer import Trainer
-from regroup.lab.sim.model.world import holders, is_heard
+from regroup.lab.sim.model.world import fresh, holders, is_heard
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
@@ -66,6 +66,7 @@ class Waiting:
                 told = {*after.sightings[note.worker].ended} - {*(known.ended if known is not None else ())}
                 if member.incarnation in told:  # else another trainer's end is heard of
                     self._killed_in.setdefault(where, set()).add(note.worker)
+        heard = (*fresh(before, after), *self._life.told_left(after)) if self._killed_in else ()
         for id, job in after.jobs.items():
             if job.ended and job is before.jobs.get(id):
                 continue
@@ -83,7 +84,8 @@ class Waiting:
                     self._saver(before, after, job, job.saver)
                 self._saver_evaluates(old, job)
                 self._members_evaluate(old, job)
-            self._came_off(id, reached(job, after.watches.get(id)))
+            made = [one.version.step for _, one in heard if one.job == id and one.version is not None]
+            self._came_off(id, max([reached(job, after.watches.get(id)), *made]))
             if not self._life.jobs[id].ended:  # as is durable: who was deposed may not know
                 killed = [names for which, names in self._killed_in.items() if which[0] == id and len(names) > 1]
                 assert not killed, f"one shard kills {killed} in one step, and {id} goes on"

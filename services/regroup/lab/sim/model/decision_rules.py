@@ -38,7 +38,7 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
     saving_rules.heard(ghosts, world, before, decision)
     for _, status in fresh(before, decision.cluster):
         if status.version is not None:
-            which = status.job, status.version.generation
+            which = before.started, status.job, status.version.generation
             ghosts.told[which] = max(ghosts.told.get(which, 0), status.version.step)
     for id, job in decision.cluster.jobs.items():
         old, watch = before.jobs.get(id), decision.cluster.watches.get(id)

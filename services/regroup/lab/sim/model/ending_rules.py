@@ -175,7 +175,7 @@ def _is_the_tasks(ghosts: Ghosts, world: World, before: Cluster, job: Job, last:
     at_a_save = last.shard in (IN_STATE, IN_REPORT)
     alike = [one for one in job.failures if one.shard == last.shard and (at_a_save or one.step == last.step)]
     if not (at_a_save or last.shard == IN_LOAD):
-        alike = [one for one in alike if one is last or not _came_off(ghosts, job, one)]
+        alike = [one for one in alike if one is last or not _came_off(ghosts, before, job, one)]
     row = [one for one in job.failures if one.step >= 0 and not one.chance][-TRIES:]
     alone = len(row) == TRIES and {one.worker for one in row} == {last.worker}
     assert len(alike) > 1 or alone, f"{job.id} failed for what failed once: {last}"
@@ -188,10 +188,11 @@ def _is_the_tasks(ghosts: Ghosts, world: World, before: Cluster, job: Job, last:
     assert in_vain, f"failed for data that did not come for {waited:.2f} s: it may in a moment"
 
 
-def _came_off(ghosts: Ghosts, job: Job, failure: StepFailure) -> bool:
-    """Whether a step in which something failed was made since, as somebody told: each takes a part of all."""
-    told = (steps for (id, n), steps in ghosts.told.items() if id == job.id and n > failure.generation)
-    return any(steps > failure.step for steps in told)
+def _came_off(ghosts: Ghosts, before: Cluster, job: Job, failure: StepFailure) -> bool:
+    """Whether a step in which something failed was made since, as somebody told this coordinator: each takes a part of
+    all."""
+    mine = (which for which in ghosts.told if which[:2] == (before.started, job.id))
+    return any(ghosts.told[which] > failure.step for which in mine if which[2] > failure.generation)
 
 
 def _may_go_on(world: World, before: Cluster, decision: Decision, job: Job, but: str) -> list[Member]:

@@ -18,7 +18,8 @@ class Ghosts:
     formations: dict[tuple[str, int], Formation] = field(default_factory=dict)
     rolled_back: set[tuple[str, int]] = field(default_factory=set)
     commits: dict[str, dict[int, set[int]]] = field(default_factory=dict)  # job -> generation -> steps
-    told: dict[tuple[str, int], int] = field(default_factory=dict)  # job and generation -> steps that a trainer told of
+    # Coordinator, by when it began, job and generation -> steps that a trainer told of.
+    told: dict[tuple[float, str, int], int] = field(default_factory=dict)
     late: dict[tuple[str, int], set[int]] = field(default_factory=dict)  # steps of a generation after a later one's
     written: set[tuple[str, Version]] = field(default_factory=set)
     writers: set[tuple[Member, Version]] = field(default_factory=set)
