@@ -112,3 +112,15 @@ def test_what_is_told_only_at_the_rest_keeps_nobody_out_after_it(scene):
             scene.does(PauseJob("j"))
         scene.exits("a", incarnation, cause="killed by SIGSEGV")
     assert (scene.job.phase, scene.job.refused) == (JobPhase.PAUSED, {})
+
+
+def test_whoever_dies_again_and_again_as_a_held_job_prepares_it_is_left_out(scene):
+    """It has workers while it rests, and what they train is in memory."""
+    scene.running("a", "b", min_workers=1, step=3)
+    scene.does(PauseJob("j", hold=True))
+    scene.halt("ab", (1, 3))
+    scene.exits("b", cause="killed by SIGSEGV")
+    for incarnation in ("i2", "i3"):
+        scene.beat("b", TrainerPhase.PREPARING, incarnation)
+        scene.exits("b", incarnation, cause="killed by SIGSEGV")
+    assert (scene.job.phase, set(scene.job.refused)) == (JobPhase.PAUSED, {"b"})

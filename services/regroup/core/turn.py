@@ -119,7 +119,7 @@ class Turn:
     def refuse(self, job: Job, name: str, reason: str) -> None:
         """The worker takes no part in the job, until its agent starts anew, its operator clears it, the job rests, or
         waits for workers (`forgiving`). What is told only then, of a trainer from before the rest, keeps nobody out."""
-        if job.phase in (JobPhase.PAUSED, JobPhase.QUEUED):
+        if job.phase in (JobPhase.PAUSED, JobPhase.QUEUED) and job.formation is None:
             return
         self.change_job(job, refused={**job.refused, name: reason})
         self.change_watch(job.id, out_since=self.now)
