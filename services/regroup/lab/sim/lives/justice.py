@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 # In the words of who is left out, and may be sound: no error of its worker.
 SUSPECTED = ("reach", "failed to form together twice", "broke before their first step")
+SLOWEST = 2.0  # seconds, in which the slowest message arrives
 LAST_WORDS = 15.0  # seconds for which what was lost, or came late, may be missed
 LEAVES = 1.5  # seconds within which a step loop in good health is out of a group that is to break
 
@@ -44,7 +45,7 @@ class Justice:
         self._together: dict[frozenset[str], float] = {}  # when two workers were last in one that began to
         self._issued_at: dict[tuple[str, int], float] = {}  # by job and generation
         self._begun: Counter[tuple[object, ...]] = Counter()  # how often the same members began the same step
-        self._blamed: dict[tuple[float, str], str] = {}  # coordinator's start, incarnation -> what for
+        self._blamed: dict[tuple[float, str, str], str] = {}  # coordinator's start, worker, incarnation -> what for
         self._raised: dict[tuple[str, int], tuple[int, int, str]] = {}  # in a generation: step, shard, worker
 
     # --- what is remembered
@@ -67,6 +68,9 @@ class Justice:
         for note in decision.notes:
             self._noted(before, decision.cluster, note)
         self._errors(before, decision)
+        forgotten = before.workers.keys() - decision.cluster.workers.keys()  # with all that was counted
+        if forgotten:
+            self._blamed = {which: why for which, why in self._blamed.items() if which[1] not in forgotten}
         for _, old, job in changes(before.jobs, decision.cluster.jobs):
             if old is not None:
                 self._changed(before, decision, old, job)
@@ -134,7 +138,8 @@ class Justice:
     def _evicted(self, before: Cluster, after: Cluster, job: str, worker: str, why: str) -> None:
         life, agent = self._life, self._life.agents[worker]
         known = before.jobs[job]
-        late = self._excuses.late(life.policy.halt_limit + 1.0) or self._excuses.away(life.policy.halt_limit + 1.0)
+        window = life.policy.halt_limit + SLOWEST
+        late = self._excuses.late(window) or self._excuses.away(window)
         if "did not answer" in why and agent.trainer is not None and known.round is not None and not late:
             trainer = agent.trainer
             healthy = not trainer.stuck and trainer.loop.at not in ("applying", "loaded")
@@ -236,9 +241,9 @@ class Justice:
             if note.kind == "evicted" and not suspected:
                 blamed = {one.incarnation for one in given_up if one.worker == name}
             for one in blamed:
-                said = self._blamed.get((before.started, one))
+                said = self._blamed.get((before.started, name, one))
                 assert said is None, f"{name} is blamed for {one} twice: {said}; {note.reason}"
-                self._blamed[before.started, one] = note.reason
+                self._blamed[before.started, name, one] = note.reason
 
     def _changed(self, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
         after = decision.cluster
