@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.jobs import Job
-from regroup.lab.sim.model.world import changes, fresh, is_heard, may_try
+from regroup.lab.sim.model.world import changes, fresh, given_up, is_heard, may_try
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
@@ -41,7 +41,9 @@ class Preparing:
     def _is_left_out(self, after: Cluster, job: Job, worker: str) -> None:
         """Who dies twice while others train takes no part, if those are enough."""
         assert job.formation is not None, f"{worker} joined what never formed"
-        others = [after.workers.get(one.worker) for one in job.formation.members if one.worker != worker]
+        evicted = given_up(after, job.id)  # they may not end
+        members = [one for one in job.formation.members if one.worker != worker and one not in evicted]
+        others = [after.workers.get(one.worker) for one in members]
         stay = [one for one in others if one is not None and one.job == job.id and not (one.departs or one.quarantined)]
         there = [one.name for one in stay if is_heard(self._life, after, one.name)]
         again = self._deaths[job.id, worker] > 1 and worker not in job.refused
