@@ -819,6 +819,37 @@ def test_a_failure_in_a_step_that_one_alone_made_is_none_of_it_once_that_one_is_
     assert (scene.job.formation.base.step, scene.job.failures) == (3, ())
 
 
+def test_a_failure_in_a_step_that_one_made_who_was_left_out_is_none_of_it_once_that_one_is_gone(scene):
+    """It says so when a new generation has begun from the step before, and soon nobody else knows."""
+    scene.running("a", "b", "c", min_workers=1, steps=10**6, max_restarts=10, step=3)
+    scene.raises("a", 1, step=3)
+    scene.halt("abc", (1, 3))
+    scene.train("abc")
+    n = scene.job.formation.generation
+    scene.does(Disconnected("c"))
+    scene.breaks("a", n)
+    scene.halt("ab", (n, 3))
+    scene.train("ab")
+    assert (scene.job.formation.base, scene.members) == (Version(n, 3), ["a", "b"])
+    scene.register("c")
+    scene.beat("c", TrainerPhase.BROKEN, promised=n, generation=n, version=Version(n, 4))
+    scene.exits("c")
+    assert [failure.made for failure in scene.job.failures] == [True]
+    scene.raises("b", scene.job.formation.generation, step=3)
+    assert not scene.job.ended
+    assert [failure.made for failure in scene.job.failures] == [True, False]
+
+
+def test_a_failure_that_is_heard_of_after_its_step_was_made_elsewhere_counts_for_nothing(scene):
+    scene.running("a", "b", "c", min_workers=1, steps=10**6, max_restarts=10, step=3)
+    scene.breaks("b", 1)
+    scene.halt("abc", (1, 3))
+    scene.train("abc")
+    scene.beat("b", TrainerPhase.TRAINING, promised=2, generation=2, version=Version(2, 4))
+    scene.raises("a", 1, step=3)
+    assert scene.job.failures == ()
+
+
 def test_a_failure_in_the_step_that_a_job_goes_back_for_counts_on(scene):
     scene.running("a", "b", min_workers=1, steps=10**6, max_restarts=10, step=3)
     scene.raises("a", 1, step=3)

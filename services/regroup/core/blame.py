@@ -11,7 +11,7 @@ from dataclasses import replace
 from regroup.core.absence import others_to_try, untried
 from regroup.core.cluster import reached
 from regroup.core.copies import other_holders
-from regroup.core.failures import AT_A_SAVE, beside_others
+from regroup.core.failures import AT_A_SAVE, beside_others, is_made
 from regroup.core.jobs import (
     IN_DATA,
     IN_LOAD,
@@ -66,12 +66,12 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
     """
     if failure.generation and failure in job.failures:
         return  # told twice
-    if 0 <= failure.step < reached(job, turn.watches.get(job.id)) and failure.shard not in (IN_LOAD, *AT_A_SAVE):
-        return  # it came off since, with others
+    if _came_off(turn, job, failure):
+        return  # since, with others
     preparing = failure.step < 0
     kept = failure.shard in AT_A_SAVE
     alike = [f for f in job.failures if f.shard == failure.shard and (kept or f.step == failure.step)]
-    same = [f for f in alike if (failure.chance or not f.chance) and not (beside_others(f) or _came_off(turn, job, f))]
+    same = [f for f in alike if (failure.chance or not f.chance) and not (beside_others(f) or f.made)]
     job = _remember(turn, job, failure)
     formed = job.formation.generation if job.formation is not None else 0
     if not failure.died and 0 < failure.generation < formed:
@@ -104,15 +104,12 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
 
 
 def _came_off(turn: Turn, job: Job, failure: StepFailure) -> bool:
-    """Whether somebody tells that this step was made in a later generation: each takes a part of all its members."""
-    if failure.step < 0 or failure.shard in (IN_LOAD, *AT_A_SAVE):
-        return False
-    last, watch = job.formation, turn.watches.get(job.id)
-    steps = watch.committed.values() if watch is not None else ()
-    told = [Version(last.generation, step) for step in steps] if last is not None else []
-    trainers = (seen.trainer for seen in turn.sightings.values())
-    told += [one.version for one in trainers if one is not None and one.job == job.id and one.version is not None]
-    return any(one.generation > failure.generation and one.step > failure.step for one in told)
+    """Whether its step is known to be made, also if it is told so late that this was heard before it."""
+    last, watch = job.formation, turn.watch(job.id)
+    known = [Version(job.generation + 1, reached(job, watch))]  # of whichever generation
+    if last is not None:
+        known += [Version(last.generation, step) for step in watch.committed.values()]
+    return any(is_made(failure, one) for one in known)
 
 
 def _is_its_own(turn: Turn, job: Job, failure: StepFailure, others: bool) -> bool:

@@ -175,6 +175,7 @@ class StepFailure:
     died: bool = False  # its process ended, which was counted against the worker
     generation: int = 0  # the last that was formed; 0: none was
     chance: bool = False  # it may be nobody's: it was killed by SIGKILL, or gone with its agent
+    made: bool = field(default=False, compare=False)  # its step came off since, in a later generation
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from regroup.core.cluster import Answer, reached
 from regroup.core.copies import is_at_work
-from regroup.core.failures import prepared
+from regroup.core.failures import made, prepared
 from regroup.core.jobs import Job, JobPhase, Member
 from regroup.core.likeness import agrees
 from regroup.core.rounds import begin_round
@@ -119,6 +119,8 @@ def formed(turn: Turn, job: Job, member: Member) -> None:
 
 def _take_step(turn: Turn, job: Job, member: Member, status: TrainerStatus) -> None:
     """What it holds of the last generation it committed, whatever it does now."""
+    if status.version is not None and (left := made(job, status.version)) is not job.failures:
+        job = turn.change_job(job, failures=left)
     watch, formation = turn.watch(job.id), job.formation
     if formation is None or member not in formation.members or status.version is None:
         return

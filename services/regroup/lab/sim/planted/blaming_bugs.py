@@ -188,6 +188,13 @@ BUGS = (
         among="never a step",
     ),
     Bug(
+        "that a step was made since is forgotten with whoever told of it",
+        "regroup.core.observing",
+        "(left := made(job, status.version)) is not job.failures",
+        "(left := made(job, status.version)) is None",
+        among="RAISE",
+    ),
+    Bug(
         "what failed before its agent began anew still counts",
         "regroup.core.turn",
         "                left = tuple(one for one in self.jobs[id].failures if one.worker != name)\n"
