@@ -26,7 +26,7 @@ from regroup.core.jobs import (
 from regroup.lab.sim.model import beginning_rules
 from regroup.lab.sim.model.ghosts import Ghosts
 from regroup.lab.sim.model.limits import FETCHES
-from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further
+from regroup.lab.sim.model.rollback_rules import gave_up, goes_back_no_further, is_silent
 from regroup.lab.sim.model.trainer import PRINT, Trainer, consumed
 from regroup.lab.sim.model.world import (
     World,
@@ -75,8 +75,10 @@ def closed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, ol
     listed = [one for one in map(world.living, old.formation.members) if one is not None]
     promised = [one for one in listed if one.session.promised >= job.generation]
     bound = [(one, held) for one in promised if (held := one.session.version) is not None]
-    if not bound and not _is_anchored(before, old, old.formation):
+    unheard = all(is_silent(world, before, before, old, job, one.member) for one, _ in bound)  # whatever they promised
+    if unheard and not _is_anchored(before, old, old.formation):
         gave_up(world, before, before, old, job, job.saved)
+        return
     base = old.formation.base
     anew = Version(old.formation.generation, base.step)  # the same state: no step is made yet
     ahead = [(one, held) for one, held in bound if (base if held == anew else held) > job.saved]
@@ -88,7 +90,7 @@ def _is_anchored(before: Cluster, job: Job, formation: Formation) -> bool:
     """Whether a member answered this round with a state; it may be off since, unknown to anybody: its promise holds."""
     watch = before.watches.get(job.id)
     told = {} if watch is None else {one: each.version for one, each in watch.answers.items() if one not in watch.dead}
-    return any((told.get(member) or ORIGIN) >= formation.base for member in formation.members)
+    return any((held := told.get(member)) is not None and held >= formation.base for member in formation.members)
 
 
 def _is_passed(world: World, before: Cluster, decision: Decision, old: Job, job: Job, trainer: Trainer) -> bool:

@@ -6,30 +6,35 @@ Owns: when that is allowed, and how far. Refuses to know: what is then done with
 from math import inf
 
 from regroup.core.cluster import Cluster
-from regroup.core.jobs import Job, Version, Wanted
+from regroup.core.jobs import Job, Member, Version, Wanted
 from regroup.lab.sim.model.world import World, given_up, holders, is_yet_to_tell
 
 
 def gave_up(world: World, before: Cluster, cluster: Cluster, old: Job, job: Job, base: Version) -> None:
     """The last generation is lost: each of its members is dead, or answered, or was silent for as long as it takes."""
     assert old.formation is not None, "a roll-back of what never began"
-    stops = job.wanted is Wanted.STOP
-    limit = world.policy.absent_limit if stops else old.formation.detached_limit + world.policy.detached_margin
     for member in old.formation.members:
-        seen = cluster.sightings.get(member.worker)
-        awake = max(cluster.started, cluster.awake)
-        leased = cluster.workers[member.worker].job == job.id and member not in given_up(before, job.id)
-        last = -inf if seen is None else seen.seen if leased else seen.renewed  # else nobody renews its lease
-        since = last if last >= awake else awake + world.policy.leader_lease
         trainer = world.living(member)
         known = trainer is None or trainer.session.promised >= job.generation
-        assert known or job.wanted not in (Wanted.HOLD, Wanted.PAUSE), (
-            f"{base} is gone back to for a rest, and {member} lives"
-        )
-        assert known or world.decided_at - since > limit, f"{base} is gone back to, and {member} may hold more"
-    if not stops:
+        silent = is_silent(world, before, cluster, old, job, member)
+        assert known or silent, f"{base} is gone back to, and {member} may hold more"
+    if job.wanted is not Wanted.STOP:
         _nobody_may_commit(world, old, job.generation)
     goes_back_no_further(world, before, job, base)
+
+
+def is_silent(world: World, before: Cluster, cluster: Cluster, old: Job, job: Job, member: Member) -> bool:
+    """Whether this member of the last formation was not heard for as long as rule 7 has it waited for. Where its user
+    has a job rest, that is for ever."""
+    if old.formation is None or job.wanted in (Wanted.HOLD, Wanted.PAUSE):
+        return False
+    stops = job.wanted is Wanted.STOP
+    limit = world.policy.absent_limit if stops else old.formation.detached_limit + world.policy.detached_margin
+    seen, awake = cluster.sightings.get(member.worker), max(cluster.started, cluster.awake)
+    leased = cluster.workers[member.worker].job == job.id and member not in given_up(before, job.id)
+    last = -inf if seen is None else seen.seen if leased else seen.renewed  # else nobody renews its lease
+    since = last if last >= awake else awake + world.policy.leader_lease
+    return world.decided_at - since > limit
 
 
 def _nobody_may_commit(world: World, old: Job, n: int) -> None:
