@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from regroup.core.hanging import GRACE
-from regroup.core.jobs import OUTSIDE, Fingerprint, JobPhase, Version, Wanted
+from regroup.core.jobs import IN_LOAD, OUTSIDE, Fingerprint, JobPhase, Version, Wanted
 from regroup.core.messages.agent_reports import MAX_STACKS, Heartbeat, StacksTaken
 from regroup.core.messages.commands import DrainWorker, PauseJob, StopJob
 from regroup.core.messages.events import Disconnected, Tick
@@ -483,6 +483,32 @@ def test_two_that_hung_at_once_outside_of_a_pass_fail_no_job(scene, phase, cut_o
         scene.exits(name, asked=True, step=3, shard=OUTSIDE)
     scene.train("a")
     assert (scene.job.phase, scene.members) == (JobPhase.RUNNING, ["a"])
+
+
+def test_those_that_hung_at_once_as_they_took_a_state_fail_no_job(scene):
+    """All are there at the same time, whatever holds them up; and the one that gave it hung with them."""
+    running(scene, "a", "b", "c", "d", max_restarts=1)
+    scene.beat("b", TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, 4))
+    scene.breaks("a", 1)
+    scene.halt("acd", (1, 3))
+    scene.halt("b", (1, 4))
+    assert scene.job.formation.base == Version(1, 4)
+    hang = replace(HANG, phase=LoopPhase.LOADING)
+    for name in "bcd":
+        held = Version(1, 4 if name == "b" else 3)
+        accuse(scene, name, hang, phase=TrainerPhase.FORMING, promised=2, generation=2, version=held)
+    since = scene.now
+    while scene.now < since + scene.policy.detached_limit + 2 * scene.policy.halt_limit:
+        scene.halt("a", (1, 3))  # of whichever round
+        scene.passes(scene.policy.halt_limit, heard="abcd")
+    assert evicted(scene) == ["b", "c", "d"]
+    for name in "cd":
+        scene.exits(name, asked=True, step=4, shard=IN_LOAD)
+        scene.beat(name)
+    assert not scene.job.ended
+    scene.exits("b", asked=True)
+    scene.halt("a", (1, 3))
+    assert (scene.members, scene.job.formation.base) == (["a"], Version(1, 3))
 
 
 @pytest.mark.parametrize("phase", [LoopPhase.OPTIMIZER, LoopPhase.DATA])

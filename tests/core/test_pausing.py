@@ -10,7 +10,7 @@ from regroup.core.messages.agent_reports import AgentLeft, TrainerExited
 from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob
 from regroup.core.messages.events import Disconnected, KeepSteps
 from regroup.core.messages.orders import Halt, Release
-from regroup.core.messages.trainer_reports import CheckpointUnreadable, PrepareFailed, StateSaved
+from regroup.core.messages.trainer_reports import WORKER, CheckpointUnreadable, PrepareFailed, StateSaved
 from regroup.core.workers import TrainerPhase
 
 
@@ -415,6 +415,18 @@ def test_a_job_is_held_while_it_prepares_and_its_workers_stay_prepared(scene):
     resume(scene)
     scene.halt("ab", None)
     assert scene.job.formation.base == ORIGIN
+
+
+def test_who_cannot_prepare_for_a_job_that_is_held_by_then_leaves_it(scene):
+    scene.submit(min_workers=2)
+    scene.register("a", "b")
+    scene.prepare("a")
+    scene.beat("b", TrainerPhase.PREPARING)
+    pause(scene, hold=True)
+    scene.says("b", PrepareFailed(job="j", incarnation="i1", field=WORKER, message="its disk is full"))
+    assert scene.job.refused == {"b": "worker: its disk is full"}
+    assert scene.cluster.workers["b"].job is None
+    assert scene.told("b", Release) != []
 
 
 def test_held_in_the_middle_of_its_first_round_it_holds_when_the_round_is_over(scene):

@@ -11,7 +11,7 @@ from regroup.core import leaving
 from regroup.core.blame import blame_task, died_preparing
 from regroup.core.cluster import ASKED, reached
 from regroup.core.hanging import hang_told, stacks_taken
-from regroup.core.jobs import OUTSIDE, Job, Member, StepFailure
+from regroup.core.jobs import IN_LOAD, OUTSIDE, Job, Member, StepFailure
 from regroup.core.messages.agent_reports import (
     AgentLeft,
     AgentRegistered,
@@ -215,9 +215,10 @@ def _trainer_exited(turn: Turn, name: str, report: TrainerExited) -> None:
             turn.count_error(name, report.cause, succeeded)
     if job is None or job.ended:
         return
-    # Storage that stalls does so for all at once, also at an evaluation's data; so does a machine without memory.
+    # Storage that stalls does so for all at once, also at an evaluation's data; so does a machine without memory. And
+    # all are at the same place while they take a state.
     several = sum(worker.job == report.job for worker in turn.workers.values()) > 1
-    stalled = hung and several and report.shard == OUTSIDE
+    stalled = hung and several and report.shard in (OUTSIDE, IN_LOAD)
     chance = stalled or (report.cause == "killed by SIGKILL" and not hung)
     if report.step is not None and report.shard is not None:
         cause = "it hung, and was evicted" if hung else report.cause

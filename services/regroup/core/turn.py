@@ -119,12 +119,13 @@ class Turn:
     def refuse(self, job: Job, name: str, reason: str) -> None:
         """The worker takes no part in the job, until its agent starts anew, its operator clears it, the job rests, or
         waits for workers (`forgiving`). What is told only then, of a trainer from before the rest, keeps nobody out."""
-        if job.phase in (JobPhase.PAUSED, JobPhase.QUEUED) and job.formation is None:
+        lent = self.workers[name].job == job.id  # it may be told late, and another job has it by now
+        if not lent and job.phase in (JobPhase.PAUSED, JobPhase.QUEUED) and job.formation is None:
             return
         self.change_job(job, refused={**job.refused, name: reason})
         self.change_watch(job.id, out_since=self.now)
         self.note("refused", f"{name} may not take part: {reason}", job=job.id, worker=name)
-        if self.workers[name].job == job.id:  # it may be told late, and another job has it by now
+        if lent:
             self.unlend(name, reason)
 
     def readmit(self, name: str) -> None:

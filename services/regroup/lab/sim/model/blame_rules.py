@@ -38,7 +38,8 @@ def failed(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) ->
     """What failed in a generation failed once, however often it is told; a restart is one only where steps are lost."""
     if job.failures is not old.failures:
         _alone(world, before, old, job)
-        hung = [one for one in job.failures if one.chance and one.error.startswith("it hung") and one.shard != OUTSIDE]
+        hung = [one for one in job.failures if one.chance and one.error.startswith("it hung")]
+        hung = [one for one in hung if one.shard not in (OUTSIDE, IN_LOAD)]
         assert not hung, f"{hung} were ended because they hung, and that is taken for chance"
         trained = [one for one in job.failures if one.generation and one.step >= 0]
         for one in trained:
