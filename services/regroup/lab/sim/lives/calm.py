@@ -100,10 +100,17 @@ class Calm:
             lent = [name for name, one in after.workers.items() if one.job == job.id and not one.departs]
             fit = [name for name in free if name not in job.refused] if len(lent) < job.spec.max_workers else []
             may = job is queued[0] if queued else job.phase in GROWS and job.wanted is Wanted.RUN
-            useful = {*lent} - {one.worker for one in given_up(after, job.id)}  # they may not end for long
+            useful = {name for name in lent if self._is_near(after, name)}
+            useful -= {one.worker for one in given_up(after, job.id)}  # they may not end for long
             may = may and bool(fit) and len(useful) + len(fit) >= job.spec.min_workers
             waited = self._lasts("lent", job.id, may)
             assert waited < LENT, f"{job.id} has {lent}, and could have {fit} for {waited:.1f} s: {job.reason}"
+
+    def _is_near(self, after: Cluster, name: str) -> bool:
+        """Whether it is counted on: it is connected, or was a moment ago."""
+        seen = after.sightings.get(name)
+        away = self._life.decided_at - (after.started if seen is None else seen.seen)
+        return after.present(name) is not None or away <= self._life.policy.absent_limit
 
     def _is_there(self, after: Cluster, worker: Worker) -> bool:
         agent = self._life.agents[worker.name]
