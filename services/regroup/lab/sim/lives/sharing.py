@@ -72,12 +72,10 @@ class Sharing:
         if len(live) > 1 or job.wanted is not Wanted.RUN or job.phase not in begun:
             return []
         members = job.formation.members if job.formation and job.phase is not JobPhase.WAITING else ()
-        keeps, watch = {one.worker for one in members}, after.watches.get(job.id)
-        mine = [name for name, one in after.workers.items() if one.job == job.id]
+        keeps = {one.worker for one in members}
+        # Who is in quarantine, and lent, has a trainer that may go on until it errs.
+        mine = [name for name, one in after.workers.items() if one.job == job.id and not one.departs]
         mine = [name for name in mine if after.present(name) or name in keeps or job.formation is None]
-        out = {name for name in mine if after.workers[name].departs or after.workers[name].quarantined}
-        lives = {one.worker for one in members if watch is None or one not in watch.dead}  # it may go on until it errs
-        mine = [name for name in mine if name not in out or (name in lives and not after.workers[name].departs)]
         free = [name for name, one in after.workers.items() if one.job is None and name not in job.refused]
         free = [name for name in free if self._is_free(after, after.workers[name])]
         heard = [name for name in mine if tells(self._life, after, name)]
