@@ -168,9 +168,10 @@ def evicted(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, j
     if trainer is None or formation is None or _holds_no_last_copy(world, before, decision, job, trainer):
         return
     known, watch, seen = before.trainer(member), before.watches[job.id], before.sightings.get(member.worker)
+    hangs = decision.cluster.hangs(member)  # as may be said with what decided it
     # Of whom it is said that it hangs, nothing is asked while nothing goes on without it.
-    asked = ghosts.owes.get(member, -inf if before.hangs(member) else world.decided_at)
-    back = seen.since if seen is not None and not before.hangs(member) else -inf  # who hangs may be back for ever
+    asked = ghosts.owes.get(member, -inf if hangs else world.decided_at)
+    back = seen.since if seen is not None and not hangs else -inf  # who hangs may be back for ever
     began = max(asked, seen.moved if seen else before.started, back)
     patient = world.decided_at - began > 0.9 * world.policy.detached_limit  # it may be back for a little longer
     told = _told(formation, watch)
