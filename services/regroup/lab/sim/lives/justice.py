@@ -97,8 +97,7 @@ class Justice:
                     life.policy.prepare_limit + 2.0
                 )
             case Note(kind="unlent", worker=worker, reason=why) if "not heard of for" in why:
-                awake = life.now - life.woke
-                assert awake > 0.9 * life.policy.absent_limit, f"{worker} is absent, and nobody looked"
+                assert life.awake > 0.9 * life.policy.absent_limit, f"{worker} is absent, and nobody looked"
             case Note(kind="straggler", worker=worker):
                 assert worker in life.faults.lagged, f"{worker} is called slow, and never was"
 

@@ -77,7 +77,7 @@ class Life(Paced):
         self.healed = False
         self._deadline = inf
         self._idle_since: dict[str, float] = {}
-        self.decided_at = self.woke = 0.0
+        self.decided_at = self.awake = 0.0
         self.took = 0.0  # seconds, from an event to what was decided about it
         self.over: asyncio.Future[None] = self.loop.create_future()
 
@@ -180,7 +180,7 @@ class Life(Paced):
         if process.pending is None:
             return
         (before, decision), process.pending = process.pending, None
-        self.decided_at, self.policy, self.woke = process.decided_at, process.policy, process.woke
+        self.decided_at, self.policy, self.awake = process.decided_at, process.policy, process.awake
         self.took = process.clock() - process.came
         if saved:
             self._stored(decision.cluster)

@@ -43,6 +43,7 @@ class Process:
         self.began, self.gone = life.now, inf  # when it began, and when it was dead
         self._froze = 0.0
         self.decided_at = 0.0  # as that decision was told the time
+        self.awake = 0.0  # seconds since it woke, when it decided so
         self.came = 0.0  # when the event came that it decides about, by its clock
         self.task = life.loop.create_task(self._run())
         self.task.add_done_callback(self._ended)
@@ -130,6 +131,7 @@ class Watched(Shell):
     async def _persist(self, decision: Decision, done: asyncio.Future[None] | None, patient: bool) -> None:
         assert done is None or not done.done(), "a command that was refused, or that nobody waits for, is carried out"
         self._process.pending, self._process.decided_at = (self.cluster, decision), self._now
+        self._process.awake = self._process.life.now - self._process.woke
         await super()._persist(decision, done, patient)
         said = done.exception() if done is not None and done.done() and not done.cancelled() else None
         assert said is None or isinstance(said, Unconfirmed), (
