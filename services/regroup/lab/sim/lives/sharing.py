@@ -73,12 +73,13 @@ class Sharing:
             return []
         members = job.formation.members if job.formation and job.phase is not JobPhase.WAITING else ()
         keeps = {one.worker for one in members}
-        # Who is in quarantine, and lent, has a trainer that may go on until it errs.
+        # Who is in quarantine, and lent, keeps its place, for its trainer may go on until it errs; it is not counted on.
         mine = [name for name, one in after.workers.items() if one.job == job.id and not one.departs]
         mine = [name for name in mine if after.present(name) or name in keeps or job.formation is None]
         free = [name for name, one in after.workers.items() if one.job is None and name not in job.refused]
         free = [name for name in free if self._is_free(after, after.workers[name])]
-        heard = [name for name in mine if tells(self._life, after, name)]
+        sound = [name for name in mine if not after.workers[name].quarantined]
+        heard = [name for name in sound if tells(self._life, after, name)]
         useful = [name for name in heard if not self._is_given_up(after, name, after.sightings[name])]
         enough = len(free) + len(useful) >= job.spec.min_workers
         return free if enough and len(mine) < job.spec.max_workers else []
