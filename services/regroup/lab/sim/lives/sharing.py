@@ -73,7 +73,7 @@ class Sharing:
             return []
         members = job.formation.members if job.formation and job.phase is not JobPhase.WAITING else ()
         keeps = {one.worker for one in members}
-        # Who is in quarantine, and lent, keeps its place, for its trainer may go on until it errs; it is not counted on.
+        # Who is in quarantine, and lent, keeps its place, for its trainer may go on; it is not counted on.
         mine = [name for name, one in after.workers.items() if one.job == job.id and not one.departs]
         mine = [name for name in mine if after.present(name) or name in keeps or job.formation is None]
         free = [name for name, one in after.workers.items() if one.job is None and name not in job.refused]
