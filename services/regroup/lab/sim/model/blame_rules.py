@@ -182,6 +182,9 @@ def _again(ghosts: Ghosts, world: World, cluster: Cluster, job: Job, last: StepF
         assert len(fit) >= job.spec.min_workers, f"{name} is refused, and {fit} are all that is left"
     if last.shard == IN_LOAD and job.beginning is None and not any(made):
         took = {one.member for one in world.trainers() if one.job == job.id and one.session.version is not None}
+        told = {name: seen.trainer for name, seen in cluster.sightings.items() if seen.trainer is not None}
+        # Who is gone again, unknown to anybody yet.
+        took |= {Member(name, one.incarnation) for name, one in told.items() if one.job == job.id and one.version}
         built = {job.formation.members[job.formation.leader]} if job.formation is not None else set()
         assert took - built, f"{name} is refused as it took the state, which nobody ever took"
 
