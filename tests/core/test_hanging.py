@@ -123,6 +123,17 @@ def test_who_answers_and_has_no_data_is_evicted_where_another_one_holds_the_same
     assert scene.members == ["a"]
 
 
+def test_who_answers_and_has_no_data_stays_where_the_others_that_answered_hang_since(scene):
+    """Their processes stand still: what they hold may never be given."""
+    running(scene, "a", "b")
+    accuse(scene, "b", STARVES)
+    scene.halt("a", (1, 3))
+    accuse(scene, "a", replace(HANG, phase=LoopPhase.IDLE, stands=True))
+    accuse(scene, "b", STARVES, phase=TrainerPhase.HALTED, promised=2, version=Version(1, 3))
+    scene.after(GRACE + 0.1, heard="ab")
+    assert evicted(scene) == []
+
+
 def test_who_has_no_data_and_holds_the_only_state_stays(scene):
     running(scene, "a", "b")
     accuse(scene, "a", STARVES)

@@ -78,7 +78,7 @@ def awaits_data(turn: Turn, job: Job) -> list[Member]:
     answers = {one: said for one, said in watch.answers.items() if one not in watch.dead and turn.cluster.trainer(one)}
     hung = [one for one in answers if (hang := turn.cluster.hang(one)) is not None and hang.fetch]
     best = max((answer.version for answer in answers.values() if answer.version is not None), default=None)
-    fit = [one for one in answers if one not in hung and told_lately(turn, one.worker)]
+    fit = [one for one in answers if turn.cluster.hang(one) is None and told_lately(turn, one.worker)]
     others = [one for one in fit if answers[one].version == best]
     return hung if others else []
 
