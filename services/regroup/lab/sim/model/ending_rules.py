@@ -102,14 +102,20 @@ def _is_passed(world: World, before: Cluster, decision: Decision, old: Job, job:
     said = seen is not None and seen.trainer is not None and seen.trainer.version == held
     told = said and all(is_heard(world, one, trainer.member.worker) for one in (before, decision.cluster))
     back = seen is not None and world.decided_at - seen.since < world.policy.halt_limit / 2
-    watch, member = before.watches.get(job.id), trainer.member
-    asked = old.round is not None and not old.round.boundary and watch is not None and member not in watch.answers
-    late = asked and watch is not None and world.decided_at - watch.since > world.policy.halt_limit
-    if told and not (back or late or is_evicted(before, decision, job.id, member)):
+    late = _had_its_time(world, before, old, trainer.member)
+    if told and not (back or late or is_evicted(before, decision, job.id, trainer.member)):
         return False
     others = [one.session for one in map(world.living, old.formation.members) if one is not None and one is not trainer]
     beside = any(one.promised >= job.generation and one.version == job.saved for one in others)
     return beside and held == Version(job.saved.generation, job.saved.step + 1)
+
+
+def _had_its_time(world: World, before: Cluster, job: Job, member: Member) -> bool:
+    """Whether it was told to halt at once, and did not answer for as long as is waited for that."""
+    watch = before.watches.get(job.id)
+    if watch is None or job.round is None or job.round.boundary or member in watch.answers:
+        return False
+    return world.decided_at - watch.since > world.policy.halt_limit
 
 
 def ended(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
