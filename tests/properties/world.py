@@ -71,9 +71,9 @@ class World(LinkedAgents[Connected]):
             self.crash_coordinator()
             return
         self.decided_at = self.now
+        self.jobs, self.workers = dict(decision.cluster.jobs), dict(decision.cluster.workers)
         decision_rules.decided(self.ghosts, self, self.cluster, decision)
         self.cluster = decision.cluster
-        self.jobs, self.workers = dict(decision.cluster.jobs), dict(decision.cluster.workers)
         if doom == "unsent":
             self.crash_coordinator()
             return

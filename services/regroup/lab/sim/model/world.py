@@ -4,6 +4,7 @@ Owns: the questions. Refuses to know: who answers them (`lives`, `search`), and 
 """
 
 from collections.abc import Iterable, Mapping, Set
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from regroup.core.cluster import Cluster, Policy
@@ -98,7 +99,8 @@ def is_evicted(before: Cluster, decision: Decision, job: str, member: Member) ->
 
 def is_overtaken(world: World, job: Job) -> bool:
     """Whether another coordinator went on since: what this one orders arrives nowhere, and it knows little."""
-    return job.generation < world.jobs[job.id].generation
+    durable = world.jobs[job.id]
+    return durable is not job and durable != replace(job, since=durable.since, step=durable.step)
 
 
 def is_heard(world: World, cluster: Cluster, worker: str) -> bool:

@@ -136,9 +136,9 @@ class Small(Agents[Near]):
         assert self.cluster is not None
         self.decided_at = now
         decision = decide(self.cluster, event, now, self.policy)
+        self.jobs, self.workers = decision.cluster.jobs, decision.cluster.workers
         decision_rules.decided(self.ghosts, self, self.cluster, decision)
         self.cluster = decision.cluster
-        self.jobs, self.workers = self.cluster.jobs, self.cluster.workers
         for name, order in decision.orders:
             agent = self.agents[name]
             if isinstance(order, Heard):
