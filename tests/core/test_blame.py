@@ -6,7 +6,7 @@ import pytest
 
 from regroup.core.jobs import IN_DATA, IN_LOAD, IN_STATE, OUTSIDE, Beginning, Checkpoint, JobPhase, StepFailure, Version
 from regroup.core.messages.agent_reports import AgentRegistered
-from regroup.core.messages.commands import ClearWorker, PauseJob, ResumeJob, StopJob
+from regroup.core.messages.commands import ClearWorker, DrainWorker, PauseJob, ResumeJob, StopJob
 from regroup.core.messages.events import Disconnected
 from regroup.core.messages.orders import Release
 from regroup.core.workers import TrainerPhase
@@ -857,3 +857,56 @@ def test_a_failure_in_the_step_that_a_job_goes_back_for_counts_on(scene):
     come_anew(scene, "i2")
     assert scene.job.formation.base.step == 0
     assert ("a", 3, 2) in {(failure.worker, failure.step, failure.shard) for failure in scene.job.failures}
+
+
+# --- Told late, or told of a trainer that was counted
+
+
+def test_what_is_told_only_after_a_pause_fails_no_job_for_one_workers_broken_device(scene):
+    """c's process crashes at step 3 for the second time as its agent is cut off, and the user pauses the job."""
+    scene.running("a", "b", "c", min_workers=3, step=3)
+    scene.after(scene.policy.halt_limit, heard="abc")
+    dies = {"cause": "killed by SIGSEGV", "step": 3, "shard": OUTSIDE}
+    scene.exits("c", **dies)
+    scene.beat("c")
+    scene.halt("ab", (1, 3))
+    scene.prepare("c", incarnation="i2")
+    scene.halt("ab", (1, 3))
+    scene.halt("c", None, "i2")
+    n = scene.job.generation
+    scene.train("ab")
+    scene.train("c", incarnation="i2")
+    scene.does(Disconnected("c"))
+    scene.does(PauseJob("j"))
+    scene.breaks("a", n)
+    scene.halt("ab", (n, 3))
+    scene.saved(scene.job.saver.worker, (n, 3))
+    scene.register("c")
+    scene.beat("c")
+    scene.exits("c", "i2", **dies)
+    assert scene.job.phase is JobPhase.PAUSED, scene.job.reason
+    assert scene.cluster.workers["c"].errors == 2
+    assert len(scene.job.failures) == 2
+
+
+def test_a_trainer_that_was_evicted_and_ends_with_its_machine_is_one_error(scene):
+    scene.unanswered()
+    assert scene.cluster.workers["b"].errors == 1
+    scene.does(Disconnected("b"))
+    scene.register("b", boot="b2")
+    assert scene.cluster.workers["b"].errors == 1
+
+
+def test_a_drained_worker_that_was_let_go_and_is_switched_off_has_no_error(scene):
+    """Its job waits with the other one, and so still lists it."""
+    scene.running("a", "b", step=3)
+    scene.does(DrainWorker("b"))
+    scene.halt("ab", (1, 3))
+    scene.halt("b", (1, 3))
+    assert scene.cluster.workers["b"].job is None
+    scene.exits("b", asked=True)
+    scene.beat("b")
+    scene.does(Disconnected("b"))
+    scene.after(100.0, heard="a")
+    scene.register("b", boot="b2")
+    assert scene.cluster.workers["b"].errors == 0

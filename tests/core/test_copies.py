@@ -6,7 +6,7 @@ import pytest
 
 from regroup.core.hanging import GRACE
 from regroup.core.jobs import Fingerprint, JobPhase, Version
-from regroup.core.messages.agent_reports import Heartbeat
+from regroup.core.messages.agent_reports import AgentLeft, Heartbeat
 from regroup.core.messages.commands import ClearWorker, DrainWorker, PauseJob, StopJob
 from regroup.core.messages.events import Disconnected, Tick
 from regroup.core.messages.orders import Go, Halt, Kill, Release
@@ -463,3 +463,31 @@ def test_the_only_one_that_has_the_state_has_its_time_from_when_it_is_back(scene
     scene.after(scene.policy.detached_limit, heard="b")
     scene.after(scene.policy.halt_limit + 0.1, heard="b")
     assert [note.worker for note in scene.noted("evicted")] == ["b"]
+
+
+@pytest.mark.parametrize("forgotten", [False, True], ids=["another coordinator leads", "forgotten"])
+def test_who_comes_back_with_a_state_of_code_that_is_the_jobs_no_more_is_released(make_scene, forgotten):
+    """b was away for so long that nobody knows what it holds; the others were lost, and a has mended code by now."""
+    scene = make_scene(forget_limit=100.0)
+    scene.running("a", "b", "c", min_workers=2, max_workers=3, step=3)
+    scene.left_behind("b", "ac", 5)
+    scene.after(scene.policy.absent_limit + 1.0, heard="ac")
+    if forgotten:
+        for step in range(6, 30):
+            scene.train("ac", step % 10)
+            scene.after(5.0, heard="ac")
+        assert "b" not in scene.cluster.workers
+    else:
+        scene.restart()
+        scene.register("a", "c")
+        scene.train("ac", 7)
+    scene.register("c", boot="b2")
+    scene.says("c", AgentLeft(boot="b2"))
+    scene.register("a", boot="b2")
+    mended = Fingerprint("mended", "data", 100)
+    scene.beat("a", TrainerPhase.PREPARED, "i2", fingerprint=mended)
+    assert scene.job.fingerprint == mended
+    scene.register("b")
+    scene.holds_on("b")
+    scene.holds_on("b")
+    assert ended(scene, "b") == [Release]

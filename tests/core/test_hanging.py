@@ -573,3 +573,22 @@ def test_nobody_is_given_up_for_its_data_in_a_job_that_is_to_rest(scene, asks):
     scene.after(GRACE + 0.1, heard="ab")
     assert evicted(scene) == []
     assert scene.job.phase is JobPhase.PAUSED or scene.job.saver is not None
+
+
+@pytest.mark.parametrize("errors", [0, 5])
+def test_two_that_hung_at_once_fail_no_job_also_where_they_are_quarantined_for_it(scene, errors):
+    """Storage stalls at an evaluation's data, as it did five times before."""
+    running(scene, "a", "b", "c")
+    workers = {name: replace(one, errors=errors if name in "bc" else 0) for name, one in scene.cluster.workers.items()}
+    scene.cluster = replace(scene.cluster, workers=workers)
+    for name in "bc":
+        accuse(scene, name, replace(HANG, phase=LoopPhase.EVALUATION))
+    scene.halt("a", (1, 3))
+    scene.after(GRACE + 0.1, heard="abc")
+    assert evicted(scene) == ["b", "c"]
+    assert scene.cluster.workers["b"].quarantined is (errors == 5)
+    for name in "bc":
+        scene.exits(name, asked=True, step=3, shard=OUTSIDE)
+    assert not scene.job.ended, scene.job.reason
+    scene.train("a")
+    assert (scene.job.phase, scene.members) == (JobPhase.RUNNING, ["a"])

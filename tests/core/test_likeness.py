@@ -120,3 +120,23 @@ def test_whose_code_is_given_up_by_its_job_is_not_lent_again_for_a_state_that_on
         scene.after(1.0, heard="abc")
     assert [note.worker for note in scene.noted("lent")] == list("abc"), "as the job began"
     assert {member.worker for member in scene.job.round.participants} == {"a", "b"}
+
+
+@pytest.mark.parametrize("how", ["is not heard", "does not end"])
+def test_mended_code_does_not_wait_for_ever_for_a_worker_of_which_nothing_is_to_be_had(scene, how):
+    """It trained, too, and was started anew; then its agent falls silent, or its trainer hangs as it prepares, is
+    evicted, and stays in the kernel."""
+    scene.running("a", "b", min_workers=1, step=3)
+    scene.register("a", "b", boot="b2")
+    if how == "does not end":
+        scene.beat("b", TrainerPhase.PREPARING, "i2")
+    mended = Fingerprint("mended code", "data", 100)
+    scene.beat("a", TrainerPhase.PREPARED, "i2", fingerprint=mended)
+    assert scene.job.fingerprint != mended, "b may have mended code of its own"
+    limit = scene.policy.absent_limit + (scene.policy.prepare_limit if how == "does not end" else 0.0)
+    for _ in range(round(limit / 5.0) + 3):
+        scene.after(5.0, heard="a" if how == "is not heard" else "ab")
+        if how == "does not end":
+            scene.beat("b", TrainerPhase.PREPARING, "i2")
+        scene.beat("a", TrainerPhase.PREPARED, "i2", fingerprint=mended)
+    assert scene.job.fingerprint == mended

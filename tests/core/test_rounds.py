@@ -815,3 +815,67 @@ def test_who_was_evicted_and_comes_back_in_good_health_with_the_last_copy_is_not
     scene.halt("b", (1, 1000))
     assert scene.members == ["b"]
     assert scene.job.formation.base == Version(1, 1000)
+
+
+# --- In a long pass, and cut off for a moment
+
+
+def stays_in_its_pass(scene, **facts):
+    """b promised in the middle of a pass that takes minutes, as a first one does that compiles."""
+    promised = {"promised": scene.job.generation, "generation": 1, "version": Version(1, 3), "at_work": True}
+    scene.beat("b", TrainerPhase.HALTED, **{**promised, **facts})
+
+
+@pytest.fixture
+def mid_pass(scene):
+    """c died, and b was cut off in its pass before the others answered. It is back a second later."""
+
+    def begins(names, **spec):
+        scene.running(*names, step=3, max_workers=len(names), step_timeout=600.0, **spec)
+        scene.after(scene.policy.halt_limit, heard=names)
+        scene.exits("c")
+        scene.breaks("a", 1)
+        stays_in_its_pass(scene)
+        scene.does(Disconnected("b"))
+        others = names.replace("b", "").replace("c", "")
+        scene.halt(others, (1, 3))
+        if scene.members == [*others]:
+            scene.train(others, 4)
+        scene.passes(1.0, heard=others)
+        scene.register("b")
+        return scene
+
+    return begins
+
+
+def test_who_is_needed_has_as_long_for_its_pass_as_a_step_may_take_though_it_was_cut_off_for_a_moment(mid_pass):
+    scene = mid_pass("abc", min_workers=3)
+    assert scene.job.phase is JobPhase.WAITING
+    for _ in range(110):
+        scene.passes(5.0, heard="abc")
+        stays_in_its_pass(scene)
+    assert scene.noted("evicted") == []
+    for _ in range(12):
+        scene.passes(5.0, heard="abc")
+        stays_in_its_pass(scene)
+    assert [note.reason for note in scene.noted("evicted")] == [
+        "b is evicted: it did not come back from the task's code"
+    ]
+
+
+def test_nobody_stands_still_for_who_was_left_out_and_is_still_in_its_pass(mid_pass):
+    scene = mid_pass("abcd", min_workers=1)
+    stays_in_its_pass(scene)
+    for _ in range(100):
+        assert scene.job.round is None
+        scene.passes(1.0, heard="abd")
+        stays_in_its_pass(scene)
+    stays_in_its_pass(scene, at_work=False)
+    assert scene.job.reason == "prepared to join: b"
+
+
+def test_nor_does_a_round_that_has_another_reason_wait_for_it(mid_pass):
+    scene = mid_pass("abcd", min_workers=1)
+    stays_in_its_pass(scene)
+    scene.breaks("a", scene.job.formation.generation)
+    assert [member.worker for member in scene.job.round.participants] == ["a", "d"]

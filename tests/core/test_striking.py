@@ -10,6 +10,7 @@ from regroup.core.messages.commands import DrainWorker, PauseJob, ResumeJob, Sto
 from regroup.core.messages.events import Disconnected
 from regroup.core.messages.orders import Discard
 from regroup.core.messages.trainer_reports import CheckpointUnreadable
+from regroup.core.spec import BeginFrom
 from regroup.core.workers import TrainerPhase
 
 
@@ -439,3 +440,63 @@ def test_whoever_cannot_read_a_checkpoint_makes_room_only_for_one_that_is_heard(
     assert scene.noted("unlent") == []
     scene.after(0.1, heard="ab")
     assert [note.worker for note in scene.noted("unlent")] == ["a"]
+
+
+# --- A free worker that is away for a moment may tell, too
+
+
+def test_one_workers_word_strikes_no_file_while_a_free_worker_is_away_for_a_moment(resumed):
+    scene = resumed("a", max_workers=1)
+    scene.register("c")
+    scene.does(Disconnected("c"))
+    alone_again(scene)
+    finds(scene)
+    assert struck(scene) == []
+
+
+def test_nor_while_the_trainer_of_a_free_worker_is_about_to_end(resumed):
+    scene = resumed("a", max_workers=1)
+    scene.submit("k", max_workers=1, steps=5)
+    scene.register("c")
+    scene.beat("c", TrainerPhase.PREPARING, "k1", job="k")
+    alone_again(scene)
+    scene.does(StopJob("k"))
+    assert scene.cluster.workers["c"].job is None
+    finds(scene)
+    assert struck(scene) == []
+
+
+def test_but_once_it_is_away_for_long_the_word_counts(resumed):
+    scene = resumed("a", max_workers=1)
+    scene.register("c")
+    scene.does(Disconnected("c"))
+    alone_again(scene)
+    scene.after(scene.policy.absent_limit, heard="a")
+    finds(scene)
+    assert struck(scene) == [9]
+
+
+def test_nor_does_it_fail_a_job_that_begins_from_another_jobs_checkpoint(scene):
+    scene.running("a", step=9)
+    scene.does(PauseJob("j"))
+    scene.halt("a", (1, 9))
+    scene.saved("a", (1, 9))
+    scene.exits("a", asked=True)
+    scene.beat("a")
+    scene.register("c")
+    scene.does(Disconnected("c"))
+    scene.submit("k", begin_from=BeginFrom("j"), steps=20, max_workers=1)
+    its = {"incarnation": "k1", "job": "k"}
+
+    def reads():
+        n = scene.cluster.jobs["k"].generation
+        scene.beat("a", TrainerPhase.HALTED, promised=n, **its)
+        scene.beat("a", TrainerPhase.FORMING, promised=n, generation=n, **its)
+        scene.says("a", CheckpointUnreadable(**its, generation=n, error="other bytes", damaged=True))
+        scene.beat("a", TrainerPhase.HALTED, promised=scene.cluster.jobs["k"].generation, **its)
+
+    scene.beat("a", TrainerPhase.PREPARED, **its)
+    reads()
+    scene.after(scene.policy.read_retry + 1.0, heard="a")
+    reads()
+    assert scene.cluster.jobs["k"].phase is not JobPhase.FAILED, scene.cluster.jobs["k"].reason

@@ -136,7 +136,7 @@ def _register(turn: Turn, name: str, report: AgentRegistered) -> None:
         turn.note("registered", f"{name} registered on {report.host}, {report.device}", worker=name)
     if known is not None and known.boot != report.boot:
         # The same worker began anew: whatever ran under its old agent is known dead.
-        busy = known.job is not None or any(member.worker == name for _, member in turn.listed())
+        busy = (known.job is not None or _is_listed_alive(turn, name)) and not _is_charged(turn, name)
         meant = known.boot == LEFT or known.leaving
         doubtful = _died_in_task(turn, name)
         _exited(turn, name, ASKED if meant else DIED)
@@ -157,6 +157,17 @@ def _register(turn: Turn, name: str, report: AgentRegistered) -> None:
         turn.sightings[name] = replace(again, seen=turn.now, connected=True, since=turn.now, told=False)
     else:
         turn.sightings[name] = Sighting(seen=turn.now, since=turn.now, moved=turn.now, blamed=turn.now)
+
+
+def _is_listed_alive(turn: Turn, name: str) -> bool:
+    """Whether a formation lists a trainer of it that is not known dead."""
+    return any(one.worker == name and one not in turn.watch(job.id).dead for job, one in turn.listed())
+
+
+def _is_charged(turn: Turn, name: str) -> bool:
+    """Whether the trainer that it has was counted as an error, as where it was evicted, and did not end."""
+    seen = turn.sightings.get(name)
+    return seen is not None and seen.trainer is not None and seen.charged == seen.trainer.incarnation
 
 
 def _died_in_task(turn: Turn, name: str) -> tuple[Job, StepFailure] | None:
@@ -217,7 +228,9 @@ def _trainer_exited(turn: Turn, name: str, report: TrainerExited) -> None:
         return
     # Storage that stalls does so for all at once, also at an evaluation's data; so does a machine without memory. And
     # all are at the same place while they take a state.
-    several = sum(worker.job == report.job for worker in turn.workers.values()) > 1
+    lent = {one for one, worker in turn.workers.items() if worker.job == report.job}
+    given_up = {one.worker for one in turn.watch(job.id).evicted}  # it may have put them in quarantine
+    several = len({name, *lent, *given_up}) > 1
     stalled = hung and several and report.shard in (OUTSIDE, IN_LOAD)
     chance = stalled or (report.cause == "killed by SIGKILL" and not hung)
     if report.step is not None and report.shard is not None:

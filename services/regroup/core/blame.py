@@ -76,6 +76,8 @@ def blame_task(turn: Turn, job: Job, failure: StepFailure) -> None:
     formed = job.formation.generation if job.formation is not None else 0
     if not failure.died and 0 < failure.generation < formed:
         return  # told so late that it may have come off since: it decides nothing, and counts beside the next
+    if not preparing and job.formation is None:
+        return  # the job rests, or begins anew: what broke is closed, and this counts beside the next
     stalls = failure.shard == IN_DATA and turn.waited(turn.watch(job.id).progressed) <= job.spec.step_timeout
     others = {f.worker for f in same} - {failure.worker}
     if _is_its_own(turn, job, failure, bool(others)) or stalls:

@@ -53,7 +53,7 @@ def is_spared(cluster: Cluster, name: str, quiet: Set[str]) -> bool:
     worker, sighting = cluster.workers[name], cluster.present(name)
     trainer = sighting.trainer if sighting is not None else None
     job = cluster.jobs.get(trainer.job) if trainer is not None else None
-    if trainer is None or job is None or job.ended or worker.quarantined:
+    if trainer is None or job is None or job.ended or worker.quarantined or trainer.fingerprint != job.fingerprint:
         return False
     doubtful = (other for other in cluster.workers if not cluster.tells(other) or is_at_work(cluster, other))
     return may_be_last_copy(cluster, job, name, trainer, {*quiet, *doubtful})

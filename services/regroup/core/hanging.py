@@ -76,11 +76,11 @@ def awaits_data(turn: Turn, job: Job) -> list[Member]:
     """Those that answered, and whose data does not come: to form with them is in vain, and others hold what they do."""
     watch = turn.watch(job.id)
     answers = {one: said for one, said in watch.answers.items() if one not in watch.dead and turn.cluster.trainer(one)}
-    hung = [one for one in answers if (hang := turn.cluster.hang(one)) is not None and hang.fetch]
+    hangs = {one: hang for one in answers if (hang := turn.cluster.hang(one)) is not None}
     best = max((answer.version for answer in answers.values() if answer.version is not None), default=None)
-    fit = [one for one in answers if turn.cluster.hang(one) is None and told_lately(turn, one.worker)]
+    fit = [one for one in answers if one not in hangs and told_lately(turn, one.worker)]
     others = [one for one in fit if answers[one].version == best]
-    return hung if others else []
+    return [one for one, hang in hangs.items() if hang.fetch] if others else []
 
 
 def set_aside(turn: Turn, job: Job, members: Sequence[Member]) -> None:

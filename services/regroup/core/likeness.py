@@ -5,7 +5,7 @@ Refuses to know: how fingerprints and digests are made, and failures (`blame`).
 Does not guarantee: that what is alike at the places that are looked at is alike elsewhere.
 """
 
-from regroup.core.absence import others_to_try, untried
+from regroup.core.absence import is_useless, others_to_try, untried
 from regroup.core.beginning import other_data
 from regroup.core.jobs import Job, JobPhase
 from regroup.core.messages.trainer_reports import TASK, WORKER, PrepareFailed, ReplicasDiffered
@@ -57,7 +57,7 @@ def _is_left(turn: Turn, job: Job, but: str) -> bool:
 def _prepares_again(turn: Turn, job: Job, but: str) -> bool:
     """Whether a worker that the last formation listed is about to say which code and data it has by now."""
     listed = {member.worker for member in job.formation.members} if job.formation is not None else set()
-    lent = [one for one in listed - {but} if turn.workers[one].job == job.id]
+    lent = [one for one in listed - {but} if turn.workers[one].job == job.id and not is_useless(turn, one)]
     seen = [there for one in lent if (there := turn.cluster.present(one)) is not None]
     return any(one.trainer is None or one.trainer.fingerprint is None for one in seen)
 

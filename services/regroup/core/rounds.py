@@ -108,6 +108,9 @@ def _candidates_for(turn: Turn, job: Job, living: Set[Member]) -> Set[Member]:
     none of them can read the checkpoint."""
     there = candidates(turn.cluster, job)
     fit = {one for one, answer in there.items() if one in living or answer.version or not rests(turn, job, one.worker)}
+    fit = {
+        one for one in fit if one in living or not is_stuck(turn, one)
+    }  # nobody waits for a pass of a group that was
     stay = {one for one in fit if not (departs(turn, one) or is_mute(turn, one.worker))}
     enough = len(stay) >= job.spec.min_workers and not stay <= turn.watch(job.id).unable.keys()
     return fit if enough else set(there)
@@ -147,7 +150,9 @@ def _gather(turn: Turn, job: Job) -> None:
         if untold := [member.worker for member in present if owes_word(turn, job, member)]:
             begin_round(turn, job, f"{', '.join(untold)} may go, once it told what it holds")
             return
-        give_up(turn, job, verdict, stuck, present)
+        # Whoever promised, and is still in a pass, may take as long as a step, here as in a round.
+        long = turn.waited(watch.progressed) > job.spec.step_timeout
+        give_up(turn, job, verdict, [one for one in stuck if long or turn.cluster.hangs(one)], present)
         wait(turn, turn.jobs[job.id], verdict.reason, stuck)
     elif isinstance(verdict, NothingToSave) and not present:  # else what they said is no answer: they may hold more now
         job = _with_all_that_is_left(turn, job, verdict)
@@ -340,7 +345,7 @@ def _train(turn: Turn, job: Job) -> None:
 def _take_in_newcomers(turn: Turn, job: Job, formation: Formation) -> None:
     ready = set(candidates(turn.cluster, job))
     there = (one for one in ready - set(formation.members) if turn.cluster.hang(one) is None)
-    fit = (one for one in there if told_lately(turn, one.worker))
+    fit = (one for one in there if told_lately(turn, one.worker) and not is_stuck(turn, one))
     newcomers = sorted(one for one in fit if not (departs(turn, one) or rests(turn, job, one.worker)))
     if newcomers and ready >= set(formation.members):
         names = ", ".join(member.worker for member in newcomers)

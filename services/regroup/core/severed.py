@@ -25,6 +25,8 @@ def take_in(turn: Turn, job: Job, member: Member, report: PeersUnreached) -> Non
     members = job.formation.members if job.formation is not None else ()
     pairs = {(member, peer) for peer in report.peers if peer in members and peer != member}
     before = turn.watch(job.id).severed
+    if not turn.watch(job.id).formed.isdisjoint((member, *report.peers)):
+        return  # told late: who formed has reached all
     if member in members and not pairs <= before:
         turn.change_watch(job.id, severed=before | pairs)
         names = ", ".join(sorted(peer.worker for _, peer in pairs))

@@ -15,7 +15,6 @@ from regroup.core.absence import is_near, is_useless
 from regroup.core.cluster import Word
 from regroup.core.jobs import Checkpoint, Job, JobPhase, Member, Struck
 from regroup.core.messages.trainer_reports import CheckpointUnreadable
-from regroup.core.schedule import is_free
 from regroup.core.turn import Turn
 
 
@@ -55,7 +54,8 @@ def _is_proven(turn: Turn, job: Job, words: Mapping[str, Word]) -> bool:
 def _could_be_asked(turn: Turn, job: Job, name: str) -> bool:
     if name in job.refused or turn.workers[name].departs or is_useless(turn, name):
         return False
-    return is_free(turn.cluster, name) if turn.workers[name].job != job.id else is_near(turn, name)
+    free = turn.workers[name].job is None and not turn.workers[name].quarantined  # or soon, once its trainer ended
+    return (free or turn.workers[name].job == job.id) and is_near(turn, name)
 
 
 def _lies_elsewhere(turn: Turn, name: str, checkpoint: Checkpoint) -> bool:

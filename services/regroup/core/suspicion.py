@@ -200,12 +200,13 @@ def suspect(turn: Turn, job: Job, missing: list[Member]) -> None:
     if _one_is_away(turn, formation):
         return
     counts = {member: watch.stumbled.get(member, 0) + 1 for member in missing}
-    turn.change_watch(job.id, stumbled=counts)
+    # Who formed has reached all, whatever was said of an earlier attempt.
+    severed = frozenset(pair for pair in watch.severed if watch.formed.isdisjoint(pair))
+    turn.change_watch(job.id, stumbled=counts, severed=severed)
     holders = [
         seat.member for seat in formation.seats if seat.version == formation.base and seat.member not in watch.dead
     ]
     sound = {one for one in holders if not turn.cluster.hangs(one)}  # others may never give what they hold
-    severed = [pair for pair in watch.severed if watch.dead.keys().isdisjoint(pair)]
 
     def alone(member: Member) -> bool:
         return member in holders and sound <= {member}
@@ -214,7 +215,8 @@ def suspect(turn: Turn, job: Job, missing: list[Member]) -> None:
         """First whoever is no loss, then whoever was silent: to report that it could not form makes a witness."""
         return member not in holders, not _said_so(turn, job, member), counts[member], member
 
-    if odd := odd_ones(formation, severed, holders):
+    apart = [pair for pair in severed if watch.dead.keys().isdisjoint(pair)]
+    if odd := odd_ones(formation, apart, holders):
         # Who has no state is no loss, and may try again: the others wait for it once, and not twice.
         for member in [one for one in sorted(odd) if counts.get(one, 0) >= 2 or one not in holders]:
             if had_its_chance(turn, member) and not alone(member):

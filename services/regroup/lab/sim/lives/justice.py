@@ -237,6 +237,8 @@ class Justice:
         for note in [note for note in decision.notes if note.worker == name]:
             suspected = any(words in note.reason for words in SUSPECTED)
             blamed = ended if note.kind == "exited" else set()
+            if note.kind == "registered" and known is not None and known.trainer is not None:
+                blamed = {known.trainer.incarnation}  # its agent began anew
             if note.kind == "evicted" and not suspected:
                 blamed = {one.incarnation for one in given_up if one.worker == name}
             for one in blamed:

@@ -4,8 +4,8 @@ Owns: these rules. Refuses to know: who is blamed for replicas that differ (`liv
 """
 
 from regroup.core.cluster import Cluster
-from regroup.core.jobs import Job
-from regroup.lab.sim.model.world import World, given_up
+from regroup.core.jobs import Job, Member
+from regroup.lab.sim.model.world import World, given_up, is_mute
 
 OTHER_DATA_WORDS = "whose checkpoint this job begins from"  # in the words of each refusal for what `other_data` finds
 
@@ -15,7 +15,7 @@ def compared(world: World, before: Cluster, after: Cluster, old: Job, job: Job) 
     if old.fingerprint is None or job.fingerprint == old.fingerprint:
         return
     for name in {one.worker for one in old.formation.members} if old.formation is not None else ():
-        prepares = all(_prepares(cluster, job.id, name) for cluster in (before, after))
+        prepares = all(_prepares(world, cluster, job.id, name) for cluster in (before, after))
         assert not prepares, f"{job.id} takes other code, and {name}, which trained, is about to say which it has"
     for trainer in world.trainers():
         worker, seen = before.workers.get(trainer.member.worker), before.sightings.get(trainer.member.worker)
@@ -31,10 +31,15 @@ def compared(world: World, before: Cluster, after: Cluster, old: Job, job: Job) 
         assert not counts, f"{job.id} takes other code than {trainer.member} has"
 
 
-def _prepares(cluster: Cluster, job: str, name: str) -> bool:
+def _prepares(world: World, cluster: Cluster, job: str, name: str) -> bool:
+    """Whether it may soon say what it has. Of who is not heard for long, or was given up, nothing is to be had."""
     seen = cluster.present(name)
     lent = name in cluster.workers and cluster.workers[name].job == job
-    return lent and seen is not None and (seen.trainer is None or seen.trainer.fingerprint is None)
+    if not lent or seen is None or is_mute(world, cluster, name):
+        return False
+    if seen.trainer is None:
+        return True
+    return seen.trainer.fingerprint is None and Member(name, seen.trainer.incarnation) not in given_up(cluster, job)
 
 
 def refused(job: Job, why: str) -> None:

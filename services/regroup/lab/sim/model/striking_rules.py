@@ -6,8 +6,9 @@ Owns: these rules. Refuses to know: which checkpoints count (`saving_rules`), an
 from regroup.core.cluster import Cluster, Watch
 from regroup.core.decide import Decision
 from regroup.core.jobs import Formation, Job, Member
+from regroup.core.workers import LEFT
 from regroup.lab.sim.model.ghosts import Ghosts
-from regroup.lab.sim.model.world import World, given_up
+from regroup.lab.sim.model.world import World, given_up, is_mute
 
 
 def struck(ghosts: Ghosts, world: World, decision: Decision, old: Job, job: Job) -> None:
@@ -44,16 +45,19 @@ def begins(job: Job, formation: Formation) -> None:
 
 
 def _could_be_asked(world: World, cluster: Cluster, job: Job) -> set[str]:
-    """Who is there, or away for a moment, prepared, and not about to leave: who leaves takes part in no further
-    generation. Nor is anybody there who was not heard for longer than one may be away, or was given up."""
-    found, policy = set(), world.policy
+    """Who is there, or away for a moment, and not about to leave: who leaves takes part in no further generation.
+    Nor is anybody there who was not heard for longer than one may be away, or was given up. Of those that the job has,
+    who is prepared; and who is free, or will be once its trainer ended, which takes no longer than that."""
+    found = set()
     for name, worker in cluster.workers.items():
+        if worker.departs or is_mute(world, cluster, name):
+            continue
         seen = cluster.sightings.get(name)
         trainer = seen.trainer if seen is not None else None
         prepared = trainer is not None and trainer.job == job.id and trainer.fingerprint is not None
-        limit = max(policy.absent_limit, policy.quiet_limit) if cluster.present(name) else policy.absent_limit
-        mute = seen is not None and world.decided_at - max(seen.seen, cluster.awake) > limit
         lost = trainer is not None and Member(name, trainer.incarnation) in given_up(cluster, job.id)
-        if worker.job == job.id and prepared and not (worker.departs or mute or lost):
+        clings = trainer is not None and seen is not None and world.decided_at - seen.moved > world.policy.absent_limit
+        free = worker.job is None and worker.boot != LEFT and not (worker.quarantined or clings)
+        if free or (worker.job == job.id and prepared and not lost):
             found.add(name)
     return found - set(job.refused)

@@ -109,6 +109,13 @@ def is_heard(world: World, cluster: Cluster, worker: str) -> bool:
     return seen is not None and world.decided_at - seen.seen <= world.policy.quiet_limit
 
 
+def is_mute(world: World, cluster: Cluster, worker: str) -> bool:
+    """Whether it was not heard for longer than one may be away, connected or not."""
+    seen, policy = cluster.sightings.get(worker), world.policy
+    limit = max(policy.absent_limit, policy.quiet_limit) if cluster.present(worker) else policy.absent_limit
+    return world.decided_at - max(seen.seen if seen is not None else 0.0, cluster.started, cluster.awake) > limit
+
+
 def is_yet_to_tell(world: World, cluster: Cluster, worker: str, share: float) -> bool:
     """Whether it just came, or may come back to a coordinator that just began or stood still, for no longer than this
     share of halt_limit: what is known to be held is not all."""
