@@ -592,3 +592,52 @@ def test_two_that_hung_at_once_fail_no_job_also_where_they_are_quarantined_for_i
     assert not scene.job.ended, scene.job.reason
     scene.train("a")
     assert (scene.job.phase, scene.members) == (JobPhase.RUNNING, ["a"])
+
+
+def comes_late(scene, name, incarnation, step):
+    """Its data takes longer than step_timeout, and comes; the round that began for it goes on with all."""
+    held = (scene.job.formation.generation, step)
+    accuse(scene, name, replace(STARVES, lasts=60.5, limit=60.0, fetch=scene.sequence))
+    accuse(scene, name, None)
+    if scene.job.round is not None:
+        scene.halt("ab", held, incarnation)
+        scene.train("ab", step, incarnation)
+
+
+@pytest.mark.parametrize("before", [1, 2])
+def test_data_that_came_late_for_a_step_that_was_made_and_lost_does_not_count_beside_what_comes_late_now(scene, before):
+    running(scene, "a", "b")
+    scene.train("ab", 5)
+    for _ in range(before):
+        comes_late(scene, "a", "i1", 5)
+    scene.train("ab", 9)
+    for name in "ab":
+        scene.exits(name)
+        scene.beat(name)
+    scene.prepare("a", "b", incarnation="i2")
+    scene.halt("ab", None, "i2")
+    scene.train("ab", 5, "i2")
+    comes_late(scene, "a", "i2", 5)
+    assert not scene.job.ended, scene.job.reason
+    comes_late(scene, "a", "i2", 5)
+    assert not scene.job.ended, scene.job.reason
+    comes_late(scene, "a", "i2", 5)
+    assert scene.job.phase is JobPhase.FAILED
+
+
+@pytest.mark.parametrize("every", [1.0, 2.6])
+def test_who_hangs_with_the_only_state_is_given_up_in_the_end_however_seldom_its_agent_is_heard(scene, every):
+    """Its machine swaps. After a silence as long as that it counts as one that was cut off."""
+    assert 1.0 < scene.policy.quiet_limit < 2.6
+    scene.running("a", max_workers=1, step=3)
+    scene.register("b")
+    began = scene.now
+    while not evicted(scene) and scene.now < began + 3 * scene.policy.detached_limit:
+        scene.passes(every, heard="b")
+        n = scene.job.generation
+        facts = {"promised": n, "at_work": True} if n > 1 else {}
+        accuse(scene, "a", **facts | ({"phase": TrainerPhase.HALTED} if n > 1 else {}))
+        if n == 1:
+            scene.after(scene.job.spec.step_timeout + 1.0, heard="b")
+    assert evicted(scene) == ["a"]
+    assert scene.now - began > scene.policy.detached_limit

@@ -601,3 +601,43 @@ def test_two_jobs_that_lack_workers_of_which_nothing_is_heard_keep_them_from_eac
     scene.after(scene.policy.absent_limit + 1.0, heard="ac")
     scene.after(1.0, heard="ac")
     assert scene.cluster.jobs["k"].phase is JobPhase.QUEUED
+
+
+def test_nor_has_one_that_was_held(scene):
+    """For an hour, and meanwhile one of its machines began anew; the other job waits for workers, too."""
+    held(scene, "a", "b")
+    scene.submit("k", min_workers=2)
+    scene.register("c", "d")
+    scene.prepare("c", job="k")
+    for name in "db":
+        scene.says(name, AgentLeft(boot="b1"))
+    scene.after(3600.0, heard="ac")
+    asked = replace(scene.job, spec=replace(scene.job.spec, min_workers=2))
+    scene.cluster = replace(scene.cluster, jobs={**scene.cluster.jobs, "j": asked})
+    resume(scene)
+    scene.after(0.2, heard="ac")
+    assert scene.noted("yielding") == []
+    scene.after(scene.policy.absent_limit, heard="ac")
+    assert [note.job for note in scene.noted("yielding")] == ["k"]
+
+
+def test_what_was_lost_as_a_job_was_held_is_not_shown_again(scene):
+    """Its agent says again what its trainer had when it ended, since a file of it may yet count."""
+    scene.running("a", "b", max_restarts=1)
+    scene.train("ab", 9)
+    file = Checkpoint(Version(0, 6), "/c/void", "sum", 1)
+    last = replace(scene.cluster.sightings["a"].trainer, written=(file,))
+    pause(scene, hold=True)
+    for name in "ab":
+        scene.exits(name)
+    scene.beat("a", left=(last,))
+    scene.after(scene.policy.halt_limit + 1.0, heard="ab")
+    assert (scene.job.phase, scene.job.step, scene.job.restarts) == (JobPhase.PAUSED, 0, 1)
+    scene.beat("a", left=(last,))
+    scene.does(KeepSteps())
+    assert scene.job.step == 0
+    scene.beat("b")
+    scene.prepare("a", "b", incarnation="i2")
+    resume(scene)
+    scene.halt("ab", None, incarnation="i2")
+    assert (scene.job.phase, scene.job.restarts) == (JobPhase.REGROUPING, 1), scene.job.reason

@@ -609,3 +609,30 @@ def test_a_job_that_is_asked_to_go_on_does_so_at_once_however_often_its_save_fai
     scene.does(ResumeJob("j"))
     scene.after(0.1, heard="ab")
     assert scene.job.round is not None
+
+
+# --- The report's own time, whoever saves
+
+
+def saves_for_long(scene, name, report):
+    """It writes for 40 s, then its task reports for as long as this. Whether it is still the saver after that."""
+    writes(scene, name)
+    for _ in range(40):
+        scene.after(1.0, heard="abc")
+    writes(scene, name, written=(FILE,))
+    for _ in range(report):
+        scene.after(1.0, heard="abc")
+    return scene.job.saver is not None and scene.job.saver.worker == name
+
+
+def test_a_second_saver_has_the_same_time_for_its_report_as_the_first_one(scene):
+    """A step may take 60 s. The machine of the first saver fails as its task reports, once its file counts."""
+    scene.finished("a", "b", "c")
+    assert saves_for_long(scene, "a", report=59)
+    assert scene.job.saved == FILE.version
+    dies(scene, "a", IN_REPORT)
+    scene.beat("a")
+    scene.halt("bc", (1, 10))
+    assert saves_for_long(scene, "b", report=59)
+    scene.after(2.0, heard="abc")
+    assert scene.job.saver is None, "and not for ever"

@@ -281,3 +281,29 @@ def test_nobody_is_given_up_that_was_not_heard_since_it_was_asked(make_scene):
     scene.halt("a", (1, 3))
     scene.after(scene.policy.halt_limit + 0.1, heard="a")
     assert not scene.noted("evicted")
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_was_evaluated_before_all_was_lost_hides_no_evaluation_that_gets_on_after_it(scene, lost):
+    """Their group breaks in each evaluation of step 2, and each time one more chunk of it was done."""
+    scene.running("a", "b", "c", evaluate_every=2)
+    incarnation = "i1"
+    if lost:
+        scene.train("abc", 6)
+        scene.train("abc", 6, evaluated=1)
+        for name in "abc":
+            scene.exits(name)
+            scene.beat(name)
+        incarnation = "i2"
+        scene.prepare("a", "b", "c", incarnation=incarnation)
+        scene.halt("abc", None, incarnation)
+    assert scene.members == ["a", "b", "c"]
+    for chunk in range(1, 6):
+        scene.train("abc", 2, incarnation)
+        scene.passes(3.0, heard="abc")
+        scene.train("abc", 2, incarnation, evaluated=chunk)
+        scene.passes(3.0, heard="abc")
+        n = scene.job.formation.generation
+        scene.breaks("a", n, incarnation)
+        scene.halt("abc", (n, 2), incarnation)
+    assert scene.noted("evicted") == []

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from regroup.core.hanging import GRACE
-from regroup.core.jobs import JobPhase, Version
+from regroup.core.jobs import Checkpoint, JobPhase, Version
 from regroup.core.messages.agent_reports import Heartbeat
 from regroup.core.messages.commands import PauseJob
 from regroup.core.messages.events import Disconnected, Tick
@@ -208,3 +208,41 @@ def test_what_one_worker_cannot_do_fails_no_job_while_another_holder_has_yet_to_
                 scene.train(name)
     assert not scene.job.ended
     assert set(scene.job.refused) == {"a"}
+
+
+# --- What was told of a file outlives the coordinator
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_file_counts_once_all_that_held_its_state_are_given_up_though_too_few_are_there_to_go_on(
+    scene, seen, restarted
+):
+    """b dies before it tells of step 4. a waits with it in memory, and its machine goes for good."""
+    scene.running("a", "b", checkpoint_every=4)
+    scene.train("b", 3)
+    file = Checkpoint(Version(1, 4), "s3://c/j/g1-s4", "sum", 1)
+    holds = {"generation": 1, "version": file.version, "written": (file,)}
+    scene.beat("a", TrainerPhase.TRAINING, promised=1, **holds)
+    scene.exits("b")
+    scene.beat("b")
+    scene.beat("a", TrainerPhase.HALTED, promised=scene.job.generation, **holds)
+    assert scene.job.phase is JobPhase.WAITING
+    assert scene.job.checkpoint is None
+    if seen:
+        scene.exits("a")
+    scene.does(Disconnected("a"))
+    scene.after(scene.policy.detached_limit + scene.policy.detached_margin + 1.0, heard="b")
+    assert scene.job.saved == file.version
+    if restarted:
+        scene.restart()
+        scene.register("b")
+        scene.beat("b")
+        scene.after(2 * scene.policy.detached_limit, heard="b")
+    scene.register("c")
+    scene.after(1.0, heard="bc")
+    scene.prepare("b", "c", incarnation="i2")
+    for _ in range(2):  # the first may wait for who is about to come back to this coordinator
+        scene.halt("bc", None, incarnation="i2")
+        scene.after(scene.policy.halt_limit + 0.1, heard="bc")
+    assert scene.job.formation.base == file.version

@@ -112,6 +112,7 @@ class Watch:
     resting: Mapping[str, Rest] = field(default_factory=dict)  # workers that others could not reach
     fruitless: int = 0  # generations in a row that formed, and broke before their first step
     doubted: Mapping[str, Doubt] = field(default_factory=dict)  # workers whose trainers were evicted for a suspicion
+    reporting: Member | None = None  # the saver, once it told of its file: what is left is the task's report
     failed_savers: tuple[Member, ...] = ()  # the last try last
     written: tuple[Checkpoint, ...] = ()  # beside the last formation's training, and not known to count yet
     unable: Mapping[Member, str] = field(default_factory=dict)  # to read the checkpoint, and why

@@ -89,6 +89,8 @@ def resume(turn: Turn, job: Job) -> None:
     reason = "its user asked it to go on"
     phase = JobPhase.QUEUED if freed else _awake(job)
     turn.change_job(job, wanted=Wanted.RUN, phase=phase, reason=reason if phase is not job.phase else job.reason)
+    if job.phase is JobPhase.PAUSED and not freed:
+        turn.change_watch(job.id, since=turn.now)  # until now it waited for nobody
     turn.note("resumed", reason, job=job.id)
 
 

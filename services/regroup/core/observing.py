@@ -29,11 +29,12 @@ def observe(
 
 
 def take_left(turn: Turn, name: str, status: TrainerStatus) -> None:
-    """Take in what a trainer that ended had committed and written, before its end is."""
+    """Take in what a trainer that ended had committed and written, before its end is. What it had written is told on,
+    after steps may have been given up that it had committed."""
     job = turn.jobs.get(status.job)
     if job is None:
         return
-    if not job.ended:
+    if not (job.ended or status.incarnation in turn.sightings[name].ended):
         _take_step(turn, job, Member(name, status.incarnation), status)
     take_written(turn, turn.jobs[job.id], name, status)
 

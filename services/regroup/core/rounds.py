@@ -26,6 +26,7 @@ from regroup.core.settling import (
     give_up,
     give_up_left_out,
     may_go_on,
+    passed,
     rest,
     returning,
     settle,
@@ -64,7 +65,7 @@ def stage(job: Job) -> Stage:
 def advance(turn: Turn, job_id: str) -> None:
     """Take the job as far as what is known now allows."""
     job, watch = turn.jobs[job_id], turn.watches.get(job_id)
-    if job.formation is not None and watch is not None and all(one in watch.dead for one in job.formation.members):
+    if watch is not None and watch.written and _is_given_up(turn, job):
         job = take_told(turn, job_id)
     match stage(job):
         case Stage.IDLE:
@@ -81,6 +82,16 @@ def advance(turn: Turn, job_id: str) -> None:
             _save(turn, job)
     if stage(job) is not Stage.IDLE and stage(turn.jobs[job_id]) is Stage.IDLE:
         _rest(turn, turn.jobs[job_id])
+
+
+def _is_given_up(turn: Turn, job: Job) -> bool:
+    """Whether all that the last generation had in memory is lost, though too few may be there to go on: its members are
+    dead; or they were silent for as long as anybody is waited for, and nobody there holds a state."""
+    members = set(job.formation.members) if job.formation is not None else set()
+    if not members or members <= turn.watch(job.id).dead.keys():
+        return bool(members)
+    held = any(answer.version is not None for answer in candidates(turn.cluster, job).values())
+    return not held and members <= passed(turn, job)
 
 
 def begin_round(turn: Turn, job: Job, reason: str, *, boundary: bool = False) -> None:

@@ -150,7 +150,7 @@ def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
             return
         savers = tuple(dict.fromkeys((*job.savers, verdict.saver)))
         turn.change_job(job, round=None, saver=verdict.saver, savers=savers, reason=verdict.reason)
-        turn.change_watch(job.id, since=turn.now)
+        turn.change_watch(job.id, since=turn.now, reporting=None)
         turn.note("saving", verdict.reason, job=job.id, worker=verdict.saver.worker, generation=job.generation)
     elif isinstance(verdict, NothingToSave) and not (back := _come_back(turn, job, answers)):
         rest(turn, job, verdict)
@@ -258,6 +258,9 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
         "finished": False,
         "broken": None,
     }
+    if verdict.rolled_back:  # steps that were made are made anew, and chunks evaluated
+        late = {name: one for name, one in watch.late.items() if one.step >= furthest(job, watch)}
+        fresh |= {"late": late, "furthest": (0, 0)}
     # Who answered owes nothing any more: in the next round it does so from then on.
     owing = {one: since for one, since in watch.asked.items() if one not in watch.answers}
     turn.change_watch(job.id, since=turn.now, asked=owing, **fresh, failed_savers=())

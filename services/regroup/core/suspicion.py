@@ -66,15 +66,18 @@ def hangs(turn: Turn, job: Job, member: Member, unheld: bool, missing: bool) -> 
     (`unheld`). But not who hangs in the task's code at a save, or failed to save, and holds no more than what is
     durable.
     """
-    if not had_its_chance(turn, member):
+    sighting, watch = turn.sightings.get(member.worker), turn.watch(job.id)
+    asked = watch.since if watch.disturbed is None else watch.asked.get(member, watch.since)
+    # An agent that is heard only now and then, as where its machine swaps, may have been cut off each time.
+    patience = turn.policy.detached_limit + turn.policy.detached_margin
+    long = turn.cluster.hangs(member) and told_lately(turn, member.worker) and turn.waited(asked) > patience
+    if sighting is None or not (long or had_its_chance(turn, member)):
         return False
-    sighting, watch = turn.sightings[member.worker], turn.watch(job.id)
     trainer = turn.cluster.trainer(member)
     held = trainer.version if trainer is not None else None
     at_save = hang_at_save(turn, member) is not None or (member in watch.failed_savers and is_stuck(turn, member))
     if at_save and held is not None and held <= job.saved:
         return True
-    asked = watch.since if watch.disturbed is None else watch.asked.get(member, watch.since)
     # Who was cut off was asked in vain, and is asked again as it comes back; but one that hangs may do so for ever.
     began = max(sighting.moved, asked, -inf if turn.cluster.hangs(member) else sighting.since)
     spared = missing or (unheld and held is not None)

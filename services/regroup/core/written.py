@@ -38,15 +38,15 @@ def _count(turn: Turn, job: Job, status: TrainerStatus, written: Checkpoint) -> 
     if job.formation is None:
         return  # a pause closed what it was written by, and said what is left
     state, held, committed = written.version, status.version, reached(job, turn.watches.get(job.id))
-    if not is_newer(job, state):
-        return
     writer = Member(written.worker, status.incarnation)
     saves = job.saver == writer and status.promised == job.generation
+    if saves and held == state and turn.watch(job.id).reporting != writer:
+        turn.change_watch(job.id, since=turn.now, reporting=writer)  # the report has its own time
+    if not is_newer(job, state):
+        return
     ordered = _came_from(state, held) and (saves or was_asked(job, writer, state, held))
     if ordered or survives(job.history, state, committed):
         take_in(turn, job, written)
-        if saves and held == state:
-            turn.change_watch(job.id, since=turn.now)  # the report has its own time
     elif state.generation == job.formation.generation and written not in turn.watch(job.id).written:
         turn.change_watch(job.id, written=(*turn.watch(job.id).written, written))
 
