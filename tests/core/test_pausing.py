@@ -5,12 +5,18 @@ from dataclasses import replace
 import pytest
 
 from regroup.core.cluster import Conflict, JobEnded
-from regroup.core.jobs import ORIGIN, Checkpoint, JobPhase, Version, Wanted
+from regroup.core.jobs import ORIGIN, OUTSIDE, Checkpoint, JobPhase, StepPoint, Version, Wanted
 from regroup.core.messages.agent_reports import AgentLeft, TrainerExited
 from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob
 from regroup.core.messages.events import Disconnected, KeepSteps
 from regroup.core.messages.orders import Halt, Release
-from regroup.core.messages.trainer_reports import WORKER, CheckpointUnreadable, PrepareFailed, StateSaved
+from regroup.core.messages.trainer_reports import (
+    WORKER,
+    CheckpointUnreadable,
+    PrepareFailed,
+    StateSaved,
+    StepsCommitted,
+)
 from regroup.core.workers import TrainerPhase
 
 
@@ -621,7 +627,8 @@ def test_nor_has_one_that_was_held(scene):
     assert [note.job for note in scene.noted("yielding")] == ["k"]
 
 
-def test_what_was_lost_as_a_job_was_held_is_not_shown_again(scene):
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_was_lost_as_a_job_was_held_is_not_shown_again(scene, restarted):
     """Its agent says again what its trainer had when it ended, since a file of it may yet count."""
     scene.running("a", "b", max_restarts=1)
     scene.train("ab", 9)
@@ -633,6 +640,9 @@ def test_what_was_lost_as_a_job_was_held_is_not_shown_again(scene):
     scene.beat("a", left=(last,))
     scene.after(scene.policy.halt_limit + 1.0, heard="ab")
     assert (scene.job.phase, scene.job.step, scene.job.restarts) == (JobPhase.PAUSED, 0, 1)
+    if restarted:
+        scene.restart()
+        scene.register("a", "b")
     scene.beat("a", left=(last,))
     scene.does(KeepSteps())
     assert scene.job.step == 0
@@ -641,3 +651,20 @@ def test_what_was_lost_as_a_job_was_held_is_not_shown_again(scene):
     resume(scene)
     scene.halt("ab", None, incarnation="i2")
     assert (scene.job.phase, scene.job.restarts) == (JobPhase.REGROUPING, 1), scene.job.reason
+
+
+def test_nor_is_what_was_measured_of_it_as_its_agent_connects_anew_and_says_that_once_more(scene):
+    """Its optimizer raised in a step: the state is torn, and what counts is the checkpoint of step 4."""
+    scene.running("a", checkpoint_every=4)
+    file = Checkpoint(Version(1, 4), "/c/j/4", "sum", 1)
+    scene.beat("a", TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, 7), written=(file,))
+    points = tuple(StepPoint(step, 1.0, 8.0, 8, 0.1, 0.1) for step in range(7))
+    measured = StepsCommitted(job="j", incarnation="i1", generation=1, step=7, points=points)
+    assert scene.says("a", measured).points
+    pause(scene, hold=True)
+    scene.raises("a", step=7, shard=OUTSIDE)
+    scene.beat("a", TrainerPhase.HALTED, promised=scene.job.generation, generation=1, version=None)
+    assert (scene.job.phase, scene.job.step) == (JobPhase.PAUSED, 4)
+    scene.does(Disconnected("a"))
+    scene.register("a")
+    assert not scene.says("a", measured).points

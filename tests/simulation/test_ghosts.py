@@ -13,6 +13,7 @@ FULL = Ghosts(
     rolled_back={("j", 1)},
     commits={"j": {1: {0, 1}}},
     told={("j", 1): 2},
+    restarted={("j", 1): 0},
     late={("j", 1): {1}},
     written={("j", STATE)},
     writers={(MEMBER, STATE)},

@@ -29,12 +29,12 @@ def observe(
 
 
 def take_left(turn: Turn, name: str, status: TrainerStatus) -> None:
-    """Take in what a trainer that ended had committed and written, before its end is. What it had written is told on,
-    after steps may have been given up that it had committed."""
+    """Take in what a trainer that ended had committed and written, before its end is. That is told on until the files
+    are settled; what a job that rests has is settled."""
     job = turn.jobs.get(status.job)
     if job is None:
         return
-    if not (job.ended or status.incarnation in turn.sightings[name].ended):
+    if not (job.ended or job.phase is JobPhase.PAUSED):
         _take_step(turn, job, Member(name, status.incarnation), status)
     take_written(turn, turn.jobs[job.id], name, status)
 
@@ -128,6 +128,8 @@ def _take_step(turn: Turn, job: Job, member: Member, status: TrainerStatus) -> N
     step = status.version.step
     if status.version.generation != formation.generation or step <= watch.committed.get(member, -1):
         return  # no news
+    if formation.generation == watch.given_up and member in watch.dead:
+        return  # nor this: it is lost, and that was told
     most = max(watch.committed.values(), default=-1)
     progressed = turn.now if step > most else watch.progressed
     committed = {**watch.committed, member: step}

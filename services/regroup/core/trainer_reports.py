@@ -72,7 +72,8 @@ def take_in_trainer(turn: Turn, name: str, report: TrainerReport) -> None:
             # Of a torn state it was told before that it is none; this may have waited for a connection.
             if not overtaken and trainer.version is not None and Version(n, step) > trainer.version:
                 observe(turn, name, _of(trainer, Version(n, step)))
-            if points and job.formation and n == job.formation.generation and member in job.formation.members:
+            listed = job.formation is not None and n == job.formation.generation and member in job.formation.members
+            if points and listed and n != turn.watch(job.id).given_up:
                 turn.points.append((job.id, points))
                 _look_at_losses(turn, job, points)
         case StepFailed():

@@ -52,6 +52,10 @@ def failed(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) ->
         base = job.formation.base.step if issued and job.formation is not None else back
         assert job.restarts == old.restarts + 1, "one roll-back is one restart"
         assert _is_lost(ghosts, old, job, base), f"a restart counts, and no step was made since step {base}"
+        if old.formation is not None:
+            lost = job.id, old.formation.generation
+            assert base < ghosts.restarted.get(lost, base + 1), f"that {lost} is lost counts twice"
+            ghosts.restarted[lost] = base
 
 
 def _is_lost(ghosts: Ghosts, old: Job, job: Job, base: int) -> bool:

@@ -20,6 +20,7 @@ class Ghosts:
     commits: dict[str, dict[int, set[int]]] = field(default_factory=dict)  # job -> generation -> steps
     # Coordinator, by when it began, job and generation -> steps that a trainer told of.
     told: dict[tuple[float, str, int], int] = field(default_factory=dict)
+    restarted: dict[tuple[str, int], int] = field(default_factory=dict)  # job, generation -> the step gone back to
     late: dict[tuple[str, int], set[int]] = field(default_factory=dict)  # steps of a generation after a later one's
     written: set[tuple[str, Version]] = field(default_factory=set)
     writers: set[tuple[Member, Version]] = field(default_factory=set)
@@ -59,6 +60,7 @@ class Ghosts:
             set(self.rolled_back),
             {job: {n: set(steps) for n, steps in each.items()} for job, each in self.commits.items()},
             dict(self.told),
+            dict(self.restarted),
             {which: set(steps) for which, steps in self.late.items()},
             set(self.written),
             set(self.writers),
