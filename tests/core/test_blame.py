@@ -910,3 +910,23 @@ def test_a_drained_worker_that_was_let_go_and_is_switched_off_has_no_error(scene
     scene.after(100.0, heard="a")
     scene.register("b", boot="b2")
     assert scene.cluster.workers["b"].errors == 0
+
+
+def test_nor_does_another_coordinator_count_a_trainer_that_one_before_it_gave_up(scene):
+    """It was evicted, and that was durable; the coordinator died before it said so."""
+    scene.unanswered()
+    scene.train("a", 5)
+    scene.restart()
+    scene.register("a", "b")
+    scene.holds_on("b")
+    scene.exits("b")
+    assert scene.cluster.workers["b"].errors == 1
+
+
+def test_nor_a_death_that_is_told_to_two_coordinators(scene):
+    scene.running("a", "b", min_workers=1, step=3)
+    scene.exits("b")
+    scene.restart()
+    scene.register("a", "b")
+    scene.exits("b")
+    assert scene.cluster.workers["b"].errors == 1

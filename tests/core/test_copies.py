@@ -484,6 +484,7 @@ def test_who_comes_back_with_a_state_of_code_that_is_the_jobs_no_more_is_release
     scene.register("c", boot="b2")
     scene.says("c", AgentLeft(boot="b2"))
     scene.register("a", boot="b2")
+    scene.after(scene.policy.halt_limit + 0.1, heard="a")
     mended = Fingerprint("mended", "data", 100)
     scene.beat("a", TrainerPhase.PREPARED, "i2", fingerprint=mended)
     assert scene.job.fingerprint == mended

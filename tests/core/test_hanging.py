@@ -6,8 +6,8 @@ import pytest
 
 from regroup.core.hanging import GRACE
 from regroup.core.jobs import IN_LOAD, OUTSIDE, Fingerprint, JobPhase, Version, Wanted
-from regroup.core.messages.agent_reports import MAX_STACKS, Heartbeat, StacksTaken
-from regroup.core.messages.commands import DrainWorker, PauseJob, StopJob
+from regroup.core.messages.agent_reports import MAX_STACKS, AgentLeft, Heartbeat, StacksTaken
+from regroup.core.messages.commands import DrainWorker, PauseJob, ResumeJob, StopJob
 from regroup.core.messages.events import Disconnected, Tick
 from regroup.core.messages.orders import Heard, Kill
 from regroup.core.workers import Hang, LoopPhase, TrainerPhase, TrainerStatus
@@ -604,17 +604,23 @@ def comes_late(scene, name, incarnation, step):
         scene.train("ab", step, incarnation)
 
 
+@pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("before", [1, 2])
-def test_data_that_came_late_for_a_step_that_was_made_and_lost_does_not_count_beside_what_comes_late_now(scene, before):
+def test_data_that_came_late_for_a_step_that_was_lost_does_not_count_beside_what_comes_late_now(scene, before, held):
     running(scene, "a", "b")
     scene.train("ab", 5)
     for _ in range(before):
         comes_late(scene, "a", "i1", 5)
     scene.train("ab", 9)
+    if held:
+        scene.does(PauseJob("j", hold=True))
     for name in "ab":
         scene.exits(name)
         scene.beat(name)
     scene.prepare("a", "b", incarnation="i2")
+    if held:
+        scene.after(scene.policy.halt_limit + 0.1, heard="ab")
+        scene.does(ResumeJob("j"))
     scene.halt("ab", None, "i2")
     scene.train("ab", 5, "i2")
     comes_late(scene, "a", "i2", 5)
@@ -641,3 +647,27 @@ def test_who_hangs_with_the_only_state_is_given_up_in_the_end_however_seldom_its
             scene.after(scene.job.spec.step_timeout + 1.0, heard="b")
     assert evicted(scene) == ["a"]
     assert scene.now - began > scene.policy.detached_limit
+
+
+def test_an_eviction_of_long_ago_is_no_reason_why_several_would_hang_now(scene):
+    """b hung once, and its machine left. Days later the task hangs outside of a pass, wherever that is."""
+    running(scene, "a", "b")
+    accuse(scene, "b")
+    scene.halt("a", (1, 3))
+    scene.after(GRACE + 0.1, heard="ab")
+    scene.exits("b", asked=True, step=3, shard=1)
+    scene.says("b", AgentLeft(boot="b1"))
+    scene.train("a", 3)
+    scene.after(86400.0, heard="a")
+    for number in (1, 2):
+        assert not scene.job.ended
+        scene.train("a", 9, f"i{number}")
+        while len(evicted(scene)) <= number:
+            accuse(scene, "a", replace(HANG, phase=LoopPhase.OPTIMIZER))
+            scene.after(1.0, heard="a")
+        scene.exits("a", f"i{number}", asked=True, step=9, shard=OUTSIDE)
+        scene.beat("a")
+        scene.prepare("a", incarnation=f"i{number + 1}")
+        scene.halt("a", None, f"i{number + 1}")
+    assert scene.job.phase is JobPhase.FAILED
+    assert scene.cluster.workers["a"].errors == 0

@@ -67,20 +67,25 @@ def test_once_nothing_is_left_that_was_trained_with_it_mended_code_is_taken(scen
     assert (scene.job.fingerprint == mended) is not durable
 
 
-def test_whose_code_is_another_is_refused_as_long_as_a_member_may_be_back_with_the_state(scene):
+@pytest.mark.parametrize("back", [False, True])
+def test_whose_code_is_another_is_refused_only_as_long_as_a_member_is_waited_for_that_may_have_the_state(scene, back):
     scene.running("a", "b", min_workers=1, step=3)
     scene.does(Disconnected("b"))
     scene.register("a", boot="b2")
     mended = Fingerprint("mended code", "data", 100)
     scene.beat("a", TrainerPhase.PREPARED, incarnation="i2", fingerprint=mended)
     assert set(scene.job.refused) == {"a"}
-    scene.after(scene.policy.detached_limit + scene.policy.detached_margin + 1.0, heard="a")
+    scene.after(scene.policy.detached_limit - 1.0, heard="a")
     scene.register("a", boot="b3")
     scene.beat("a", TrainerPhase.PREPARED, incarnation="i3", fingerprint=mended)
     assert set(scene.job.refused) == {"a"}
-    scene.register("b", boot="b2")
+    if back:
+        scene.register("b", boot="b2")
+        scene.beat("b", TrainerPhase.PREPARED, incarnation="i4", fingerprint=mended)
+    else:
+        scene.after(scene.policy.detached_margin + 2.0, heard="a")
     scene.register("a", boot="b4")
-    for name in "aba":  # each says it with its next heartbeat, too
+    for name in "aba" if back else "a":  # each says it with its next heartbeat, too
         scene.beat(name, TrainerPhase.PREPARED, incarnation="i4", fingerprint=mended)
     assert (scene.job.refused, scene.job.fingerprint) == ({}, mended)
 
@@ -140,3 +145,25 @@ def test_mended_code_does_not_wait_for_ever_for_a_worker_of_which_nothing_is_to_
             scene.beat("b", TrainerPhase.PREPARING, "i2")
         scene.beat("a", TrainerPhase.PREPARED, "i2", fingerprint=mended)
     assert scene.job.fingerprint == mended
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_mended_code_waits_for_who_may_bring_back_what_was_trained_with_the_old_one(scene, restarted):
+    """c was cut off with step 3, and taken off the job. a went on alone, and died; its user mended the code."""
+    scene.running("a", "c", min_workers=1, step=3)
+    scene.left_behind("c", "a", 5)
+    scene.after(scene.policy.absent_limit + 1.0, heard="a")
+    scene.train("a", 6)
+    assert scene.cluster.workers["c"].job is None
+    scene.exits("a")
+    scene.beat("a", TrainerPhase.PREPARING, "i2")
+    if restarted:
+        scene.restart()
+        scene.register("a")
+        scene.after(1.0, heard="a")
+    scene.beat("a", TrainerPhase.PREPARED, "i2", fingerprint=Fingerprint("mended", "data", 100))
+    scene.register("c")
+    scene.holds_on("c")
+    scene.halt("c", (1, 3))
+    assert scene.job.formation.base == Version(1, 3)
+    assert scene.job.fingerprint.code == "code"

@@ -6,6 +6,9 @@ import pytest
 
 from regroup.core.cluster import Rest
 from regroup.core.jobs import Member
+from regroup.core.messages.commands import PauseJob
+from regroup.core.messages.events import Disconnected
+from regroup.core.messages.orders import Release
 from regroup.core.messages.trainer_reports import PeersUnreached
 
 FREE = "efg"
@@ -97,3 +100,27 @@ def test_those_that_nobody_reaches_do_not_take_turns_in_stopping_the_one_that_tr
     scene.register(*others)
     assert tries(scene, others, 3600.0) > 0
     assert tries(scene, others, 3600.0) <= 15
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_who_was_lent_to_a_held_job_for_an_older_state_goes_once_those_that_hold_the_newest_are_back(scene, restarted):
+    """c was cut off with step 3, and taken off the job; it is there before a and b are heard again."""
+    scene.running("a", "b", "c", min_workers=1, step=3)
+    scene.left_behind("c", "ab", 6)
+    scene.after(scene.policy.absent_limit + 1.0, heard="ab")
+    scene.does(PauseJob("j", hold=True))
+    scene.halt("ab", (2, 6))
+    scene.submit("k", max_workers=1)
+    if restarted:
+        scene.restart()
+    for name in "" if restarted else "ab":
+        scene.does(Disconnected(name))
+    scene.register("c")
+    scene.holds_on("c")
+    assert scene.cluster.workers["c"].job == "j"
+    scene.register("a", "b")
+    assert scene.cluster.workers["c"].job == "j", "they have yet to tell"
+    scene.halt("ab", (2, 6))
+    scene.holds_on("c")
+    assert scene.cluster.workers["c"].job is None
+    assert scene.told("c", Release)

@@ -828,14 +828,16 @@ def stays_in_its_pass(scene, **facts):
 
 @pytest.fixture
 def mid_pass(scene):
-    """c died, and b was cut off in its pass before the others answered. It is back a second later."""
+    """c died, and b was cut off in its pass before the others answered, or before it was asked. It is back a second
+    later."""
 
-    def begins(names, **spec):
+    def begins(names, asked=True, **spec):
         scene.running(*names, step=3, max_workers=len(names), step_timeout=600.0, **spec)
         scene.after(scene.policy.halt_limit, heard=names)
         scene.exits("c")
         scene.breaks("a", 1)
-        stays_in_its_pass(scene)
+        if asked:
+            stays_in_its_pass(scene)
         scene.does(Disconnected("b"))
         others = names.replace("b", "").replace("c", "")
         scene.halt(others, (1, 3))
@@ -879,3 +881,22 @@ def test_nor_does_a_round_that_has_another_reason_wait_for_it(mid_pass):
     stays_in_its_pass(scene)
     scene.breaks("a", scene.job.formation.generation)
     assert [member.worker for member in scene.job.round.participants] == ["a", "d"]
+
+
+def test_nor_does_one_that_asks_it_for_the_first_time(mid_pass):
+    scene = mid_pass("abcd", asked=False, min_workers=1)
+    still, asked = 0, 1
+    for step in range(5, 100):
+        if scene.job.round is not None and not scene.job.round.boundary and asked < scene.job.generation:
+            asked = scene.job.generation
+        phase = TrainerPhase.HALTED if asked > 1 else TrainerPhase.TRAINING
+        scene.beat("b", phase, promised=asked, generation=1, version=Version(1, 3), at_work=True)
+        if scene.job.round is not None:
+            still += 1
+            held = scene.cluster.sightings["a"].trainer.version
+            scene.halt("ad", (held.generation, held.step))
+        else:
+            scene.train("ad", min(step, 9))
+        scene.after(1.0, heard="abd")
+    assert still <= 3 * scene.policy.halt_limit
+    assert scene.noted("evicted") == []

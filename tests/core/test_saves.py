@@ -183,13 +183,13 @@ def test_what_the_saver_wrote_before_counts_with_what_it_saves(scene):
     assert scene.job.doomed == ()
 
 
-@pytest.mark.parametrize(("wrote", "step"), [(4, 4), (4, 5), (5, 5)])
+@pytest.mark.parametrize(("wrote", "step"), [(3, 4), (3, 5), (4, 5)])
 def test_what_was_told_before_counts_once_it_or_what_came_from_it_is_to_be_saved(scene, wrote, step):
     """Whoever told may be gone before it tells again."""
-    scene.running("a", "b", step=3)
+    scene.running("a", "b", step=2)
     scene.does(PauseJob("j"))
     file = replace(FILE, version=Version(1, wrote))
-    scene.beat("a", TrainerPhase.TRAINING, version=Version(1, 4), written=(file,))
+    scene.beat("a", TrainerPhase.TRAINING, version=Version(1, 3), written=(file,))
     assert scene.job.checkpoint is None
     scene.exits("b")
     scene.halt("a", (1, step))
@@ -616,7 +616,7 @@ def test_a_job_that_is_asked_to_go_on_does_so_at_once_however_often_its_save_fai
 
 def saves_for_long(scene, name, report):
     """It writes for 40 s, then its task reports for as long as this. Whether it is still the saver after that."""
-    writes(scene, name)
+    writes(scene, name, written=())
     for _ in range(40):
         scene.after(1.0, heard="abc")
     writes(scene, name, written=(FILE,))
@@ -636,3 +636,15 @@ def test_a_second_saver_has_the_same_time_for_its_report_as_the_first_one(scene)
     assert saves_for_long(scene, "b", report=59)
     scene.after(2.0, heard="abc")
     assert scene.job.saver is None, "and not for ever"
+
+
+def test_nor_does_a_file_that_was_told_of_before_the_order_cost_the_report_its_time(scene):
+    """It was written beside the training, and the answer to that word is on its way as the save begins."""
+    scene.running("a", "b", "c")
+    facts = {"promised": 1, "generation": 1, "version": Version(1, 10)}
+    for name in "abc":
+        scene.beat(name, TrainerPhase.FINISHED, written=(FILE,) if name == "a" else (), **facts)
+    scene.halt("abc", (1, 10))
+    assert (scene.job.saved, scene.job.saver.worker) == (FILE.version, "a")
+    writes(scene, "a", written=(FILE,))
+    assert saves_for_long(scene, "a", report=59)

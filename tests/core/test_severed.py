@@ -451,33 +451,45 @@ def test_a_suspect_that_comes_back_is_spared_where_the_others_have_yet_to_come_b
     assert scene.told("c", Kill) == []
 
 
+@pytest.mark.parametrize("died", [False, True])
 @pytest.mark.parametrize("said", ["not", "in the attempt", "once all had formed"])
-def test_who_was_reached_since_does_not_go_in_the_place_of_who_does_not_form(scene, said):
+def test_who_was_reached_since_does_not_go_in_the_place_of_who_does_not_form(scene, said, died):
     """A switch flaps in the first attempt, and b says that it cannot reach a. In the second both connect, and c, which
-    is new, takes longer to receive the state than it may; so in the third."""
-    scene.running("a", "b", min_workers=1, max_workers=3, step=3)
+    is new, takes longer to receive the state than it may; so in the next ones. Where d, which is new, too, `died` in
+    the second one, that was why."""
+    scene.running("a", "b", min_workers=1, max_workers=4, step=3)
     told = {"job": "j", "incarnation": "i1", "peers": (Member("a", "i1"),)}
     if said == "once all had formed":  # of an attempt before
         scene.says("b", PeersUnreached(**told, generation=0))
         assert scene.noted("unreached") == []
-    scene.register("c")
+    scene.register("c", "d")
     scene.prepare("c")
-    scene.after(scene.policy.halt_limit, heard="abc")
-    for attempt in (1, 2, 3):
-        n, last = scene.job.generation, scene.job.formation.generation if attempt == 3 else 1
+    scene.after(scene.policy.halt_limit, heard="abcd")
+    held = 1
+    for attempt in range(1, 5):
+        names = "abcd" if died and attempt == 2 else "abc"
+        n = scene.job.generation
         scene.halt("a", (1, 3))
-        scene.halt("b", (last, 3))
-        scene.halt("c", None)
-        assert scene.members == ["a", "b", "c"]
-        for name in "abc":
+        scene.halt("b", (held, 3))
+        scene.halt(names[2:], None)
+        assert scene.members == [*names]
+        for name in names:
             scene.beat(name, TrainerPhase.FORMING, promised=n, generation=n)
         if attempt == 1:
             if said == "in the attempt":
                 scene.says("b", PeersUnreached(**told, generation=n))
+            if died:
+                scene.prepare("d")
             scene.breaks("b", n)
             continue
-        scene.train("b")  # it leads nobody, or holds the state
-        scene.after(scene.policy.form_limit + 0.1, heard="abc")
+        if attempt == 2 or not died:
+            scene.train("b")  # it leads nobody, or holds the state
+            held = n
+        if died and attempt == 2:
+            scene.exits("d")
+            scene.beat("d")
+            continue
+        scene.after(scene.policy.form_limit + 0.1, heard=names)
         if scene.noted("evicted"):
             break
     why = "the members failed to form together twice, and it is the most suspected"

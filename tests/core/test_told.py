@@ -228,7 +228,6 @@ def test_a_file_counts_once_all_that_held_its_state_are_given_up_though_too_few_
     scene.beat("b")
     scene.beat("a", TrainerPhase.HALTED, promised=scene.job.generation, **holds)
     assert scene.job.phase is JobPhase.WAITING
-    assert scene.job.checkpoint is None
     if seen:
         scene.exits("a")
     scene.does(Disconnected("a"))
@@ -246,3 +245,20 @@ def test_a_file_counts_once_all_that_held_its_state_are_given_up_though_too_few_
         scene.halt("bc", None, incarnation="i2")
         scene.after(scene.policy.halt_limit + 0.1, heard="bc")
     assert scene.job.formation.base == file.version
+
+
+def test_so_it_does_where_somebody_has_an_older_state(scene):
+    """c was cut off with step 3, and comes back to wait with it. a and b had gone on, and their rack lost its power."""
+    scene.running("a", "b", "c", min_workers=2, max_workers=3, step=3, checkpoint_every=4)
+    scene.left_behind("c", "ab", 7)
+    file = Checkpoint(Version(2, 8), "s3://c/j/g2-s8", "sum", 1)
+    scene.beat("a", TrainerPhase.TRAINING, promised=2, generation=2, version=file.version, written=(file,))
+    assert scene.job.checkpoint is None, "b may not have made it"
+    for name in "ab":
+        scene.does(Disconnected(name))
+    scene.register("c")
+    scene.holds_on("c")
+    for _ in range(20):
+        scene.after(5.0, heard="c")
+        scene.halt("c", (1, 3))
+    assert (scene.job.phase, scene.job.saved) == (JobPhase.WAITING, file.version)

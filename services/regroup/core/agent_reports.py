@@ -167,7 +167,7 @@ def _is_listed_alive(turn: Turn, name: str) -> bool:
 def _is_charged(turn: Turn, name: str) -> bool:
     """Whether the trainer that it has was counted as an error, as where it was evicted, and did not end."""
     seen = turn.sightings.get(name)
-    return seen is not None and seen.trainer is not None and seen.charged == seen.trainer.incarnation
+    return seen is not None and seen.trainer is not None and turn.workers[name].charged == seen.trainer.incarnation
 
 
 def _died_in_task(turn: Turn, name: str) -> tuple[Job, StepFailure] | None:
@@ -222,15 +222,15 @@ def _trainer_exited(turn: Turn, name: str, report: TrainerExited) -> None:
     if not report.asked:
         turn.note("exited", f"{name}'s trainer: {report.cause}", job=report.job, worker=name)
         succeeded = trainer is not None and trainer.incarnation != report.incarnation
-        if turn.sightings[name].charged != report.incarnation:  # that was counted
+        if turn.workers[name].charged != report.incarnation:
+            turn.workers[name] = replace(turn.workers[name], charged=report.incarnation or None)
             turn.count_error(name, report.cause, succeeded)
     if job is None or job.ended:
         return
     # Storage that stalls does so for all at once, also at an evaluation's data; so does a machine without memory. And
     # all are at the same place while they take a state.
     lent = {one for one, worker in turn.workers.items() if worker.job == report.job}
-    given_up = {one.worker for one in turn.watch(job.id).evicted}  # it may have put them in quarantine
-    several = len({name, *lent, *given_up}) > 1
+    several = len({name, *lent, *_given_up_beside(turn, job, generation, report)}) > 1
     stalled = hung and several and report.shard in (OUTSIDE, IN_LOAD)
     chance = stalled or (report.cause == "killed by SIGKILL" and not hung)
     if report.step is not None and report.shard is not None:
@@ -240,3 +240,12 @@ def _trainer_exited(turn: Turn, name: str, report: TrainerExited) -> None:
     elif preparing:
         error = "it hung while preparing" if hung else f"its process ended while preparing: {report.cause}"
         died_preparing(turn, job, StepFailure(-1, -1, name, error, died=True, chance=chance))
+
+
+def _given_up_beside(turn: Turn, job: Job, generation: int, report: TrainerExited) -> set[str]:
+    """Those that were in the same generation as one that hung, and were evicted with it: that may have put them in
+    quarantine. Some have yet to end, of others it is known that they stood at the same place."""
+    evicted = [(one.worker, turn.cluster.trainer(one)) for one in turn.watch(job.id).evicted]
+    yet = {name for name, status in evicted if status is not None and status.generation == generation}
+    ended = [one for one in job.failures if one.died and (one.step, one.shard) == (report.step, report.shard)]
+    return yet | {one.worker for one in ended if one.generation == generation}

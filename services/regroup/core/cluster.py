@@ -113,7 +113,7 @@ class Watch:
     resting: Mapping[str, Rest] = field(default_factory=dict)  # workers that others could not reach
     fruitless: int = 0  # generations in a row that formed, and broke before their first step
     doubted: Mapping[str, Doubt] = field(default_factory=dict)  # workers whose trainers were evicted for a suspicion
-    reporting: Member | None = None  # the saver, once it told of its file: what is left is the task's report
+    writing: Member | None = None  # the saver, once it was heard without the file that it is to write
     failed_savers: tuple[Member, ...] = ()  # the last try last
     written: tuple[Checkpoint, ...] = ()  # beside the last formation's training, and not known to count yet
     unable: Mapping[Member, str] = field(default_factory=dict)  # to read the checkpoint, and why
@@ -195,6 +195,16 @@ def reached(job: Job, watch: Watch | None) -> int:
         return job.step
     told = [watch.committed.get(member, -1) for member in job.formation.members]
     return max(job.step, min(told), max(told) - 1)
+
+
+def behind_all(job: Job, watch: Watch | None) -> int:
+    """The steps that are behind all that may still hold a state of the last generation, as far as is known: the dead
+    hold none."""
+    known = reached(job, watch)
+    if job.formation is None or watch is None or job.saver is not None:
+        return known
+    told = [watch.committed.get(member, -1) for member in job.formation.members if member not in watch.dead]
+    return max(known, min(told, default=-1))
 
 
 def furthest(job: Job, watch: Watch) -> int:

@@ -7,10 +7,10 @@ Does not guarantee: that what is alike at the places that are looked at is alike
 
 from regroup.core.absence import is_useless, others_to_try, untried
 from regroup.core.beginning import other_data
-from regroup.core.jobs import Job, JobPhase
+from regroup.core.jobs import Job, JobPhase, Member
 from regroup.core.messages.trainer_reports import TASK, WORKER, PrepareFailed, ReplicasDiffered
 from regroup.core.replicas import receivers, sound
-from regroup.core.settling import candidates
+from regroup.core.settling import candidates, is_silent, passed, untold
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerStatus
 
@@ -19,7 +19,8 @@ def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
     """Compare a prepared trainer's code and data with the job's; the first one sets them.
 
     Until anything was trained, and once nothing of it is left, they are set anew where nobody is left that has them:
-    that one's code may be mended now. Who trained with them, and prepares again, is waited for.
+    that one's code may be mended now. Who trained with them, and prepares again, is waited for; and who is silent, for
+    as long as for its state.
     """
     theirs = status.fingerprint
     if (why := other_data(job, theirs)) is not None:
@@ -28,7 +29,8 @@ def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
     if theirs == job.fingerprint:
         return True
     if job.fingerprint is None or not _is_left(turn, job, name):
-        if taken := not _prepares_again(turn, job, name):
+        others = {*untold(turn)} - {name}  # whoever is about to come back may hold what was trained with them
+        if taken := not (others or _prepares_again(turn, job, name)):
             turn.change_job(job, fingerprint=theirs)
         return taken
     ours = job.fingerprint
@@ -45,13 +47,15 @@ def _is_left(turn: Turn, job: Job, but: str) -> bool:
     watch = turn.watch(job.id)
     if job.checkpoint is not None or watch.written:
         return True
-    listed = set(job.formation.members) if job.formation is not None else set()
-    lent = [one for one, worker in turn.workers.items() if worker.job == job.id and one != but]
+    listed, given_up = set(job.formation.members) if job.formation is not None else set(), passed(turn, job)
+    silent = {one.worker for one in given_up - watch.dead.keys()}
+    lent = [one for one, worker in turn.workers.items() if worker.job == job.id and one not in {but, *silent}]
     unheard = [one for one in lent if (seen := turn.cluster.present(one)) is None or not seen.sequence]
-    trainers = [seen.trainer for one, seen in turn.sightings.items() if one != but]
-    held = any(one is not None and one.job == job.id and one.version is not None for one in trainers)
+    trainers = {one: seen.trainer for one, seen in turn.sightings.items() if one != but and seen.trainer is not None}
+    holders = [(n, one) for n, one in trainers.items() if one.job == job.id and one.version is not None]
+    held = any(not is_silent(turn, job, Member(name, one.incarnation)) for name, one in holders)
     prepared = any(one.worker != but for one in candidates(turn.cluster, job))
-    return prepared or held or bool(unheard or listed - watch.dead.keys())
+    return prepared or held or bool(unheard or listed - given_up)
 
 
 def _prepares_again(turn: Turn, job: Job, but: str) -> bool:

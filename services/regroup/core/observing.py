@@ -115,7 +115,8 @@ def _take_phase(turn: Turn, job: Job, member: Member, status: TrainerStatus, bro
 def formed(turn: Turn, job: Job, member: Member) -> None:
     watch, formation = turn.watch(job.id), job.formation
     if formation is not None and member in formation.members and member not in watch.formed:
-        turn.change_watch(job.id, formed=watch.formed | {member})
+        severed = frozenset(pair for pair in watch.severed if member not in pair)  # it reached all, or they it
+        turn.change_watch(job.id, formed=watch.formed | {member}, severed=severed)
 
 
 def _take_step(turn: Turn, job: Job, member: Member, status: TrainerStatus) -> None:

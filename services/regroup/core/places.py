@@ -5,12 +5,12 @@ leave, or is gone (`leaving`, `absence`).
 """
 
 from regroup.core.absence import idle, is_useless
-from regroup.core.copies import is_at_work, known_to_hold
+from regroup.core.copies import is_at_work, is_spared, known_to_hold
 from regroup.core.jobs import Job, Member
 from regroup.core.schedule import at_hand, could_not_read
 from regroup.core.settling import candidates
 from regroup.core.severed import rests
-from regroup.core.suspicion import heard_lately, is_mute, told_lately
+from regroup.core.suspicion import heard_lately, is_mute, quiet, told_lately
 from regroup.core.turn import Turn
 
 
@@ -43,3 +43,16 @@ def unlend_surplus(turn: Turn, job: Job, seated: tuple[Member, ...]) -> None:
         others = useless[: max(0, len(at_hand(turn.cluster, job)) - most)]
     for name in others:
         turn.unlend(name, "the job has all the workers that it asked for")
+
+
+def unlend_older(turn: Turn, job: Job) -> None:
+    """Who came back with an older state than its job holds, and was lent while nobody else was heard, holds none that
+    counts any more: the job rests with what it has."""
+    listed = job.formation.members if job.formation is not None else ()
+    for member, said in candidates(turn.cluster, job).items():
+        if (
+            member not in listed
+            and said.version is not None
+            and not is_spared(turn.cluster, member.worker, quiet(turn))
+        ):
+            turn.unlend(member.worker, "the job holds a newer state than it has")

@@ -17,7 +17,7 @@ from regroup.core.cluster import Answer, furthest
 from regroup.core.hanging import GRACE, awaits_data, set_aside, starve, waits_in_vain, worth_a_round
 from regroup.core.jobs import Formation, Job, JobPhase, Member, Round, Wanted
 from regroup.core.leaving import departs, is_held_by_goers, owes_word
-from regroup.core.places import read_elsewhere, unlend_surplus
+from regroup.core.places import read_elsewhere, unlend_older, unlend_surplus
 from regroup.core.regroup import ASKED_TO, NothingToSave, SaveState, Train, Verdict, Wait, durable
 from regroup.core.settling import (
     answers_of,
@@ -85,13 +85,9 @@ def advance(turn: Turn, job_id: str) -> None:
 
 
 def _is_given_up(turn: Turn, job: Job) -> bool:
-    """Whether all that the last generation had in memory is lost, though too few may be there to go on: its members are
-    dead; or they were silent for as long as anybody is waited for, and nobody there holds a state."""
-    members = set(job.formation.members) if job.formation is not None else set()
-    if not members or members <= turn.watch(job.id).dead.keys():
-        return bool(members)
-    held = any(answer.version is not None for answer in candidates(turn.cluster, job).values())
-    return not held and members <= passed(turn, job)
+    """Whether all that the last generation had in memory is lost, though too few may be there to go on: each member is
+    dead, or was silent for as long as anybody is waited for."""
+    return job.formation is not None and passed(turn, job) >= {*job.formation.members}
 
 
 def begin_round(turn: Turn, job: Job, reason: str, *, boundary: bool = False) -> None:
@@ -137,6 +133,7 @@ def _rest(turn: Turn, job: Job) -> None:
         return
     if job.phase is not JobPhase.PAUSED or job.formation is None:
         return
+    unlend_older(turn, job)
     watch = turn.watch(job.id)
     held = any(answer.version is not None for answer in candidates(turn.cluster, job).values())
     if held or any(member not in watch.dead for member in job.formation.members):
@@ -214,9 +211,9 @@ def _halt(turn: Turn, job: Job) -> None:
     steps = asked.boundary and not listed.isdisjoint(unanswered) and listed.isdisjoint(watch.answers)
     limit = job.spec.step_timeout if steps else turn.policy.halt_limit
     began = max(watch.since, watch.answered) if asked.boundary else watch.since
-    # Whoever promised, and is still in a pass, may take as long as a step.
-    stuck = any(is_stuck(turn, member) for member in unanswered)
-    patient = stuck and turn.waited(watch.progressed) <= job.spec.step_timeout
+    # Whoever promised, and is still in a pass, may take as long as a step, if the others need it.
+    stuck, left = any(is_stuck(turn, member) for member in unanswered), _are_left_out(turn, job, unanswered)
+    patient = stuck and not left and turn.waited(watch.progressed) <= job.spec.step_timeout
     if asked.boundary and at_work and (hang := worth_a_round(turn, job)):
         begin_round(turn, job, hang)
         return
@@ -229,6 +226,8 @@ def _halt(turn: Turn, job: Job) -> None:
     if asked.boundary and at_work:  # else only newcomers are missing, and those that are there go on without
         begin_round(turn, job, f"no boundary was reached in {limit:g} s: {names} did not get there")
         return
+    if left:
+        unanswered = []  # they have yet to come back from a pass of long ago, and are taken in after that
     made = max(furthest(job, watch), job.formation.base.step if job.formation is not None else 0)
     set_aside(turn, job, starved)
     if not turn.jobs[job.id].ended:
@@ -237,6 +236,16 @@ def _halt(turn: Turn, job: Job) -> None:
         if (after := turn.jobs[job.id]).formation is not job.formation:
             turn.change_job(after, failures=failures.gone_back(after, made))
         take_committed(turn, job.id)  # what a new formation has behind it
+
+
+def _are_left_out(turn: Turn, job: Job, members: list[Member]) -> bool:
+    """Whether all that a plain round waits for were left out before, are in a pass that they began with others, and are
+    not needed: those that answered would stand still for as long as that takes."""
+    listed = job.formation.members if job.formation is not None else ()
+    plain = job.round is not None and not job.round.boundary
+    if not (plain and members) or not all(is_stuck(turn, one) and one not in listed for one in members):
+        return False
+    return not isinstance(answers_of(turn, job)[1], Wait)
 
 
 def _at_work(turn: Turn, member: Member) -> bool:

@@ -10,7 +10,7 @@ from math import inf
 from types import MappingProxyType
 from typing import Any
 
-from regroup.core.cluster import ASKED, Answer, Cluster, furthest, reached
+from regroup.core.cluster import ASKED, Answer, Cluster, Watch, furthest, reached
 from regroup.core.jobs import Formation, Job, JobPhase, Link, Member, Version, Wanted
 from regroup.core.regroup import ASKED_TO, RESTED, Hold, NothingToSave, SaveState, Train, Verdict, Wait, conclude
 from regroup.core.suspicion import (
@@ -50,10 +50,10 @@ def passed(turn: Turn, job: Job) -> Set[Member]:
     rest can wait: nobody is silent for so long that its state would be given up for that.
     """
     listed, dead = job.formation.members if job.formation is not None else (), turn.watch(job.id).dead
-    return frozenset(member for member in listed if member in dead or _is_silent(turn, job, member))
+    return frozenset(member for member in listed if member in dead or is_silent(turn, job, member))
 
 
-def _is_silent(turn: Turn, job: Job, member: Member) -> bool:
+def is_silent(turn: Turn, job: Job, member: Member) -> bool:
     """Whether it was not heard for as long as is waited for what it may hold, connected or not."""
     if job.formation is None or job.wanted in (Wanted.HOLD, Wanted.PAUSE):
         return False
@@ -135,7 +135,7 @@ def _unheard(turn: Turn, job: Job, answers: Mapping[Member, Answer]) -> dict[Mem
     """What the others are known to hold that are connected, but for those that have said nothing for very long."""
     told = candidates(turn.cluster, job)
     hold = {member: said.version for member, said in told.items() if member not in answers and said.version is not None}
-    return {member: version for member, version in hold.items() if not _is_silent(turn, job, member)}
+    return {member: version for member, version in hold.items() if not is_silent(turn, job, member)}
 
 
 def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
@@ -150,7 +150,7 @@ def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
             return
         savers = tuple(dict.fromkeys((*job.savers, verdict.saver)))
         turn.change_job(job, round=None, saver=verdict.saver, savers=savers, reason=verdict.reason)
-        turn.change_watch(job.id, since=turn.now, reporting=None)
+        turn.change_watch(job.id, since=turn.now, writing=None)
         turn.note("saving", verdict.reason, job=job.id, worker=verdict.saver.worker, generation=job.generation)
     elif isinstance(verdict, NothingToSave) and not (back := _come_back(turn, job, answers)):
         rest(turn, job, verdict)
@@ -258,9 +258,7 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
         "finished": False,
         "broken": None,
     }
-    if verdict.rolled_back:  # steps that were made are made anew, and chunks evaluated
-        late = {name: one for name, one in watch.late.items() if one.step >= furthest(job, watch)}
-        fresh |= {"late": late, "furthest": (0, 0)}
+    fresh |= _made_anew(job, watch) if verdict.rolled_back else {}
     # Who answered owes nothing any more: in the next round it does so from then on.
     owing = {one: since for one, since in watch.asked.items() if one not in watch.answers}
     turn.change_watch(job.id, since=turn.now, asked=owing, **fresh, failed_savers=())
@@ -269,6 +267,12 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
     names = [member.worker for member in formation.members]
     kind, base_step = "rolled_back" if verdict.rolled_back else "form", formation.base.step
     turn.note(kind, verdict.reason, job=job.id, generation=formation.generation, base_step=base_step, workers=names)
+
+
+def _made_anew(job: Job, watch: Watch) -> dict[str, Any]:
+    """What is remembered once it goes back: steps are made anew that were made, and chunks evaluated."""
+    late = {name: one for name, one in watch.late.items() if one.step >= furthest(job, watch)}
+    return {"late": late, "furthest": (0, 0)}
 
 
 def _count_restart(turn: Turn, job: Job, base: Version) -> Job:
@@ -318,7 +322,7 @@ def _gone_back(turn: Turn, job: Job, verdict: SaveState | NothingToSave | Hold, 
         reason, generation = verdict.reason, job.generation
         turn.note("rolled_back", reason, job=job.id, generation=generation, base_step=state.step)
         lost = job.formation.generation if job.formation is not None else 0
-        turn.change_watch(job.id, committed={}, given_up=lost)
+        turn.change_watch(job.id, committed={}, given_up=lost, **_made_anew(job, turn.watch(job.id)))
     return turn.change_job(job, step=min(before, state.step))
 
 

@@ -25,9 +25,9 @@ AT_SAVE = frozenset({LoopPhase.LONE_EVALUATION, LoopPhase.STATE, LoopPhase.REPOR
 def evict(turn: Turn, job: Job, member: Member, why: str) -> None:
     """Its trainer is to be killed, which counts as an error of its worker, once: it may have been spared before."""
     _mark_evicted(turn, job, member, why)
-    sighting = turn.sightings[member.worker]
-    if sighting.charged != member.incarnation:
-        turn.sightings[member.worker] = replace(sighting, charged=member.incarnation)
+    worker = turn.workers[member.worker]
+    if worker.charged != member.incarnation:
+        turn.workers[member.worker] = replace(worker, charged=member.incarnation)
         turn.count_error(member.worker, why)
 
 
@@ -203,9 +203,7 @@ def suspect(turn: Turn, job: Job, missing: list[Member]) -> None:
     if _one_is_away(turn, formation):
         return
     counts = {member: watch.stumbled.get(member, 0) + 1 for member in missing}
-    # Who formed has reached all, whatever was said of an earlier attempt.
-    severed = frozenset(pair for pair in watch.severed if watch.formed.isdisjoint(pair))
-    turn.change_watch(job.id, stumbled=counts, severed=severed)
+    turn.change_watch(job.id, stumbled=counts)
     holders = [
         seat.member for seat in formation.seats if seat.version == formation.base and seat.member not in watch.dead
     ]
@@ -218,7 +216,7 @@ def suspect(turn: Turn, job: Job, missing: list[Member]) -> None:
         """First whoever is no loss, then whoever was silent: to report that it could not form makes a witness."""
         return member not in holders, not _said_so(turn, job, member), counts[member], member
 
-    apart = [pair for pair in severed if watch.dead.keys().isdisjoint(pair)]
+    apart = [pair for pair in watch.severed if watch.dead.keys().isdisjoint(pair)]
     if odd := odd_ones(formation, apart, holders):
         # Who has no state is no loss, and may try again: the others wait for it once, and not twice.
         for member in [one for one in sorted(odd) if counts.get(one, 0) >= 2 or one not in holders]:

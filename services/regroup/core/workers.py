@@ -102,6 +102,7 @@ class Worker:
     version: str
     job: str | None = None  # the job it is lent to
     errors: int = 0  # trainers that died unasked, less those forgiven; more than the policy's limit quarantine it
+    charged: str | None = None  # the incarnation of its newest trainer that was counted: it is one error, once
     quarantined: bool = False
     drained: bool = False  # by its operator, until it is admitted again
     leaving: bool = False  # the agent of this boot was asked to end
@@ -126,7 +127,6 @@ class Sighting:
     moved: float = 0.0  # when its trainer last said anything new, or it was lent or freed, on the same clock
     renewed: float = -inf  # when its trainer's lease was last renewed, on the same clock
     blamed: float = 0.0  # when its last error was counted or forgiven, or it registered, on the same clock
-    charged: str | None = None  # the newest incarnation of its trainers that was evicted as an error of its worker
     sequence: int = 0  # of the newest heartbeat under this boot; one that it overtook says nothing any more
     trainer: TrainerStatus | None = None
     ended: tuple[str, ...] = ()  # the newest incarnations of its trainers whose end it told under this boot

@@ -1,7 +1,7 @@
 """What was written of a job's states: whose word on a file counts, and when.
 
-Owns: files beside the training, which count once all committed their step, once somebody is to save what came from
-them, or once nothing else is left; files of savers, also of those that were given up; what is told of files until then.
+Owns: files beside the training, which count once all that live committed their step, once somebody is to save what came
+from them, or once nothing else is left; files of savers, also of those that were given up; what is told of until then.
 Refuses to know: what a job that waited for a state becomes (`saves`), which checkpoints are kept (`keeping`), and which
 word against a file counts (`striking`).
 """
@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from regroup.core import failures
-from regroup.core.cluster import reached
+from regroup.core.cluster import behind_all
 from regroup.core.history import survives
 from regroup.core.jobs import Checkpoint, Job, Member, Version
 from regroup.core.keeping import taken_in
@@ -23,6 +23,7 @@ def take_written(turn: Turn, job: Job, name: str, status: TrainerStatus) -> None
     """What was written beside the training counts once all members committed it, and is told until then. What was
     written as it was ordered counts at once, whatever the task's report does to its process then. What was overtaken
     before, or its job ended, is to be deleted."""
+    _time_of_report(turn, job, Member(name, status.incarnation), status)
     for one in status.written:
         _count(turn, turn.jobs[job.id], status, written_by(turn, name, one))
     job = turn.jobs[job.id]
@@ -34,19 +35,31 @@ def take_written(turn: Turn, job: Job, name: str, status: TrainerStatus) -> None
         turn.change_job(job, doomed=(*job.doomed, *late))
 
 
+def _time_of_report(turn: Turn, job: Job, member: Member, status: TrainerStatus) -> None:
+    """The task's report has its own time, which begins as the file is told of, also one that counts already; but not
+    if that is still told of from before the order."""
+    if member != job.saver or status.promised != job.generation:
+        return
+    told, writing = status.version in [one.version for one in status.written], turn.watch(job.id).writing
+    if not told and writing is None:
+        turn.change_watch(job.id, writing=member)
+    elif told and writing is not None:
+        turn.change_watch(job.id, since=turn.now, writing=None)
+
+
 def _count(turn: Turn, job: Job, status: TrainerStatus, written: Checkpoint) -> None:
     if job.formation is None:
         return  # a pause closed what it was written by, and said what is left
-    state, held, committed = written.version, status.version, reached(job, turn.watches.get(job.id))
+    state, held, committed = written.version, status.version, behind_all(job, turn.watches.get(job.id))
     writer = Member(written.worker, status.incarnation)
     saves = job.saver == writer and status.promised == job.generation
-    if saves and held == state and turn.watch(job.id).reporting != writer:
-        turn.change_watch(job.id, since=turn.now, reporting=writer)  # the report has its own time
     if not is_newer(job, state):
         return
     ordered = _came_from(state, held) and (saves or was_asked(job, writer, state, held))
     if ordered or survives(job.history, state, committed):
         take_in(turn, job, written)
+        if saves and held == state:
+            turn.change_watch(job.id, since=turn.now, writing=None)  # the report has its own time
     elif state.generation == job.formation.generation and written not in turn.watch(job.id).written:
         turn.change_watch(job.id, written=(*turn.watch(job.id).written, written))
 
@@ -62,7 +75,7 @@ def take_committed(turn: Turn, id: str) -> None:
     for written in sorted(watch.written, key=lambda one: one.version):
         job, state = turn.jobs[id], written.version  # as the one before left it
         ordered = answer is not None and _came_from(state, answer.version)
-        if is_newer(job, state) and (ordered or survives(job.history, state, reached(job, watch))):
+        if is_newer(job, state) and (ordered or survives(job.history, state, behind_all(job, watch))):
             take_in(turn, job, written)
     saved, last = turn.jobs[id].saved, job.history[-1].generation
     left = tuple(one for one in watch.written if one.version.generation == last and one.version > saved)

@@ -26,6 +26,9 @@ def compared(world: World, before: Cluster, after: Cluster, old: Job, job: Job) 
         if last is not None and last.trainer is not None and last.trainer.incarnation != trainer.member.incarnation:
             continue  # what arrives only now is of the one before it on this worker
         said = seen.trainer.fingerprint if seen is not None and seen.trainer is not None else None
+        heard = max(seen.seen if seen is not None else 0.0, before.started, before.awake)
+        if old.formation is not None and world.decided_at - heard > old.formation.detached_limit:
+            continue  # it is waited for no longer than for its state
         untold = seen is None or not seen.sequence  # yet, to a coordinator that began anew
         counts = untold or said == old.fingerprint
         assert not counts, f"{job.id} takes other code than {trainer.member} has"

@@ -204,8 +204,12 @@ def _all_made(before: Cluster, after: Cluster, job: Job, formation: Formation) -
         status = after.trainer(member)
         if status is not None and status.version is not None and status.version.generation == formation.generation:
             steps.append(status.version.step)
-    made = [max(steps, default=-1) for steps in told.values()]
-    return max(job.step, min(made), max(made) - 1)  # each step takes a part of all
+    made = {member: max(steps, default=-1) for member, steps in told.items()}
+    dead = {member for watch in watches for member in watch.dead}  # who is, holds nothing
+    living = [step for member, step in made.items() if member not in dead]
+    return max(
+        job.step, min(made.values()), max(made.values()) - 1, min(living, default=-1)
+    )  # each takes a part of all
 
 
 def _line(job: Job, said: int) -> History:
