@@ -671,3 +671,29 @@ def test_an_eviction_of_long_ago_is_no_reason_why_several_would_hang_now(scene):
         scene.halt("a", None, f"i{number + 1}")
     assert scene.job.phase is JobPhase.FAILED
     assert scene.cluster.workers["a"].errors == 0
+
+
+def test_who_answered_and_has_no_data_is_left_out_also_where_its_line_was_cut_a_moment_before(scene):
+    running(scene, "a", "b")
+    scene.does(Disconnected("b"))
+    scene.register("b")
+    accuse(scene, "b", STARVES)
+    scene.halt("a", (1, 3))
+    accuse(scene, "b", STARVES, phase=TrainerPhase.HALTED, promised=scene.job.generation)
+    scene.after(GRACE + 0.1, heard="ab")
+    assert evicted(scene) == ["b"]
+    assert scene.members == ["a"]
+
+
+def test_one_that_prepares_for_ever_is_given_up_though_its_line_is_cut_now_and_then(scene):
+    scene.submit(min_workers=2)
+    scene.register("a", "b")
+    scene.prepare("a")
+    scene.beat("b", TrainerPhase.PREPARING)
+    until = scene.now + 1.2 * scene.policy.prepare_limit
+    while scene.now < until:
+        scene.does(Disconnected("b"))
+        scene.register("b")
+        scene.beat("b", TrainerPhase.PREPARING)
+        scene.after(0.2 * scene.policy.prepare_limit, heard="ab")
+    assert evicted(scene) == ["b"]

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from tests.core.conftest import PRINT
 
 from regroup.core.cluster import NoSuchWorker
 from regroup.core.jobs import IN_STATE, Checkpoint, JobPhase, Member, Version, Wanted
@@ -13,7 +14,7 @@ from regroup.core.messages.events import Disconnected
 from regroup.core.messages.orders import Go, Release
 from regroup.core.messages.trainer_reports import SaveFailed
 from regroup.core.turn import Turn
-from regroup.core.workers import TrainerPhase
+from regroup.core.workers import Hang, LoopPhase, TrainerPhase, TrainerStatus
 
 
 def leave(scene, name, phase=None, **facts):
@@ -611,3 +612,40 @@ def test_what_a_user_holds_is_saved_once_the_holder_that_was_to_stay_is_gone_for
     scene.does(DrainWorker("b"))
     scene.after(scene.policy.absent_limit + 0.1, heard="b")
     assert scene.job.wanted is Wanted.PAUSE
+
+
+@pytest.mark.parametrize("hang", [False, True])
+def test_nobody_waits_round_after_round_for_one_that_is_asked_for_nothing(scene, hang):
+    """a is to go, and saved what it holds. b stays with the same in its memory, was left out, and is in a pass."""
+    scene.running("a", "b", min_workers=2, max_workers=4, step=3)
+    scene.register("d", "e")
+    scene.breaks("a", 1)
+    stays_in_a_pass(scene, hang)
+    scene.does(Disconnected("b"))
+    scene.halt("a", (1, 3))
+    scene.prepare("d", "e")
+    scene.halt("a", (1, 3))
+    scene.halt("d", None)
+    assert scene.members == ["a", "d"]
+    scene.exits("d")
+    scene.does(DrainWorker("a"))
+    scene.register("b")
+    scene.beat("d")
+    scene.prepare("d", incarnation="i2")
+    for _ in range(20):
+        if scene.job.saver is not None:
+            scene.saved("a", (1, 3))
+        for name, incarnation, held in (("a", "i1", (1, 3)), ("d", "i2", None), ("e", "i1", None)):
+            scene.halt(name, held, incarnation)
+        stays_in_a_pass(scene, hang)
+        scene.passes(1.0, heard="abde")
+    assert scene.job.generation < 10
+    assert scene.cluster.workers["a"].job is None
+
+
+def stays_in_a_pass(scene, hang):
+    known = {"job": "j", "fingerprint": PRINT, "store": "b:1/2", "generation": 1, "version": Version(1, 3)}
+    status = TrainerStatus(incarnation="i1", phase=TrainerPhase.HALTED, promised=2, at_work=True, **known)
+    said = Hang(phase=LoopPhase.COMPUTE, lasts=70.0, limit=60.0) if hang else None
+    scene.sequence += 1
+    scene.says("b", Heartbeat(boot="b1", sequence=scene.sequence, trainer=status, hang=said))

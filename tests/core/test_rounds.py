@@ -1,6 +1,7 @@
 """When a job regroups, whom a round waits for, whom it gives up, and when it takes in others."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -900,3 +901,25 @@ def test_nor_does_one_that_asks_it_for_the_first_time(mid_pass):
         scene.after(1.0, heard="abd")
     assert still <= 3 * scene.policy.halt_limit
     assert scene.noted("evicted") == []
+
+
+def test_a_newcomer_that_does_not_answer_stops_the_others_each_time_later(scene):
+    """Its agent is heard every few seconds, and its trainer promises nothing."""
+    scene.running("a", min_workers=1, max_workers=2, step=3, steps=10**6)
+    scene.register("b")
+    scene.prepare("b")
+    halts = []
+    for step in range(600):
+        scene.passes(1.0, heard="a")
+        if step % 7 == 0:
+            scene.prepare("b")
+        scene.does(Tick())
+        if scene.job.round is not None:
+            halts += [scene.now] if not halts or halts[-1] < scene.now - 20.0 else []
+            held = scene.cluster.sightings["a"].trainer.version
+            scene.halt("a", (held.generation, held.step))
+        else:
+            scene.train("a", 10 + step)
+    gaps = [later - earlier for earlier, later in pairwise(halts)]
+    assert 2 < len(gaps) < 7
+    assert gaps[1:] == sorted(gaps[1:])

@@ -307,3 +307,27 @@ def test_who_did_not_save_is_there_for_the_next_job_as_soon_as_the_long_save_is_
     for name in (saver, "b" if saver == "a" else "a"):
         scene.beat(name)
     assert {worker.job for worker in scene.cluster.workers.values()} == {"big"}
+
+
+def test_one_that_needs_more_workers_than_there_are_makes_room_also_if_it_lost_its_state():
+    hopeless, younger = waiting("1", 3), waiting("2")
+    known = cluster("ab", hopeless, younger, a="1", b="2")
+    for cost in (Cost.NOTHING, Cost.STEPS):
+        assert makes_room(known, {"1": cost, "2": Cost.NOTHING}, there(known)) == (hopeless, younger)
+
+
+def test_nobody_waits_in_the_queue_for_what_a_job_keeps_that_reads_in_vain():
+    known = blind(cluster("ab", waiting("1", 1), job("2", 2, 2), job("3"), a="1"), j1="ab")
+    assert lends(known) == {"b": "3"}
+
+
+def test_nor_for_what_a_job_keeps_that_lacks_what_another_one_holds():
+    held = job("0", 1, 1, JobPhase.PAUSED, wanted=Wanted.HOLD)
+    stuck = waiting("1", 2, refused={"c": "its data differ"})
+    assert lends(cluster("abc", held, stuck, job("2", 2, 2), job("3"), a="0", b="1")) == {"c": "3"}
+
+
+def test_nor_for_what_a_job_keeps_that_waits_to_be_paused():
+    """Nobody is given up for that, however silent."""
+    pausing = replace(waiting("1", 1), wanted=Wanted.PAUSE)
+    assert lends(cluster("ab", pausing, job("2", 2, 2), job("3"), a="1")) == {"b": "3"}

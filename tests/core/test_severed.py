@@ -494,3 +494,29 @@ def test_who_was_reached_since_does_not_go_in_the_place_of_who_does_not_form(sce
             break
     why = "the members failed to form together twice, and it is the most suspected"
     assert evicted(scene) == {"c": f"c is evicted: {why}"}
+
+
+@pytest.mark.parametrize("heard", ["as each attempt fails", "in between"])
+def test_who_is_seldom_heard_and_promises_each_time_is_done_without_once_that_was_often_enough(scene, heard):
+    """b's machine swaps: its words come in every few seconds, and no connection to it comes about in time."""
+    scene.running("a", "b", "c", min_workers=1, step=3)
+    scene.after(scene.policy.halt_limit, heard="abc")
+    scene.breaks("a", 1)
+    attempts = 0
+    while not evicted(scene) and attempts < 10:
+        attempts += 1
+        scene.halt("abc", (1, 3))
+        assert scene.members == ["a", "b", "c"]
+        n = scene.job.generation
+        for name in "abc":
+            scene.beat(name, TrainerPhase.FORMING, promised=n, generation=n, version=Version(1, 3))
+        told = {"job": "j", "incarnation": "i1", "generation": n, "peers": (Member("b", "i1"),)}
+        for name in "ac":
+            scene.says(name, PeersUnreached(**told))
+        scene.passes(scene.policy.quiet_limit + 0.1, heard="ac")
+        if heard == "as each attempt fails":
+            scene.beat("b", TrainerPhase.FORMING, promised=n, generation=n, version=Version(1, 3))
+        scene.breaks("a", n)
+    assert (set(evicted(scene)), attempts) == ({"b"}, 5)
+    scene.halt("ac", (1, 3))
+    assert scene.members == ["a", "c"]

@@ -89,12 +89,21 @@ def _clinging(turn: Turn, name: str) -> TrainerStatus | None:
     return seen.trainer if seen is not None and long else None
 
 
+def useless(turn: Turn) -> frozenset[str]:
+    """The workers of which nothing is to be had, by the job that has them at least."""
+    return idle(turn) | {name for name in turn.workers if is_useless(turn, name)}
+
+
 def lacks_for(turn: Turn, job: str) -> float:
-    """Seconds that a job has waited with the workers that it has: one that is lent to it may only be away a moment. To
-    read in vain so often takes long by itself, though each try begins anew."""
-    waited = inf if reads_in_vain(turn.cluster, turn.jobs[job]) else turn.waited(turn.watch(job).since)
-    lent = [name for name, worker in turn.workers.items() if worker.job == job and not turn.cluster.present(name)]
-    return min([waited, *(_absent(turn, name) for name in lent)])
+    """Seconds that a job has waited with the workers that it has: one that is lent to it may only be away a moment.
+    Though each try begins anew, whoever cannot reach each other have waited since the first one; and to read in vain so
+    often takes long by itself."""
+    watch = turn.watch(job)
+    lent = [name for name, worker in turn.workers.items() if worker.job == job]
+    apart = watch.disturbed is not None and not watch.resting.keys().isdisjoint(lent)
+    began = watch.disturbed if apart and watch.disturbed is not None else watch.since
+    waited = inf if reads_in_vain(turn.cluster, turn.jobs[job]) else turn.waited(began)
+    return min([waited, *(_absent(turn, name) for name in lent if not turn.cluster.present(name))])
 
 
 def forget_gone(turn: Turn) -> None:

@@ -11,7 +11,7 @@ Does not guarantee: that a while is as long as it looks: it begins anew when the
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from regroup.core.absence import is_useless, lacks_for
+from regroup.core.absence import lacks_for, useless
 from regroup.core.cluster import Doubt
 from regroup.core.jobs import Job, Wanted
 from regroup.core.rounds import Stage, stage
@@ -67,5 +67,5 @@ def _lacks(turn: Turn, job: Job) -> bool:
     """Whether it has waited for long, and those that it has are too few, or cannot read its checkpoint."""
     if stage(job) is not Stage.GATHERING or lacks_for(turn, job.id) <= turn.policy.absent_limit:
         return False
-    useful = [name for name in at_hand(turn.cluster, job) if not is_useless(turn, name)]
+    useful = {*at_hand(turn.cluster, job)} - useless(turn)
     return len(useful) < job.spec.min_workers or bool(reads_in_vain(turn.cluster, job))

@@ -14,7 +14,7 @@ from regroup.core.jobs import IN_DATA, Job, JobPhase, Member, StepFailure
 from regroup.core.messages.agent_reports import MAX_STACKS, StacksTaken
 from regroup.core.regroup import Wait
 from regroup.core.settling import answers_of
-from regroup.core.suspicion import evict, had_its_chance, hang_words, told_lately
+from regroup.core.suspicion import evict, hang_words, told_lately
 from regroup.core.turn import Turn
 from regroup.core.workers import Hang, Sighting
 from regroup.core.written import take_told
@@ -87,8 +87,8 @@ def set_aside(turn: Turn, job: Job, members: Sequence[Member]) -> None:
     """They are evicted. The same step on two workers is the task's error, which ends the job."""
     for member in members:
         hang, job = turn.cluster.hang(member), turn.jobs[job.id]
-        if hang is None or job.ended or not had_its_chance(turn, member):
-            continue
+        if hang is None or job.ended or not told_lately(turn, member.worker):
+            continue  # it answered, so it was asked
         watch = turn.watch(job.id)
         turn.change_watch(job.id, answers={one: said for one, said in watch.answers.items() if one != member})
         evict(turn, job, member, f"it {hang_words(hang)}")

@@ -7,7 +7,7 @@ Refuses to know: which of the jobs that wait for long makes room for which (`sch
 
 from dataclasses import replace
 
-from regroup.core.absence import expected, is_useless, lacks_for
+from regroup.core.absence import expected, lacks_for, useless
 from regroup.core.jobs import Job, JobPhase, Wanted
 from regroup.core.regroup import NothingToSave, SaveState, durable
 from regroup.core.rounds import Stage, failed_lately, stage
@@ -26,9 +26,8 @@ def make_room(turn: Turn) -> None:
         failed = stage(job) is Stage.GATHERING and turn.watch(job.id).failed_savers
         if job.id in stuck or failed:  # nothing is to be had from it for now
             turn.change_job(job, wanted=Wanted.RUN)
-    useless = {name for name in turn.workers if is_useless(turn, name)}
     costs = {id: could_make_room(turn, turn.jobs[id]) for id in stuck}
-    found = makes_room(turn.cluster, costs, expected(turn), useless)
+    found = makes_room(turn.cluster, costs, expected(turn), useless(turn))
     if found is not None:
         ask(turn, *found)
 

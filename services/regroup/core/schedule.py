@@ -64,14 +64,18 @@ def why_queued(cluster: Cluster, job: Job, expected: Set[str]) -> str:
 
 
 def _usable(cluster: Cluster, job: Job, expected: Set[str]) -> list[str]:
-    """The workers that a job could have, now or once others end: a job that is held, or that cannot go on itself, may
-    not end for long."""
+    """The workers that a job could have, now or once others end: a job that is held, that waits to be paused, or that
+    cannot go on itself, may not end for long."""
     fit = [name for name in cluster.workers if name in expected and may_be_lent(cluster, name)]
     own = [name for name in fit if name not in job.refused]
+    held = {name for name in fit if (id := cluster.workers[name].job) and cluster.jobs[id].wanted is Wanted.HOLD}
 
     def kept(other: Job) -> bool:
-        stuck = other.phase in (JobPhase.PREPARING, JobPhase.WAITING)
-        return other.wanted is Wanted.HOLD or (stuck and other.spec.min_workers > len({*fit} - {*other.refused}))
+        waits = other.phase in (JobPhase.PREPARING, JobPhase.WAITING)
+        if other.wanted is Wanted.HOLD or (waits and other.wanted is Wanted.PAUSE):
+            return True
+        few = other.spec.min_workers > len({*fit} - {*other.refused} - held)
+        return waits and (few or bool(reads_in_vain(cluster, other)))
 
     holders = {cluster.workers[name].job for name in own} - {None, job.id}
     keepers = {id for id in holders if id is not None and kept(cluster.jobs[id])}
@@ -117,7 +121,9 @@ def makes_room(
         for job in cluster.live.values()
         if job.id in stuck and job.wanted is Wanted.RUN and (blind[job.id] or len(own[job.id]) < job.spec.min_workers)
     ]
-    lacking.sort(key=lambda job: _hopeless(cluster, job, expected))  # stable: else the oldest first
+    fit = {name for name in expected if may_be_lent(cluster, name)}
+    # Stable: else the oldest first. One that needs more than there are makes others look as hopeless, by what it keeps.
+    lacking.sort(key=lambda job: (job.spec.min_workers > len(fit - {*job.refused}), _hopeless(cluster, job, expected)))
     for cost, younger in ((Cost.NOTHING, True), (Cost.NOTHING, False), (Cost.STEPS, True)):
         for number, first in enumerate(lacking):
             others = lacking[number + 1 :] if younger else [job for job in lacking if job is not first]

@@ -13,11 +13,13 @@ from typing import Any
 from regroup.core.cluster import ASKED, Answer, Cluster, Watch, furthest, reached
 from regroup.core.jobs import Formation, Job, JobPhase, Link, Member, Version, Wanted
 from regroup.core.regroup import ASKED_TO, RESTED, Hold, NothingToSave, SaveState, Train, Verdict, Wait, conclude
+from regroup.core.severed import let_rest
 from regroup.core.suspicion import (
     evict,
     had_its_chance,
     hang_words,
     hangs,
+    hangs_for_long,
     heard_lately,
     is_mute,
     is_stuck,
@@ -143,6 +145,7 @@ def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
     stuck = [member for member in unanswered if is_stuck(turn, member)]
     give_up(turn, job, verdict, unanswered, answers)
     if isinstance(verdict, Train):
+        _let_rest_newcomers(turn, job, unanswered)
         _issue(turn, job, verdict)
     elif isinstance(verdict, SaveState):
         job = _gone_back(turn, job, verdict, verdict.version)  # more only once it is saved: it may be lost, too
@@ -167,11 +170,20 @@ def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
         wait(turn, turn.change_job(job, round=None), verdict.reason, stuck)
 
 
+def _let_rest_newcomers(turn: Turn, job: Job, unanswered: Sequence[Member]) -> None:
+    """The others stood still for them in vain: each next time is later."""
+    told, listed = candidates(turn.cluster, job), job.formation.members if job.formation is not None else ()
+    for member in unanswered:
+        if member in told and told[member].version is None and member not in listed:
+            let_rest(turn, job, member.worker)
+
+
 def _come_back(turn: Turn, job: Job, answers: Mapping[Member, Answer]) -> list[str]:
     """Who stays, is heard, and says that it holds what is durable, though it was not there in time to answer, of a job
     that is to run and whose others leave: it need not read that again, if it can at all. And who may do so soon."""
     told = candidates(turn.cluster, job) if job.wanted is Wanted.RUN else {}
-    late = [member.worker for member, said in told.items() if said.version == job.saved and member not in answers]
+    holds = [member for member, said in told.items() if said.version == job.saved and member not in answers]
+    late = [one.worker for one in holds if not (is_stuck(turn, one) or turn.cluster.hangs(one))]
     heard = [name for name in late if heard_lately(turn, name) and not turn.workers[name].departs]
     return [*heard, *returning(turn, job)]
 
@@ -202,7 +214,7 @@ def give_up(
         else:
             # Where it was settled that nobody's state is gone on from, all that may hold one were looked at.
             last = (held or verdict is None) and unheld and trainer is not None and trainer.version is not None
-            over = had_its_chance(turn, member) and not last
+            over = (hangs_for_long(turn, member) or had_its_chance(turn, member)) and not last
         if over:
             hang = turn.cluster.hang(member)
             late = f"it did not answer the Halt in {turn.policy.halt_limit:g} s"

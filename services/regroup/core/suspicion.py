@@ -17,6 +17,7 @@ from regroup.core.turn import Turn
 from regroup.core.workers import Hang, LoopPhase, TrainerPhase
 
 FRUITLESS = 3  # formations in a row without a step
+SELDOM = 5  # formations in a row that fail though all had promised: that an agent is not heard just then is no excuse
 DOUBTS = 3  # evictions of one worker's trainers for a suspicion
 # The task's own code in a save. To write has a limit of its own: storage that hangs is nobody's hang.
 AT_SAVE = frozenset({LoopPhase.LONE_EVALUATION, LoopPhase.STATE, LoopPhase.REPORT})
@@ -67,21 +68,26 @@ def hangs(turn: Turn, job: Job, member: Member, unheld: bool, missing: bool) -> 
     durable.
     """
     sighting, watch = turn.sightings.get(member.worker), turn.watch(job.id)
-    asked = watch.since if watch.disturbed is None else watch.asked.get(member, watch.since)
-    # An agent that is heard only now and then, as where its machine swaps, may have been cut off each time.
-    patience = turn.policy.detached_limit + turn.policy.detached_margin
-    long = turn.cluster.hangs(member) and told_lately(turn, member.worker) and turn.waited(asked) > patience
-    if sighting is None or not (long or had_its_chance(turn, member)):
+    if sighting is None or not (hangs_for_long(turn, member) or had_its_chance(turn, member)):
         return False
     trainer = turn.cluster.trainer(member)
     held = trainer.version if trainer is not None else None
     at_save = hang_at_save(turn, member) is not None or (member in watch.failed_savers and is_stuck(turn, member))
     if at_save and held is not None and held <= job.saved:
         return True
+    asked = watch.since if watch.disturbed is None else watch.asked.get(member, watch.since)
     # Who was cut off was asked in vain, and is asked again as it comes back; but one that hangs may do so for ever.
     began = max(sighting.moved, asked, -inf if turn.cluster.hangs(member) else sighting.since)
     spared = missing or (unheld and held is not None)
     return not spared or turn.waited(began) > turn.policy.detached_limit
+
+
+def hangs_for_long(turn: Turn, member: Member) -> bool:
+    """Whether it hangs by its agent's word of now, and said nothing new for as long as anybody is waited for. An agent
+    that is heard only now and then, as where its machine swaps, may have been cut off in between each time."""
+    patience = turn.policy.detached_limit + turn.policy.detached_margin
+    told = turn.cluster.hangs(member) and told_lately(turn, member.worker)
+    return told and turn.waited(turn.sightings[member.worker].moved) > patience
 
 
 def is_stuck(turn: Turn, member: Member) -> bool:
@@ -180,7 +186,9 @@ def evict_unprepared(turn: Turn) -> None:
         seen, job = turn.sightings.get(name), turn.jobs.get(worker.job) if worker.job else None
         if job is None or seen is None or not heard_lately(turn, name):
             continue
-        if turn.waited(max(seen.moved, seen.since)) <= limit:
+        # A trainer prepares on while its agent is cut off; what starts none was asked in vain then.
+        prepares = seen.trainer is not None and told_lately(turn, name)
+        if turn.waited(seen.moved if prepares else max(seen.moved, seen.since)) <= limit:
             continue
         if seen.trainer is None:
             reason = f"its agent started no trainer in {limit:g} s"
@@ -195,22 +203,23 @@ def evict_unprepared(turn: Turn) -> None:
 def suspect(turn: Turn, job: Job, missing: list[Member]) -> None:
     """Members that keep others from forming twice in a row lose the most suspected one.
 
-    Not where one is away: then that is why, and who is left may have the last copy of the state. The dead hold nothing,
-    and that nobody reached them says nothing of others.
+    Not where one is away: then that is why, and who is left may have the last copy of the state. But who promises each
+    time, and is only seldom heard, is no longer excused. The dead hold nothing, and that nobody reached them says
+    nothing of others.
     """
     watch, formation = turn.watch(job.id), job.formation
     assert formation is not None
     if _one_is_away(turn, formation):
+        _leave_out_seldom(turn, job, formation, missing)
         return
     counts = {member: watch.stumbled.get(member, 0) + 1 for member in missing}
     turn.change_watch(job.id, stumbled=counts)
-    holders = [
-        seat.member for seat in formation.seats if seat.version == formation.base and seat.member not in watch.dead
-    ]
+    holders = _holders(turn, job, formation)
     sound = {one for one in holders if not turn.cluster.hangs(one)}  # others may never give what they hold
 
-    def alone(member: Member) -> bool:
-        return member in holders and sound <= {member}
+    def may_go(member: Member) -> bool:
+        alone = member in holders and sound <= {member}
+        return not alone and (counts.get(member, 0) >= SELDOM or had_its_chance(turn, member))
 
     def suspicion(member: Member) -> tuple[bool, bool, int, Member]:
         """First whoever is no loss, then whoever was silent: to report that it could not form makes a witness."""
@@ -220,18 +229,36 @@ def suspect(turn: Turn, job: Job, missing: list[Member]) -> None:
     if odd := odd_ones(formation, apart, holders):
         # Who has no state is no loss, and may try again: the others wait for it once, and not twice.
         for member in [one for one in sorted(odd) if counts.get(one, 0) >= 2 or one not in holders]:
-            if had_its_chance(turn, member) and not alone(member):
+            if may_go(member):
                 _leave_out(turn, job, member, odd[member])
                 let_rest(turn, job, member.worker)
         return
     # The only holder of the state is never given up for a suspicion. Before the first step nobody holds anything.
-    twice = [member for member, count in counts.items() if count >= 2 and had_its_chance(turn, member)]
-    suspects = [member for member in twice if not alone(member)]
+    suspects = [member for member, count in counts.items() if count >= 2 and may_go(member)]
     if suspects and len(formation.seats) > 1:
         worst = max(suspects, key=suspicion)
         # It may have been the wrong one, so the others' counts stay.
         turn.change_watch(job.id, stumbled={member: count for member, count in counts.items() if member != worst})
         _evict_suspect(turn, job, worst, "the members failed to form together twice, and it is the most suspected")
+
+
+def _leave_out_seldom(turn: Turn, job: Job, formation: Formation, missing: list[Member]) -> None:
+    """Whoever promises each time, does not form, and is not heard just then; unless nobody else is heard to have the
+    state that they begin with."""
+    stumbled, holders = turn.watch(job.id).stumbled, _holders(turn, job, formation)
+    counts = {one: stumbled.get(one, 0) + 1 for one in missing if not told_lately(turn, one.worker)}
+    turn.change_watch(job.id, stumbled={**stumbled, **counts})
+    heard = {one for one in holders if told_lately(turn, one.worker) and not turn.cluster.hangs(one)}
+    for member in [one for one, count in counts.items() if count >= SELDOM]:
+        if heard or not holders:
+            _leave_out(turn, job, member, f"it did not form {SELDOM} times in a row, and is seldom heard")
+            let_rest(turn, job, member.worker)
+
+
+def _holders(turn: Turn, job: Job, formation: Formation) -> list[Member]:
+    """Those that live and hold what the formation begins with; nobody, if that was to be read or built."""
+    seats, dead = formation.seats, turn.watch(job.id).dead
+    return [seat.member for seat in seats if seat.version == formation.base and seat.member not in dead]
 
 
 def doubt(turn: Turn, job: Job) -> None:
