@@ -249,3 +249,18 @@ def test_one_that_is_lent_and_says_nothing_is_not_waited_for_by_the_queue(scene)
     scene.register("c")
     scene.after(1.0, heard="ac")
     assert scene.cluster.workers["c"].job == "small"
+
+
+@pytest.mark.parametrize("hung", [5.0, 61.0])
+def test_who_was_evicted_a_moment_ago_is_no_worker_that_does_not_end(scene, hung):
+    """However long it said nothing new before. Else a would be alone with its failure, which is its job's then."""
+    scene.running("a", "b", step=3, min_workers=1)
+    scene.passes(hung, heard="ab")
+    scene.raises("a", generation=1, step=3, shard=2)
+    scene.halt("a", (1, 3))
+    scene.after(scene.policy.halt_limit + 0.1, heard="ab")
+    assert [note.worker for note in scene.noted("evicted")] == ["b"]
+    scene.train("a", 3)
+    scene.passes(0.3, heard="ab")
+    scene.raises("a", generation=scene.job.formation.generation, step=3, shard=2)
+    assert not scene.job.ended, scene.job.reason

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from regroup.core.cluster import Rest
 from regroup.core.hanging import GRACE
 from regroup.core.jobs import IN_LOAD, OUTSIDE, Fingerprint, JobPhase, Version, Wanted
 from regroup.core.messages.agent_reports import MAX_STACKS, AgentLeft, Heartbeat, StacksTaken
@@ -697,3 +698,66 @@ def test_one_that_prepares_for_ever_is_given_up_though_its_line_is_cut_now_and_t
         scene.beat("b", TrainerPhase.PREPARING)
         scene.after(0.2 * scene.policy.prepare_limit, heard="ab")
     assert evicted(scene) == ["b"]
+
+
+# --- It says nothing new for long, and only then stands still
+
+STANDS = Hang(phase=LoopPhase.IDLE, lasts=4.3, limit=4.0, stands=True)
+
+
+@pytest.mark.parametrize("command", [None, StopJob("j"), PauseJob("j"), ResumeJob("j")])
+def test_who_waits_with_the_only_state_and_stands_still_for_a_moment_has_its_time_to_come_back(scene, command):
+    """Its job waits for another worker, or is held; its machine swaps. For two minutes there was nothing to do."""
+    scene.running("a", "b", step=9, min_workers=2 if command is None else 1)
+    if command is not None:
+        scene.does(PauseJob("j", hold=True))
+    scene.exits("b")
+    scene.says("b", AgentLeft(boot="b1"))
+    scene.halt("a", (1, 9))
+    assert scene.job.phase is (JobPhase.WAITING if command is None else JobPhase.PAUSED)
+    scene.after(2 * scene.policy.detached_limit, heard="a")
+    accuse(scene, "a", STANDS)
+    if command is not None:
+        scene.does(command)
+    scene.after(0.2, heard="a")
+    assert evicted(scene) == []
+    for _ in range(2):
+        scene.after(scene.policy.detached_limit, heard="a")
+        accuse(scene, "a", STANDS)
+    assert evicted(scene) == ["a"], "and not for ever"
+
+
+@pytest.mark.parametrize("asleep", ["ab", "a"])
+def test_a_machine_that_slept_as_it_prepared_did_not_hang(scene, asleep):
+    scene.submit(min_workers=2)
+    scene.register("a", "b")
+    for name in "ab":
+        scene.beat(name, TrainerPhase.PREPARING)
+    for _ in range(11):
+        scene.after(0.1 * scene.policy.prepare_limit, heard="ab".replace(asleep, "") if asleep == "a" else "")
+    for name in asleep:
+        scene.beat(name, TrainerPhase.PREPARING)
+    scene.does(Tick())
+    assert set(evicted(scene)).isdisjoint(asleep)
+
+
+def test_a_newcomer_that_rested_and_stands_still_for_a_moment_did_not_hang_all_the_while(scene):
+    running(scene, "a")
+    asked = replace(scene.job, spec=replace(scene.job.spec, max_workers=2))
+    scene.cluster = replace(scene.cluster, jobs={"j": asked})
+    scene.register("b")
+    watch = replace(scene.cluster.watches["j"], resting={"b": Rest(6, scene.now + 300.0)})
+    scene.cluster = replace(scene.cluster, watches={"j": watch})
+    scene.prepare("b")
+    for step in range(4, 9):
+        scene.passes(scene.policy.absent_limit / 2, heard="b")
+        scene.train("a", step)
+        scene.prepare("b")
+    assert scene.members == ["a"]
+    accuse(scene, "b", STANDS)
+    scene.does(Tick())
+    assert evicted(scene) == []
+    scene.after(scene.policy.absent_limit + 0.1, heard="ab")
+    accuse(scene, "b", STANDS)
+    scene.train("a", 9)
+    assert evicted(scene) == ["b"], "and not for ever"

@@ -2,6 +2,10 @@
 
 from dataclasses import replace
 
+import pytest
+
+from regroup.core.absence import useless
+from regroup.core.cluster import Rest
 from regroup.core.jobs import JobPhase, Member, Version, Wanted
 from regroup.core.making_room import ask, could_make_room
 from regroup.core.messages.agent_reports import AgentLeft
@@ -131,3 +135,15 @@ def test_a_job_that_cannot_save_is_asked_to_make_room_no_more_often_than_it_trie
             scene.says("c", SaveFailed(job="j", incarnation="i1", generation=n, error="OSError: disk full"))
             tries += 1
     assert 3 <= len([note for note in scene.noted("yielding") if note.job == "j"]) <= tries
+
+
+@pytest.mark.parametrize("min_workers", [2, 3])
+def test_one_that_once_rested_counts_in_a_job_that_has_too_few_to_try_it_again(scene, min_workers):
+    """Three trained, and a newcomer rested; two of them left for good."""
+    scene.running("a", "b", "c", "d", min_workers=min_workers, step=3)
+    watch = replace(scene.cluster.watches["j"], resting={"d": Rest(1, scene.now)})
+    scene.cluster = replace(scene.cluster, watches={"j": watch})
+    for name in "bc":
+        scene.says(name, AgentLeft(boot="b1"))
+    turn = Turn(scene.cluster, scene.now, scene.policy)
+    assert ("d" in useless(turn)) is (min_workers == 2)

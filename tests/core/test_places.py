@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from regroup.core.cluster import Rest
-from regroup.core.jobs import Member
+from regroup.core.jobs import JobPhase, Member
 from regroup.core.messages.commands import PauseJob
 from regroup.core.messages.events import Disconnected
 from regroup.core.messages.orders import Release
@@ -124,3 +124,24 @@ def test_who_was_lent_to_a_held_job_for_an_older_state_goes_once_those_that_hold
     scene.holds_on("c")
     assert scene.cluster.workers["c"].job is None
     assert scene.told("c", Release)
+
+
+def test_nobody_leaves_a_held_job_that_holds_what_it_is_held_with(scene):
+    """a and b went on without d and e, and died as the job was to be held: it is held with what d and e have."""
+    scene.running("a", "b", "d", "e", min_workers=2, step=3)
+    for name in "de":
+        scene.does(Disconnected(name))
+    scene.breaks("a", 1)
+    scene.halt("ab", (1, 3))
+    scene.train("ab", 6)
+    scene.register("d", "e")
+    scene.does(PauseJob("j", hold=True))
+    for name in "de":
+        scene.holds_on(name)
+    for name in "ab":
+        scene.exits(name)
+        scene.beat(name)
+    scene.halt("de", (1, 3))
+    scene.after(0.2, heard="abde")
+    assert scene.job.phase is JobPhase.PAUSED
+    assert {scene.cluster.workers[name].job for name in "de"} == {"j"}

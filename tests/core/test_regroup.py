@@ -8,6 +8,7 @@ import pytest
 from regroup.core.cluster import Answer
 from regroup.core.jobs import (
     ORIGIN,
+    Checkpoint,
     Fingerprint,
     Formation,
     Job,
@@ -316,3 +317,49 @@ def test_a_worker_that_has_not_tried_to_read_the_checkpoint_leads_before_one_who
     verdict = conclude(job(), 9, answers({again: None, C: None}), set(), unable={A: "no such file"})
     assert isinstance(verdict, Train)
     assert verdict.formation.members[verdict.formation.leader] == C
+
+
+# --- Who cannot reach the others
+
+
+def test_who_is_apart_from_the_others_takes_no_part_where_nobody_holds_the_state_and_enough_are_left():
+    verdict = conclude(job(A, min_workers=2), 9, answers({A: None, B: None, C: None}), set(), apart={"a"})
+    assert isinstance(verdict, Train)
+    assert verdict.formation.members == (B, C)
+
+
+def test_nor_where_what_it_alone_holds_is_durable():
+    durable = replace(job(A, min_workers=2), checkpoint=Checkpoint(Version(1, 4), "/c/j", "sum", 1))
+    verdict = conclude(durable, 9, answers({A: (1, 4), B: None, C: None}), set(), apart={"a"})
+    assert isinstance(verdict, Train)
+    assert (verdict.formation.members, verdict.formation.checkpoint) == ((B, C), durable.checkpoint)
+
+
+@pytest.mark.parametrize("states", [{A: (1, 5), B: None, C: None}, {A: None, B: None}])
+def test_but_it_does_where_it_alone_holds_the_state_or_the_others_are_too_few(states):
+    verdict = conclude(job(A, min_workers=2), 9, answers(states), set(), apart={"a"})
+    assert isinstance(verdict, Train)
+    assert A in verdict.formation.members
+
+
+# --- Whoever holds the final state cannot save it
+
+
+def test_who_could_not_save_the_final_state_gives_it_to_another_one():
+    done, states = job(A, steps=7, min_workers=1), answers({A: (1, 7), B: None})
+    assert isinstance(conclude(done, 9, states, set()), SaveState)
+    verdict = conclude(done, 9, states, set(), tried=(A,))
+    assert isinstance(verdict, Train)
+    assert (verdict.formation.members, verdict.formation.leader) == ((A, B), 0)
+
+
+def test_not_where_there_is_no_room_nor_to_one_that_is_to_go_nor_if_another_one_has_yet_to_try():
+    full = job(A, steps=7, max_workers=1)
+    assert isinstance(conclude(full, 9, answers({A: (1, 7), B: None}), set(), tried=(A,)), SaveState)
+    done = job(A, B, steps=7)
+    states = answers({A: (1, 7), C: None})
+    assert isinstance(conclude(done, 9, states, {B}, tried=(A,), departing={"c"}), SaveState)
+    both = answers({A: (1, 7), B: (1, 7), C: None})
+    verdict = conclude(done, 9, both, set(), tried=(A,))
+    assert isinstance(verdict, SaveState)
+    assert verdict.saver == B

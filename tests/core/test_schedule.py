@@ -331,3 +331,15 @@ def test_nor_for_what_a_job_keeps_that_waits_to_be_paused():
     """Nobody is given up for that, however silent."""
     pausing = replace(waiting("1", 1), wanted=Wanted.PAUSE)
     assert lends(cluster("ab", pausing, job("2", 2, 2), job("3"), a="1")) == {"b": "3"}
+
+
+def test_of_free_workers_those_with_the_fewest_errors_are_lent_first():
+    known = cluster("abc", job("1"))
+    known = replace(known, workers={**known.workers, "a": replace(known.workers["a"], errors=1)})
+    assert lends(known) == {"b": "1"}
+
+
+def test_of_two_jobs_the_younger_makes_room_that_reads_in_vain():
+    older, younger = waiting("1", 2), waiting("2", 1)
+    known = blind(cluster("ab", older, younger, a="1", b="2"), j2="b")
+    assert makes_room(known, {"1": Cost.NOTHING, "2": Cost.NOTHING}, there(known)) == (younger, older)

@@ -10,7 +10,7 @@ from regroup.core.messages.commands import DrainWorker, PauseJob, ResumeJob
 from regroup.core.messages.events import Disconnected
 from regroup.core.messages.orders import Halt, Kill, Release
 from regroup.core.messages.trainer_reports import CheckpointUnreadable, GroupBroke, PeersUnreached, StepsCommitted
-from regroup.core.severed import LONGEST, let_rest
+from regroup.core.severed import LONGEST, apart, let_rest
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase
 
@@ -520,3 +520,21 @@ def test_who_is_seldom_heard_and_promises_each_time_is_done_without_once_that_wa
     assert (set(evicted(scene)), attempts) == ({"b"}, 5)
     scene.halt("ac", (1, 3))
     assert scene.members == ["a", "c"]
+
+
+def test_of_those_that_could_not_reach_each_other_the_one_is_apart_that_most_could_not_reach(four):
+    turn = Turn(four.cluster, four.now, four.policy)
+    assert apart(turn, four.job, "abcd") == set()
+    let_rest(turn, four.job, "b", {"a"})
+    assert apart(turn, four.job, "abcd") == {"b"}
+    let_rest(turn, four.job, "c", {"a"})
+    assert apart(turn, four.job, "abcd") == {"a"}, "b and c have never been tried without it"
+    assert apart(turn, four.job, "bcd") == set()
+    let_rest(turn, four.job, "c", {"b"})
+    assert apart(turn, four.job, "abc") == {"b"}, "a and c may reach each other by now"
+
+
+def test_whom_it_could_not_reach_is_known_of_who_rests(four):
+    for _ in range(2):
+        tries(four, "abcd", [("c", "a"), ("b", "c")])
+    assert four.cluster.watches["j"].resting["c"].unreached == {"a", "b"}

@@ -30,6 +30,7 @@ FULL = Ghosts(
     unpreparable={"j"},
     cut_short={"j"},
     unheard={MEMBER},
+    hung={(0.0, MEMBER): 1.0},
     owes={MEMBER: 1.0},
     fetches={("j", "a", 1): {("i1", 3)}},
 )

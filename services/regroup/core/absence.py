@@ -8,7 +8,7 @@ Refuses to know: why it is gone. If it comes back, it registers as anybody does.
 from math import inf
 
 from regroup.core.jobs import Job, JobPhase, Member
-from regroup.core.schedule import may_be_lent, reads_in_vain
+from regroup.core.schedule import at_hand, may_be_lent, reads_in_vain
 from regroup.core.suspicion import is_mute
 from regroup.core.turn import Turn
 from regroup.core.workers import LEFT, TrainerStatus
@@ -85,13 +85,17 @@ def _lingers(turn: Turn, name: str) -> bool:
 def _clinging(turn: Turn, name: str) -> TrainerStatus | None:
     """The trainer of a connected worker for which nothing has moved for long."""
     seen = turn.cluster.present(name)
-    long = seen is not None and turn.waited(seen.moved) > turn.policy.absent_limit
+    long = seen is not None and turn.waited(max(seen.moved, seen.to_end)) > turn.policy.absent_limit
     return seen.trainer if seen is not None and long else None
 
 
 def useless(turn: Turn) -> frozenset[str]:
-    """The workers of which nothing is to be had, by the job that has them at least."""
-    return idle(turn) | {name for name in turn.workers if is_useless(turn, name)}
+    """The workers of which nothing is to be had, by the job that has them at least. Where that has too few, nobody can
+    have tried since whether one is still of no use."""
+    found = {name for name in turn.workers if is_useless(turn, name)}
+    idlers = [(name, turn.jobs[turn.workers[name].job or ""]) for name in idle(turn)]
+    found |= {name for name, job in idlers if len(at_hand(turn.cluster, job)) >= job.spec.min_workers}
+    return frozenset(found)
 
 
 def lacks_for(turn: Turn, job: str) -> float:

@@ -54,6 +54,9 @@ def take_in(turn: Turn, name: str, report: Report) -> tuple[Order, ...]:
         return ()  # of one that was turned away, or is gone: it is no sign of life of the one that is registered
     gap = turn.now - sighting.seen > turn.policy.quiet_limit
     since = turn.now if gap else sighting.since
+    # Its machine may have slept: it did not prepare on.
+    slept = turn.now - sighting.seen > turn.policy.absent_limit
+    unready = sighting.trainer is not None and sighting.trainer.phase is TrainerPhase.PREPARING
     newest: Sighting | Heartbeat = sighting
     if isinstance(report, Heartbeat) and report.sequence > sighting.sequence:
         newest = report
@@ -62,6 +65,7 @@ def take_in(turn: Turn, name: str, report: Report) -> tuple[Order, ...]:
         seen=turn.now,
         connected=True,
         since=since,
+        moved=turn.now if slept and unready else sighting.moved,
         told=newest is report or (sighting.told and not gap),
         sequence=newest.sequence,
         telemetry=newest.telemetry,

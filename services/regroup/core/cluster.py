@@ -67,6 +67,7 @@ class Rest:
 
     times: int  # in a row
     until: float
+    unreached: frozenset[str] = frozenset()  # those workers, by the last try
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ Does not guarantee: that whoever is not accused does not hang. An agent that is 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from regroup.core.blame import blame_task
 from regroup.core.cluster import Late, reached
@@ -33,6 +34,8 @@ def hang_told(turn: Turn, name: str, before: Sighting) -> None:
     if hang is None or trainer is None:
         return
     known = before.trainer is not None and before.trainer.incarnation == trainer.incarnation
+    if not known or before.hang is None:
+        turn.sightings[name] = replace(seen, hung=turn.now)
     if known and before.hang is not None and (before.hang.phase, before.hang.fetch) == (hang.phase, hang.fetch):
         return
     facts = {"phase": str(hang.phase), "seconds": round(hang.lasts, 3), "limit": round(hang.limit, 3)}

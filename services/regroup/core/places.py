@@ -49,10 +49,8 @@ def unlend_older(turn: Turn, job: Job) -> None:
     """Who came back with an older state than its job holds, and was lent while nobody else was heard, holds none that
     counts any more: the job rests with what it has."""
     listed = job.formation.members if job.formation is not None else ()
-    for member, said in candidates(turn.cluster, job).items():
-        if (
-            member not in listed
-            and said.version is not None
-            and not is_spared(turn.cluster, member.worker, quiet(turn))
-        ):
+    held = {one: said.version for one, said in candidates(turn.cluster, job).items() if said.version is not None}
+    best, silent = max(held.values(), default=job.saved), quiet(turn)
+    for member in [one for one, version in held.items() if one not in listed and version < best]:
+        if not is_spared(turn.cluster, member.worker, silent):
             turn.unlend(member.worker, "the job holds a newer state than it has")

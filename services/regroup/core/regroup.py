@@ -94,6 +94,7 @@ def conclude(
     unheard: Mapping[Member, Version] = MappingProxyType({}),
     unable: Mapping[Member, str] = MappingProxyType({}),
     departing: Set[str] = frozenset(),
+    apart: Set[str] = frozenset(),
 ) -> Verdict:
     """Decide from the answers to the Halt of `generation`: nothing is formed or saved but what they hold.
 
@@ -103,7 +104,8 @@ def conclude(
     asked yet, and this is what they last said they hold: no roll-back goes below it while they may still answer.
     `unable` could not read the checkpoint, each with its reason: where nobody holds the state, they do not lead.
     `departing` workers are to go: they take no part in what is formed, and what they alone hold is saved. But where
-    others stay with an older state, one of them leads once more, until those have its state.
+    others stay with an older state, one of them leads once more, until those have its state. `apart` are workers that
+    others of them could not reach: they take no part where enough are left, and nobody else has more than is durable.
     """
     base = _base(job, answers, passed, unheard)
     if isinstance(base, Wait):
@@ -118,7 +120,8 @@ def conclude(
         left = "newer state" if job.checkpoint is not None else "state"
         reason = f"{verb} {where}" + (f": no {left} is left" if base.rolled_back else "")
         return NothingToSave(base.rolled_back, reason)
-    if rests or (finished and holders):  # else it is durable, and is read once more for the task's report alone
+    # Else it is durable, and is read once more for the task's report alone; or who could not save gives it to another.
+    if rests or (finished and holders and not _another_saves(job, answers, holders, tried, departing)):
         return _save(job, base, holders, finished, tried)
     if job.wanted is Wanted.HOLD:
         kept = f"at step {base.version.step}, in the memory of {_named(holders)}" if holders else durable(job)
@@ -133,6 +136,8 @@ def conclude(
         if base.version == job.saved:
             return NothingToSave(base.rolled_back, f"rests {durable(job)}: all that hold it leave")
         return _save(job, base, holders, finished, tried)
+    if base.version == job.saved or not holders:
+        staying = _within_reach(job, staying, holders, apart)
     if len(staying) < job.spec.min_workers:
         kept = f"; step {base.version.step} is kept in memory" if holders else ""
         return Wait(f"waits for workers: {len(staying)} of {job.spec.min_workers} are ready{kept}{_refused(job)}")
@@ -144,6 +149,24 @@ def conclude(
         return Wait(f"no worker can read the checkpoint of step {base.version.step}: {why}")
     leader = min(leaders, key=lambda one: (not holders and one.worker in tried_to_read, failed[one.worker]))
     return _train(job, generation, staying, base, leader)
+
+
+def _another_saves(
+    job: Job, answers: Mapping[Member, Answer], holders: Sequence[Member], tried: Sequence[Member], departing: Set[str]
+) -> bool:
+    """Whether nobody that holds the final state could save it, and others are there to take it, and may."""
+    others = [member for member in answers if member not in holders and member.worker not in departing]
+    room = min(len(holders) + len(others), job.spec.max_workers) > len(holders)
+    return room and bool(others) and set(holders) <= set(tried)
+
+
+def _within_reach(
+    job: Job, staying: dict[Member, Answer], holders: Sequence[Member], apart: Set[str]
+) -> dict[Member, Answer]:
+    if any(member.worker not in apart for member in holders):
+        return staying
+    near = {member: answer for member, answer in staying.items() if member.worker not in apart}
+    return near if len(near) >= job.spec.min_workers else staying
 
 
 def _as_leader(failure: StepFailure, step: int) -> bool:

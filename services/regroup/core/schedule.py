@@ -63,9 +63,9 @@ def why_queued(cluster: Cluster, job: Job, expected: Set[str]) -> str:
     return f"waiting for its turn{behind}"
 
 
-def _usable(cluster: Cluster, job: Job, expected: Set[str]) -> list[str]:
+def _usable(cluster: Cluster, job: Job, expected: Set[str], readers: bool = True) -> list[str]:
     """The workers that a job could have, now or once others end: a job that is held, that waits to be paused, or that
-    cannot go on itself, may not end for long."""
+    cannot go on itself, may not end for long. `readers`: nor may one that reads in vain."""
     fit = [name for name in cluster.workers if name in expected and may_be_lent(cluster, name)]
     own = [name for name in fit if name not in job.refused]
     held = {name for name in fit if (id := cluster.workers[name].job) and cluster.jobs[id].wanted is Wanted.HOLD}
@@ -75,7 +75,7 @@ def _usable(cluster: Cluster, job: Job, expected: Set[str]) -> list[str]:
         if other.wanted is Wanted.HOLD or (waits and other.wanted is Wanted.PAUSE):
             return True
         few = other.spec.min_workers > len({*fit} - {*other.refused} - held)
-        return waits and (few or bool(reads_in_vain(cluster, other)))
+        return waits and (few or (readers and bool(reads_in_vain(cluster, other))))
 
     holders = {cluster.workers[name].job for name in own} - {None, job.id}
     keepers = {id for id in holders if id is not None and kept(cluster.jobs[id])}
@@ -87,9 +87,9 @@ def may_be_lent(cluster: Cluster, name: str) -> bool:
     return not (cluster.workers[name].quarantined or cluster.workers[name].departs)
 
 
-def _hopeless(cluster: Cluster, job: Job, expected: Set[str]) -> bool:
+def _hopeless(cluster: Cluster, job: Job, expected: Set[str], readers: bool = True) -> bool:
     """Whether it could not go on with all the workers that it can have."""
-    return job.spec.min_workers > len(_usable(cluster, job, expected))
+    return job.spec.min_workers > len(_usable(cluster, job, expected, readers))
 
 
 class Cost(Enum):
@@ -122,8 +122,13 @@ def makes_room(
         if job.id in stuck and job.wanted is Wanted.RUN and (blind[job.id] or len(own[job.id]) < job.spec.min_workers)
     ]
     fit = {name for name in expected if may_be_lent(cluster, name)}
-    # Stable: else the oldest first. One that needs more than there are makes others look as hopeless, by what it keeps.
-    lacking.sort(key=lambda job: (job.spec.min_workers > len(fit - {*job.refused}), _hopeless(cluster, job, expected)))
+
+    def last(job: Job) -> tuple[bool, bool]:
+        """One that needs more than there are makes others look as hopeless, by what it keeps."""
+        too_many = job.spec.min_workers > len(fit - {*job.refused})
+        return too_many, _hopeless(cluster, job, expected, readers=False)
+
+    lacking.sort(key=last)  # stable: else the oldest first
     for cost, younger in ((Cost.NOTHING, True), (Cost.NOTHING, False), (Cost.STEPS, True)):
         for number, first in enumerate(lacking):
             others = lacking[number + 1 :] if younger else [job for job in lacking if job is not first]
@@ -161,10 +166,12 @@ def reads_in_vain(cluster: Cluster, job: Job) -> set[str]:
 
 
 def _eligible(cluster: Cluster, job: Job, free: list[str]) -> list[str]:
-    """Those of them that may take part, first those that did not fail to read its checkpoint, or to reach others."""
+    """Those of them that may take part, first those that did not fail to read its checkpoint, or to reach others; of
+    these those with the fewest errors."""
     watch = cluster.watches.get(job.id)
     tried = could_not_read(cluster, job).union(watch.resting if watch is not None else ())
-    return sorted([name for name in free if name not in job.refused], key=lambda name: name in tried)
+    fit = [name for name in free if name not in job.refused]
+    return sorted(fit, key=lambda name: (name in tried, cluster.workers[name].errors))
 
 
 def lend(

@@ -13,7 +13,7 @@ from typing import Any
 from regroup.core.cluster import ASKED, Answer, Cluster, Watch, furthest, reached
 from regroup.core.jobs import Formation, Job, JobPhase, Link, Member, Version, Wanted
 from regroup.core.regroup import ASKED_TO, RESTED, Hold, NothingToSave, SaveState, Train, Verdict, Wait, conclude
-from regroup.core.severed import let_rest
+from regroup.core.severed import apart, let_rest
 from regroup.core.suspicion import (
     evict,
     had_its_chance,
@@ -78,7 +78,8 @@ def verdict_on(
     unheard = {**away(turn, job), **unheard}
     goers = frozenset(name for name, worker in turn.workers.items() if worker.departs)
     tried, unable = watch.failed_savers, watch.unable
-    verdict = conclude(job, job.generation, answers, passed(turn, job), tried, unheard, unable, goers)
+    severed = apart(turn, job, [member.worker for member in answers])
+    verdict = conclude(job, job.generation, answers, passed(turn, job), tried, unheard, unable, goers, severed)
     yet = untold(turn) if not isinstance(verdict, Wait) and verdict.rolled_back else []
     if yet:
         return Wait(f"the last generation is lost, and {', '.join(yet)} has yet to tell what it holds")
@@ -227,7 +228,8 @@ def give_up_left_out(turn: Turn, job: Job, formation: Formation) -> None:
     newcomers that hang for long, and keep their places from others."""
     there = candidates(turn.cluster, job)
     others = [one for one in there if one not in formation.members and turn.cluster.hang(one) is not None]
-    long = [one for one in others if turn.waited(turn.sightings[one.worker].moved) > turn.policy.absent_limit]
+    since = {one: max(seen.moved, seen.hung) for one in others if (seen := turn.sightings[one.worker])}
+    long = [one for one in others if turn.waited(since[one]) > turn.policy.absent_limit]
     hung = [one for one in others if there[one].version is not None or one in long]
     if hung:
         give_up(turn, job, None, hung, {one: there[one] for one in formation.members if one in there})

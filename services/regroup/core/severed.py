@@ -8,7 +8,7 @@ says nothing counts among those that were reached.
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from regroup.core.cluster import Rest
 from regroup.core.jobs import Formation, Job, Member
@@ -34,11 +34,26 @@ def take_in(turn: Turn, job: Job, member: Member, report: PeersUnreached) -> Non
         turn.note("unreached", reason, job=job.id, worker=member.worker, generation=report.generation)
 
 
-def let_rest(turn: Turn, job: Job, worker: str) -> None:
+def let_rest(turn: Turn, job: Job, worker: str, unreached: Iterable[str] = ()) -> None:
     resting = turn.watch(job.id).resting
     times = resting[worker].times + 1 if worker in resting else 1
     until = turn.now + min(turn.policy.form_limit * 2.0 ** min(times - 1, 16), LONGEST)
-    turn.change_watch(job.id, resting={**resting, worker: Rest(times, until)})
+    turn.change_watch(job.id, resting={**resting, worker: Rest(times, until, frozenset(unreached))})
+
+
+def apart(turn: Turn, job: Job, names: Collection[str]) -> frozenset[str]:
+    """Those of them without whom none is left that could not reach another one, by what was found since they all formed
+    together: first the one that most of them are apart from. Two that were each tried with it have never met."""
+    resting = turn.watch(job.id).resting
+    pairs = {frozenset((one, other)) for one, rest in resting.items() for other in rest.unreached}
+    pairs = {pair for pair in pairs if pair <= {*names}}
+    found = set[str]()
+    while pairs:
+        times = Counter(one for pair in pairs for one in pair)
+        odd = max(times, key=lambda one: (times[one], one in resting, one))
+        found.add(odd)
+        pairs = {pair for pair in pairs if odd not in pair}
+    return frozenset(found)
 
 
 def rests(turn: Turn, job: Job, worker: str) -> bool:

@@ -7,7 +7,6 @@ Refuses to know: when a round is over or a formation late (`rounds` asks), and t
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import inf
 
 from regroup.core.cluster import Doubt
 from regroup.core.copies import may_be_last_copy
@@ -40,6 +39,8 @@ def _leave_out(turn: Turn, job: Job, member: Member, why: str) -> None:
 
 def _mark_evicted(turn: Turn, job: Job, member: Member, why: str) -> None:
     turn.change_watch(job.id, evicted=turn.watch(job.id).evicted | {member})
+    if member.worker in turn.sightings:
+        turn.sightings[member.worker] = replace(turn.sightings[member.worker], to_end=turn.now)
     reason = f"{member.worker} is evicted: {why}"
     turn.note("evicted", reason, job=job.id, worker=member.worker, generation=job.generation)
 
@@ -76,18 +77,20 @@ def hangs(turn: Turn, job: Job, member: Member, unheld: bool, missing: bool) -> 
     if at_save and held is not None and held <= job.saved:
         return True
     asked = watch.since if watch.disturbed is None else watch.asked.get(member, watch.since)
-    # Who was cut off was asked in vain, and is asked again as it comes back; but one that hangs may do so for ever.
-    began = max(sighting.moved, asked, -inf if turn.cluster.hangs(member) else sighting.since)
+    # Who was cut off was asked in vain, and is asked again as it comes back; but one that hangs may do so for ever. It
+    # may have said nothing new for long before that, as where its job waits.
+    began = max(sighting.moved, asked, sighting.hung if turn.cluster.hangs(member) else sighting.since)
     spared = missing or (unheld and held is not None)
     return not spared or turn.waited(began) > turn.policy.detached_limit
 
 
 def hangs_for_long(turn: Turn, member: Member) -> bool:
-    """Whether it hangs by its agent's word of now, and said nothing new for as long as anybody is waited for. An agent
-    that is heard only now and then, as where its machine swaps, may have been cut off in between each time."""
+    """Whether it hangs by its agent's word of now, and has for as long as anybody is waited for. An agent that is heard
+    only now and then, as where its machine swaps, may have been cut off in between each time."""
     patience = turn.policy.detached_limit + turn.policy.detached_margin
     told = turn.cluster.hangs(member) and told_lately(turn, member.worker)
-    return told and turn.waited(turn.sightings[member.worker].moved) > patience
+    seen = turn.sightings.get(member.worker)
+    return told and seen is not None and turn.waited(max(seen.moved, seen.hung)) > patience
 
 
 def is_stuck(turn: Turn, member: Member) -> bool:
@@ -231,7 +234,8 @@ def suspect(turn: Turn, job: Job, missing: list[Member]) -> None:
         for member in [one for one in sorted(odd) if counts.get(one, 0) >= 2 or one not in holders]:
             if may_go(member):
                 _leave_out(turn, job, member, odd[member])
-                let_rest(turn, job, member.worker)
+                unreached = {one.worker for pair in apart if member in pair for one in pair if one != member}
+                let_rest(turn, job, member.worker, unreached)
         return
     # The only holder of the state is never given up for a suspicion. Before the first step nobody holds anything.
     suspects = [member for member, count in counts.items() if count >= 2 and may_go(member)]

@@ -126,10 +126,12 @@ class Sighting:
     told: bool = False  # whether a heartbeat came since then
     moved: float = 0.0  # when its trainer last said anything new, or it was lent or freed, on the same clock
     renewed: float = -inf  # when its trainer's lease was last renewed, on the same clock
+    to_end: float = -inf  # when its trainer was last given up, on the same clock
     blamed: float = 0.0  # when its last error was counted or forgiven, or it registered, on the same clock
     sequence: int = 0  # of the newest heartbeat under this boot; one that it overtook says nothing any more
     trainer: TrainerStatus | None = None
     ended: tuple[str, ...] = ()  # the newest incarnations of its trainers whose end it told under this boot
     telemetry: Telemetry = field(default_factory=Telemetry)
     hang: Hang | None = None  # of this trainer, as its agent says
+    hung: float = -inf  # since when it says so, on the same clock
     pace: float | None = None  # seconds that its own passes take per sample, the median of its last steps

@@ -36,6 +36,7 @@ NO_BOUNDARY = "no boundary was reached"
 def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -> None:
     strangers.turned_away(before, decision)
     saving_rules.heard(ghosts, world, before, decision)
+    lending_rules.hang_heard(ghosts, world, before, decision.cluster)
     for _, status in fresh(before, decision.cluster):
         if status.version is not None:
             which = before.started, status.job, status.version.generation

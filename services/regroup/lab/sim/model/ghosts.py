@@ -38,6 +38,7 @@ class Ghosts:
     unpreparable: set[str] = field(default_factory=set)  # jobs of which a trainer said, or showed, that they are wrong
     cut_short: set[str] = field(default_factory=set)  # jobs that a user wanted to end at once
     unheard: set[Member] = field(default_factory=set)  # evicted trainers whose agents were not heard since
+    hung: dict[tuple[float, Member], float] = field(default_factory=dict)  # since when, as a coordinator heard
     owes: dict[Member, float] = field(default_factory=dict)  # since when it owes its answer, by the coordinator's clock
     fetches: dict[tuple[str, str, int], set[tuple[str, int]]] = field(
         default_factory=dict
@@ -77,6 +78,7 @@ class Ghosts:
             set(self.unpreparable),
             set(self.cut_short),
             set(self.unheard),
+            dict(self.hung),
             dict(self.owes),
             {which: set(each) for which, each in self.fetches.items()},
         )

@@ -161,6 +161,18 @@ def killed(ghosts: Ghosts, world: World, cluster: Cluster, name: str, order: Kil
         released(world, cluster, name, order.job)
 
 
+def hang_heard(ghosts: Ghosts, world: World, before: Cluster, after: Cluster) -> None:
+    """Since when agents say that trainers hang, by what this coordinator heard."""
+    for name, _, seen in changes(before.sightings, after.sightings):
+        if seen.trainer is None:
+            continue
+        which = before.started, Member(name, seen.trainer.incarnation)
+        if seen.hang is None:
+            ghosts.hung.pop(which, None)
+        else:
+            ghosts.hung.setdefault(which, world.decided_at)
+
+
 def evicted(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, job: Job, member: Member) -> None:
     """A trainer in good health that holds the last copy of the state is given up for a long silence alone."""
     _had_its_chance(world, before, decision.cluster, job, member)
@@ -169,10 +181,11 @@ def evicted(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, j
         return
     known, watch, seen = before.trainer(member), before.watches[job.id], before.sightings.get(member.worker)
     hangs = decision.cluster.hangs(member)  # as may be said with what decided it
+    hung = ghosts.hung.get((before.started, member), -inf) if hangs else -inf
     # Of whom it is said that it hangs, nothing is asked while nothing goes on without it.
     asked = ghosts.owes.get(member, -inf if hangs else world.decided_at)
     back = seen.since if seen is not None and not hangs else -inf  # who hangs may be back for ever
-    began = max(asked, seen.moved if seen else before.started, back)
+    began = max(asked, seen.moved if seen else before.started, back, hung)
     patient = world.decided_at - began > 0.9 * world.policy.detached_limit  # it may be back for a little longer
     told = _told(formation, watch)
     heard = {one for one in told if tells(world, decision.cluster, one.worker)}  # others may be gone with what they had

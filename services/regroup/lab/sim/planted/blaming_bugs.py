@@ -17,7 +17,7 @@ BUGS = (
     Bug(
         "whose code is another takes a job over before who trained it says which it has",
         LIKENESS,
-        "if taken := not _prepares_again(turn, job, name):",
+        "if taken := not (others or _prepares_again(turn, job, name)):",
         "if taken := True:",
         among="MISMATCH",
     ),
@@ -212,14 +212,14 @@ BUGS = (
     Bug(
         "who was evicted is blamed again as it dies",
         AGENT_REPORTS,
-        "if turn.sightings[name].charged != report.incarnation:",
+        "if turn.workers[name].charged != report.incarnation:",
         "if not hung:",
         among="hangs as it forms",
     ),
     Bug(
         "who was spared is blamed as often as it is evicted",
         SUSPICION,
-        "    if sighting.charged != member.incarnation:\n",
+        "    if worker.charged != member.incarnation:\n",
         "    if True:\n",
         among="late and alone",
     ),

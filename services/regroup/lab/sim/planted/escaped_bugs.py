@@ -54,8 +54,8 @@ BUGS = (
     Bug(
         "steps that were lost with who made them are shown on",
         SETTLING,
-        "        turn.change_watch(job.id, committed={})\n    return",
-        "    return",
+        "        turn.change_watch(job.id, committed={}, given_up=lost, ",
+        "        turn.change_watch(job.id, ",
         among="killed while held",
     ),
     Bug(
@@ -115,8 +115,8 @@ BUGS = (
     Bug(
         "the last that has the state is given up as any",
         SETTLING,
-        "over = had_its_chance(turn, member) and not last",
-        "over = had_its_chance(turn, member)",
+        "had_its_chance(turn, member)) and not last",
+        "had_its_chance(turn, member))",
         among="answers and is gone",
     ),
     Bug("the first to break the last generation broke this one", SETTLING, '        "first": None,\n', ""),

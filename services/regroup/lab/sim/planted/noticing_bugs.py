@@ -85,15 +85,15 @@ BUGS = (
     Bug(
         "the only holder is suspected as any",
         SUSPICION,
-        "in twice if not alone(member)]",
-        "in twice]",
+        "        return not alone and (",
+        "        return (",
         among="STALL",
     ),
     Bug(
         "one failure to form is enough",
         SUSPICION,
-        "if count >= 2 and had_its_chance",
-        "if count >= 1 and had_its_chance",
+        "if count >= 2 and may_go",
+        "if count >= 1 and may_go",
     ),
     Bug(
         "failures to form of long ago count",
@@ -112,6 +112,8 @@ BUGS = (
         "to repeat a step is progress",
         OBSERVING,
         " or step <= watch.committed.get(member, -1):\n        return  # no news\n"
+        "    if formation.generation == watch.given_up and member in watch.dead:\n"
+        "        return  # nor this: it is lost, and that was told\n"
         "    most = max(watch.committed.values(), default=-1)\n"
         "    progressed = turn.now if step > most else watch.progressed\n",
         ":\n        return\n    most, progressed = -1, turn.now\n",
@@ -273,7 +275,7 @@ BUGS = (
     Bug(
         "who is back was asked all the while",
         SUSPICION,
-        ", -inf if turn.cluster.hangs(member) else sighting.since)",
+        ", sighting.hung if turn.cluster.hangs(member) else sighting.since)",
         ")",
         among="answers and hangs",
     ),

@@ -150,11 +150,11 @@ BUGS = (
     Bug(
         "a pause frees the workers before the state is durable",
         SETTLING,
-        '        turn.change_watch(job.id, since=turn.now)\n        turn.note("saving"',
+        '        turn.change_watch(job.id, since=turn.now, writing=None)\n        turn.note("saving"',
         "        if job.wanted is Wanted.PAUSE:\n"
         "            turn.pause(turn.jobs[job.id], job.wanted, verdict.reason)\n"
         "            return\n"
-        '        turn.change_watch(job.id, since=turn.now)\n        turn.note("saving"',
+        '        turn.change_watch(job.id, since=turn.now, writing=None)\n        turn.note("saving"',
     ),
     Bug("a resumed job begins anew", REGROUP, "return _Base(job.saved)  #", "return _Base(ORIGIN)  #"),
     Bug("a pause leaves its generation open", TURN, '{"formation": None, "round"', '{"round"'),
@@ -224,8 +224,8 @@ BUGS = (
     Bug(
         "a final state that nobody holds is to be saved",
         REGROUP,
-        "if rests or (finished and holders):",
-        "if rests or finished:",
+        "if rests or (finished and holders and not",
+        "if rests or (finished and not",
         among="REPORT_DIES",
     ),
     Bug(
