@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 
@@ -68,7 +69,7 @@ async def test_a_renewing_holder_makes_the_starter_give_up_in_one_line(store: St
 
 async def test_of_two_starters_that_wait_for_the_same_dead_one_leads(store: Store) -> None:
     await store.acquire("dead", LEASE)
-    ended = asyncio.Event()
+    ended, over = asyncio.Event(), asyncio.Event()
 
     async def start(holder: str) -> int:
         fence = await lead(store, holder, 60.0, lambda seconds: asyncio.sleep(min(seconds, LEASE / 10)))
@@ -78,13 +79,18 @@ async def test_of_two_starters_that_wait_for_the_same_dead_one_leads(store: Stor
     async def keep_renewing() -> None:
         """As who leads does: the other one may have looked for the first time after it renewed."""
         await ended.wait()
-        while (held := await store.lease()) is not None and await store.renew(held.holder, held.fence, 60.0):
-            await asyncio.sleep(LEASE / 10)
+        while not over.is_set():
+            held = await store.lease()
+            assert held is not None
+            assert await store.renew(held.holder, held.fence, 60.0)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(over.wait(), LEASE / 10)
 
     renewing = asyncio.create_task(keep_renewing())
     async with asyncio.timeout(20):
         fences = await asyncio.gather(start("b"), start("c"), return_exceptions=True)
-    assert renewing.cancel(), "it renewed all the while"
+        over.set()
+        await renewing
     assert sorted(type(one).__name__ for one in fences) == ["AnotherLeads", "int"]
 
 
