@@ -45,7 +45,7 @@ class Justice:
         self._together: dict[frozenset[str], float] = {}  # when two workers were last in one that began to
         self._issued_at: dict[tuple[str, int], float] = {}  # by job and generation
         self._begun: Counter[tuple[object, ...]] = Counter()  # how often the same members began the same step
-        self._blamed: dict[tuple[float, str, str], str] = {}  # coordinator's start, worker, incarnation -> what for
+        self._blamed: dict[tuple[str, str], str] = {}  # worker, incarnation -> what for
         self._raised: dict[tuple[str, int], tuple[int, int, str]] = {}  # in a generation: step, shard, worker
 
     # --- what is remembered
@@ -70,7 +70,7 @@ class Justice:
         self._errors(before, decision)
         forgotten = before.workers.keys() - decision.cluster.workers.keys()  # with all that was counted
         if forgotten:
-            self._blamed = {which: why for which, why in self._blamed.items() if which[1] not in forgotten}
+            self._blamed = {which: why for which, why in self._blamed.items() if which[0] not in forgotten}
         for _, old, job in changes(before.jobs, decision.cluster.jobs):
             if old is not None:
                 self._changed(before, decision, old, job)
@@ -229,7 +229,6 @@ class Justice:
             assert counted <= causes, f"{name} has {counted} errors, and gave cause for {causes}"
 
     def _once(self, before: Cluster, decision: Decision, name: str) -> None:
-        """By one coordinator: the next does not know whom it gave up, and asks that trainer again."""
         after, known = decision.cluster, before.sightings.get(name)
         seen = after.sightings.get(name)
         ended = set(seen.ended if seen else ()) - set(known.ended if known else ())
@@ -242,9 +241,9 @@ class Justice:
             if note.kind == "evicted" and not suspected:
                 blamed = {one.incarnation for one in given_up if one.worker == name}
             for one in blamed:
-                said = self._blamed.get((before.started, name, one))
+                said = self._blamed.get((name, one))
                 assert said is None, f"{name} is blamed for {one} twice: {said}; {note.reason}"
-                self._blamed[before.started, name, one] = note.reason
+                self._blamed[name, one] = note.reason
 
     def _changed(self, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
         after = decision.cluster
