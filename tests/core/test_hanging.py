@@ -761,3 +761,31 @@ def test_a_newcomer_that_rested_and_stands_still_for_a_moment_did_not_hang_all_t
     accuse(scene, "b", STANDS)
     scene.train("a", 9)
     assert evicted(scene) == ["b"], "and not for ever"
+
+
+def test_two_standstills_with_a_cut_line_in_between_are_not_one(scene):
+    """a waits with the only state. All was well while it was not heard."""
+    scene.running("a", "b", step=9)
+    scene.exits("b")
+    scene.says("b", AgentLeft(boot="b1"))
+    scene.halt("a", (1, 9))
+    accuse(scene, "a", replace(STANDS, lasts=5.0))
+    scene.does(Disconnected("a"))
+    scene.passes(2 * scene.policy.detached_limit, heard="")
+    scene.register("a")
+    accuse(scene, "a", STANDS)
+    scene.after(scene.policy.halt_limit, heard="a")
+    assert evicted(scene) == []
+
+
+def test_one_that_hangs_as_it_prepares_is_found_though_its_agent_is_heard_every_half_minute(scene):
+    scene.submit(min_workers=2)
+    scene.register("a", "b")
+    scene.prepare("a")
+    until = scene.now + 1.2 * scene.policy.prepare_limit
+    while scene.now < until:
+        scene.beat("b", TrainerPhase.PREPARING)
+        scene.after(3 * scene.policy.absent_limit, heard="a")
+    scene.beat("b", TrainerPhase.PREPARING)
+    scene.does(Tick())
+    assert evicted(scene) == ["b"]

@@ -328,11 +328,15 @@ def test_who_is_apart_from_the_others_takes_no_part_where_nobody_holds_the_state
     assert verdict.formation.members == (B, C)
 
 
-def test_nor_where_what_it_alone_holds_is_durable():
+def test_but_it_does_where_none_of_the_others_can_read_the_checkpoint():
     durable = replace(job(A, min_workers=2), checkpoint=Checkpoint(Version(1, 4), "/c/j", "sum", 1))
-    verdict = conclude(durable, 9, answers({A: (1, 4), B: None, C: None}), set(), apart={"a"})
+    states = answers({A: None, B: None, C: None})
+    verdict = conclude(durable, 9, states, {A}, unable={B: "no such file"}, apart={"a"})
     assert isinstance(verdict, Train)
-    assert (verdict.formation.members, verdict.formation.checkpoint) == ((B, C), durable.checkpoint)
+    assert (verdict.formation.members, verdict.formation.leader) == ((B, C), 1)
+    verdict = conclude(durable, 9, states, {A}, unable={B: "no such file", C: "no such file"}, apart={"a"})
+    assert isinstance(verdict, Train)
+    assert verdict.formation.members[verdict.formation.leader] == A
 
 
 @pytest.mark.parametrize("states", [{A: (1, 5), B: None, C: None}, {A: None, B: None}])
@@ -359,6 +363,8 @@ def test_not_where_there_is_no_room_nor_to_one_that_is_to_go_nor_if_another_one_
     done = job(A, B, steps=7)
     states = answers({A: (1, 7), C: None})
     assert isinstance(conclude(done, 9, states, {B}, tried=(A,), departing={"c"}), SaveState)
+    few = job(A, steps=7, min_workers=3)
+    assert isinstance(conclude(few, 9, answers({A: (1, 7), B: None}), set(), tried=(A,)), SaveState)
     both = answers({A: (1, 7), B: (1, 7), C: None})
     verdict = conclude(done, 9, both, set(), tried=(A,))
     assert isinstance(verdict, SaveState)

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from regroup.core.cluster import Rest
 from regroup.core.jobs import IN_REPORT, IN_STATE, Checkpoint, JobPhase, Version
 from regroup.core.messages.agent_reports import Heartbeat, TrainerExited
 from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob
@@ -648,3 +649,21 @@ def test_nor_does_a_file_that_was_told_of_before_the_order_cost_the_report_its_t
     assert (scene.job.saved, scene.job.saver.worker) == (FILE.version, "a")
     writes(scene, "a", written=(FILE,))
     assert saves_for_long(scene, "a", report=59)
+
+
+def test_a_final_state_that_could_not_be_saved_is_given_to_others_no_more_often_than_it_is_tried(scene):
+    """c is there, rests, since it and a could not reach each other, and is not asked."""
+    scene.running("a", min_workers=1, max_workers=2)
+    scene.beat("a", TrainerPhase.FINISHED, promised=1, generation=1, version=Version(1, 10))
+    scene.register("c")
+    watch = replace(scene.cluster.watches["j"], resting={"c": Rest(9, scene.now + 600.0, frozenset("a"))})
+    scene.cluster = replace(scene.cluster, watches={"j": watch})
+    scene.prepare("c")
+    scene.halt("a", (1, 10))
+    for _ in range(20):
+        if scene.job.saver is not None:
+            raises(scene, "a")
+        if scene.job.round is not None:
+            scene.halt("a", (1, 10))
+        scene.after(0.1, heard="ac")
+    assert len(scene.noted("saving")) < 4

@@ -55,7 +55,7 @@ def take_in(turn: Turn, name: str, report: Report) -> tuple[Order, ...]:
     gap = turn.now - sighting.seen > turn.policy.quiet_limit
     since = turn.now if gap else sighting.since
     # Its machine may have slept: it did not prepare on.
-    slept = turn.now - sighting.seen > turn.policy.absent_limit
+    slept = turn.now - sighting.seen > turn.policy.prepare_limit / 2
     unready = sighting.trainer is not None and sighting.trainer.phase is TrainerPhase.PREPARING
     newest: Sighting | Heartbeat = sighting
     if isinstance(report, Heartbeat) and report.sequence > sighting.sequence:

@@ -34,7 +34,7 @@ def hang_told(turn: Turn, name: str, before: Sighting) -> None:
     if hang is None or trainer is None:
         return
     known = before.trainer is not None and before.trainer.incarnation == trainer.incarnation
-    if not known or before.hang is None:
+    if not known or before.hang is None or hang.lasts < before.hang.lasts:  # that one was over meanwhile
         turn.sightings[name] = replace(seen, hung=turn.now)
     if known and before.hang is not None and (before.hang.phase, before.hang.fetch) == (hang.phase, hang.fetch):
         return

@@ -105,7 +105,7 @@ def conclude(
     `unable` could not read the checkpoint, each with its reason: where nobody holds the state, they do not lead.
     `departing` workers are to go: they take no part in what is formed, and what they alone hold is saved. But where
     others stay with an older state, one of them leads once more, until those have its state. `apart` are workers that
-    others of them could not reach: they take no part where enough are left, and nobody else has more than is durable.
+    others of them could not reach: they take no part where nobody holds the state, and enough others can build or read it.
     """
     base = _base(job, answers, passed, unheard)
     if isinstance(base, Wait):
@@ -136,8 +136,8 @@ def conclude(
         if base.version == job.saved:
             return NothingToSave(base.rolled_back, f"rests {durable(job)}: all that hold it leave")
         return _save(job, base, holders, finished, tried)
-    if base.version == job.saved or not holders:
-        staying = _within_reach(job, staying, holders, apart)
+    if not holders:
+        staying = _within_reach(job, staying, apart, unable)
     if len(staying) < job.spec.min_workers:
         kept = f"; step {base.version.step} is kept in memory" if holders else ""
         return Wait(f"waits for workers: {len(staying)} of {job.spec.min_workers} are ready{kept}{_refused(job)}")
@@ -155,18 +155,18 @@ def _another_saves(
     job: Job, answers: Mapping[Member, Answer], holders: Sequence[Member], tried: Sequence[Member], departing: Set[str]
 ) -> bool:
     """Whether nobody that holds the final state could save it, and others are there to take it, and may."""
-    others = [member for member in answers if member not in holders and member.worker not in departing]
-    room = min(len(holders) + len(others), job.spec.max_workers) > len(holders)
-    return room and bool(others) and set(holders) <= set(tried)
+    staying = [member for member in answers if member.worker not in departing]
+    takers = [member for member in staying if member not in holders]
+    room = bool(takers) and len(staying) >= job.spec.min_workers and job.spec.max_workers > len(holders)
+    return room and set(holders) <= set(tried)
 
 
 def _within_reach(
-    job: Job, staying: dict[Member, Answer], holders: Sequence[Member], apart: Set[str]
+    job: Job, staying: dict[Member, Answer], apart: Set[str], unable: Mapping[Member, str]
 ) -> dict[Member, Answer]:
-    if any(member.worker not in apart for member in holders):
-        return staying
     near = {member: answer for member, answer in staying.items() if member.worker not in apart}
-    return near if len(near) >= job.spec.min_workers else staying
+    enough = len(near) >= job.spec.min_workers and not near.keys() <= unable.keys()
+    return near if enough else staying
 
 
 def _as_leader(failure: StepFailure, step: int) -> bool:

@@ -152,7 +152,10 @@ def _gather(turn: Turn, job: Job) -> None:
     if watch.unable:
         read_elsewhere(turn, job)
     present, stuck, verdict = gathered(turn, job)
-    if isinstance(verdict, SaveState) and failed_lately(turn, job):
+    done = isinstance(verdict, Train) and job.complete_at(
+        verdict.formation.base.step
+    )  # others are to take it, and save
+    if (done or isinstance(verdict, SaveState)) and failed_lately(turn, job):
         return
     if isinstance(verdict, Wait):
         if untold := [member.worker for member in present if owes_word(turn, job, member)]:
