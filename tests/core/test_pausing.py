@@ -627,8 +627,9 @@ def test_nor_has_one_that_was_held(scene):
     assert [note.job for note in scene.noted("yielding")] == ["k"]
 
 
+@pytest.mark.parametrize("resumed", [False, True])
 @pytest.mark.parametrize("restarted", [False, True])
-def test_what_was_lost_as_a_job_was_held_is_not_shown_again(scene, restarted):
+def test_what_was_lost_as_a_job_was_held_is_not_shown_again(scene, restarted, resumed):
     """Its agent says again what its trainer had when it ended, since a file of it may yet count."""
     scene.running("a", "b", max_restarts=1)
     scene.train("ab", 9)
@@ -643,6 +644,8 @@ def test_what_was_lost_as_a_job_was_held_is_not_shown_again(scene, restarted):
     if restarted:
         scene.restart()
         scene.register("a", "b")
+    if resumed:
+        resume(scene)
     scene.beat("a", left=(last,))
     scene.does(KeepSteps())
     assert scene.job.step == 0

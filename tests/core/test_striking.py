@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from regroup.core.jobs import ORIGIN, Checkpoint, JobPhase, Member, Struck, Version
+from regroup.core.jobs import IN_REPORT, ORIGIN, Checkpoint, JobPhase, Member, Struck, Version
 from regroup.core.messages.agent_reports import AgentLeft, AgentRegistered
 from regroup.core.messages.commands import DrainWorker, PauseJob, ResumeJob, StopJob
 from regroup.core.messages.events import Disconnected
@@ -500,3 +500,40 @@ def test_nor_does_it_fail_a_job_that_begins_from_another_jobs_checkpoint(scene):
     scene.after(scene.policy.read_retry + 1.0, heard="a")
     reads()
     assert scene.cluster.jobs["k"].phase is not JobPhase.FAILED, scene.cluster.jobs["k"].reason
+
+
+# --- What may count though one above it was struck
+
+
+def test_what_was_written_as_ordered_counts_though_one_above_it_was_struck_before_that(resumed):
+    """a missed the pause, and is back with step 8. The job is stopped, and the task's report ends a's process."""
+    scene = resumed("a", "b")
+    finds(scene)
+    halted(scene, "a", "b")
+    finds(scene)
+    assert (struck(scene), scene.job.saved) == ([9], Version(1, 6))
+    scene.does(StopJob("j"))
+    scene.halt("a", (1, 8), "i2")
+    halted(scene, "b")
+    assert scene.job.saver == Member("a", "i2"), scene.job.reason
+    saves = {"promised": scene.job.generation, "generation": 1, "version": Version(1, 8), "at_work": True}
+    scene.beat("a", TrainerPhase.SAVING, "i2", **saves)
+    scene.beat("a", TrainerPhase.SAVING, "i2", written=(file(8),), **saves)
+    assert scene.job.saved == Version(1, 8)
+    scene.exits("a", "i2", step=8, shard=IN_REPORT)
+    scene.beat("a")
+    halted(scene, "b")
+    assert (scene.job.phase, scene.job.step, scene.job.doomed) == (JobPhase.STOPPED, 8, ())
+
+
+def test_another_file_of_the_same_state_counts_once_one_of_them_was_struck(scene):
+    """a and b wrote it, each into its own folder. b's counted, and was struck; a's agent tells of a's on and on."""
+    scene.running("a", "b", "c", min_workers=1, step=9)
+    theirs, mine = file(9, "b", "/b"), file(9, "a", "/a")
+    bad = replace(scene.job, checkpoint=file(6, "b", "/b"), struck=(Struck(theirs, "other bytes"),))
+    scene.cluster = replace(scene.cluster, jobs={"j": bad})
+    holds = {"promised": 1, "generation": 1, "version": Version(1, 9)}
+    scene.beat("b", TrainerPhase.TRAINING, written=(theirs,), **holds)
+    assert scene.job.saved == Version(1, 6)
+    scene.beat("a", TrainerPhase.TRAINING, written=(mine,), **holds)
+    assert scene.job.checkpoint.path == mine.path

@@ -104,7 +104,6 @@ class Watch:
     suspected: frozenset[Member] = frozenset()  # of them, those that may be sound: no error of theirs, nor of the task
     back: frozenset[Member] = frozenset()  # likewise, those that were heard again since, in good health
     committed: Mapping[Member, int] = field(default_factory=dict)  # steps, of the last formation's members
-    given_up: int = 0  # the generation of which all that is not durable was given up, as the job was to rest
     evaluated: Mapping[Member, tuple[Version, int]] = field(default_factory=dict)  # chunks of this state's evaluation
     furthest: tuple[int, int] = (0, 0)  # the last step of which chunks were evaluated, and how many at most
     proven: frozenset[str] = frozenset()  # the workers that made the last step that was made

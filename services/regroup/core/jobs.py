@@ -217,6 +217,7 @@ class Job:
     result: Mapping[str, Any] | None = None  # what the task said of the final state
     step: int = 0  # the minimum committed step over the members when last persisted
     restarts: int = 0
+    given_up: int = 0  # the generation of which all that is not durable was given up, as the job was to rest
     failures: tuple[StepFailure, ...] = ()  # the newest; of what came off since, none (`failures`)
     refused: Mapping[str, str] = field(default_factory=dict)  # worker -> why it may not take part
     error: str | None = None  # the traceback of a failed job

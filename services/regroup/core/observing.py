@@ -129,7 +129,7 @@ def _take_step(turn: Turn, job: Job, member: Member, status: TrainerStatus) -> N
     step = status.version.step
     if status.version.generation != formation.generation or step <= watch.committed.get(member, -1):
         return  # no news
-    if formation.generation == watch.given_up and member in watch.dead:
+    if formation.generation == job.given_up and (member in watch.dead or turn.cluster.trainer(member) is None):
         return  # nor this: it is lost, and that was told
     most = max(watch.committed.values(), default=-1)
     progressed = turn.now if step > most else watch.progressed

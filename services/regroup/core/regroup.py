@@ -105,7 +105,8 @@ def conclude(
     `unable` could not read the checkpoint, each with its reason: where nobody holds the state, they do not lead.
     `departing` workers are to go: they take no part in what is formed, and what they alone hold is saved. But where
     others stay with an older state, one of them leads once more, until those have its state. `apart` are workers that
-    others of them could not reach: they take no part where nobody holds the state, and enough others can build or read it.
+    others of them could not reach: they take no part where nobody holds the state, if enough others can build or read
+    it.
     """
     base = _base(job, answers, passed, unheard)
     if isinstance(base, Wait):

@@ -25,7 +25,7 @@ def state_saved(turn: Turn, job: Job, member: Member, report: StateSaved) -> Non
     if job.saver is None or not (asked or version == wanted):
         trainer = turn.cluster.trainer(member)
         held = trainer.version if trainer is not None else None
-        if is_newer(job, version) and was_asked(job, member, version, held):
+        if is_newer(job, report.checkpoint) and was_asked(job, member, version, held):
             take_in(turn, job, written_by(turn, member.worker, report.checkpoint))
         return  # an evicted or superseded saver moves nothing else
     if version < job.saved:

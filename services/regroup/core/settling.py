@@ -336,7 +336,8 @@ def _gone_back(turn: Turn, job: Job, verdict: SaveState | NothingToSave | Hold, 
         reason, generation = verdict.reason, job.generation
         turn.note("rolled_back", reason, job=job.id, generation=generation, base_step=state.step)
         lost = job.formation.generation if job.formation is not None else 0
-        turn.change_watch(job.id, committed={}, given_up=lost, **_made_anew(job, turn.watch(job.id)))
+        turn.change_watch(job.id, committed={}, **_made_anew(job, turn.watch(job.id)))
+        job = turn.change_job(job, given_up=lost)
     return turn.change_job(job, step=min(before, state.step))
 
 

@@ -73,7 +73,7 @@ def take_in_trainer(turn: Turn, name: str, report: TrainerReport) -> None:
             if not overtaken and trainer.version is not None and Version(n, step) > trainer.version:
                 observe(turn, name, _of(trainer, Version(n, step)))
             listed = job.formation is not None and n == job.formation.generation and member in job.formation.members
-            if points and listed and n != turn.watch(job.id).given_up:
+            if points and listed and n != job.given_up:
                 turn.points.append((job.id, points))
                 _look_at_losses(turn, job, points)
         case StepFailed():

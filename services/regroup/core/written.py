@@ -23,9 +23,9 @@ def take_written(turn: Turn, job: Job, name: str, status: TrainerStatus) -> None
     """What was written beside the training counts once all members committed it, and is told until then. What was
     written as it was ordered counts at once, whatever the task's report does to its process then. What was overtaken
     before, or its job ended, is to be deleted."""
-    _time_of_report(turn, job, Member(name, status.incarnation), status)
+    anew = _reports_now(turn, job, Member(name, status.incarnation), status)
     for one in status.written:
-        _count(turn, turn.jobs[job.id], status, written_by(turn, name, one))
+        _count(turn, turn.jobs[job.id], status, written_by(turn, name, one), anew)
     job = turn.jobs[job.id]
     # Another one deletes its own copy, maybe before this one was there.
     doomed = [one for one in job.doomed if one.worker == name]
@@ -35,25 +35,28 @@ def take_written(turn: Turn, job: Job, name: str, status: TrainerStatus) -> None
         turn.change_job(job, doomed=(*job.doomed, *late))
 
 
-def _time_of_report(turn: Turn, job: Job, member: Member, status: TrainerStatus) -> None:
-    """The task's report has its own time, which begins as the file is told of, also one that counts already; but not
-    if that is still told of from before the order."""
+def _reports_now(turn: Turn, job: Job, member: Member, status: TrainerStatus) -> bool:
+    """Whether it wrote its file as ordered, and told of none before: the task's report has its own time, which begins
+    then, also if the same state counts already."""
     if member != job.saver or status.promised != job.generation:
-        return
+        return False
     told, writing = status.version in [one.version for one in status.written], turn.watch(job.id).writing
     if not told and writing is None:
         turn.change_watch(job.id, writing=member)
     elif told and writing is not None:
         turn.change_watch(job.id, since=turn.now, writing=None)
+        return True
+    return False
 
 
-def _count(turn: Turn, job: Job, status: TrainerStatus, written: Checkpoint) -> None:
+def _count(turn: Turn, job: Job, status: TrainerStatus, written: Checkpoint, anew: bool) -> None:
+    """`anew`: its state was written as it was ordered, since then, and nobody deleted that."""
     if job.formation is None:
         return  # a pause closed what it was written by, and said what is left
     state, held, committed = written.version, status.version, behind_all(job, turn.watches.get(job.id))
     writer = Member(written.worker, status.incarnation)
     saves = job.saver == writer and status.promised == job.generation
-    if not is_newer(job, state):
+    if not (is_newer(job, written) or (anew and held == state and state > job.saved)):
         return
     ordered = _came_from(state, held) and (saves or was_asked(job, writer, state, held))
     if ordered or survives(job.history, state, committed):
@@ -75,7 +78,7 @@ def take_committed(turn: Turn, id: str) -> None:
     for written in sorted(watch.written, key=lambda one: one.version):
         job, state = turn.jobs[id], written.version  # as the one before left it
         ordered = answer is not None and _came_from(state, answer.version)
-        if is_newer(job, state) and (ordered or survives(job.history, state, behind_all(job, watch))):
+        if is_newer(job, written) and (ordered or survives(job.history, state, behind_all(job, watch))):
             take_in(turn, job, written)
     saved, last = turn.jobs[id].saved, job.history[-1].generation
     left = tuple(one for one in watch.written if one.version.generation == last and one.version > saved)
@@ -88,7 +91,7 @@ def take_told(turn: Turn, id: str) -> Job:
     nobody goes on from another."""
     told = turn.watch(id).written
     for written in sorted(told, key=lambda one: one.version):
-        if is_newer(turn.jobs[id], written.version):
+        if is_newer(turn.jobs[id], written):
             take_in(turn, turn.jobs[id], written)
     if told:
         turn.change_watch(id, written=())
@@ -100,10 +103,12 @@ def _came_from(state: Version, held: Version | None) -> bool:
     return held is not None and held.generation == state.generation and held >= state
 
 
-def is_newer(job: Job, state: Version) -> bool:
-    """Below one that was struck its file may have been deleted, as one that nobody told of."""
-    newest = max([job.saved, *(one.checkpoint.version for one in job.struck)])
-    return state > newest and not job.ended
+def is_newer(job: Job, written: Checkpoint) -> bool:
+    """Whether it would count before all that does. Below one that was struck its file may have been deleted, as one
+    that nobody told of; another file of the same state may be whole."""
+    state, bad = written.version, [one.checkpoint for one in job.struck]
+    gone = any(state < one.version or (state == one.version and written.path == one.path) for one in bad)
+    return state > job.saved and not (gone or job.ended)
 
 
 def was_asked(job: Job, writer: Member, state: Version, held: Version | None) -> bool:

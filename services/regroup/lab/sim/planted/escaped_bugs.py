@@ -54,8 +54,8 @@ BUGS = (
     Bug(
         "steps that were lost with who made them are shown on",
         SETTLING,
-        "        turn.change_watch(job.id, committed={}, given_up=lost, ",
-        "        turn.change_watch(job.id, ",
+        "        turn.change_watch(job.id, committed={}, **_made",
+        "        turn.change_watch(job.id, **_made",
         among="killed while held",
     ),
     Bug(

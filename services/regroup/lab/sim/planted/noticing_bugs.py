@@ -112,7 +112,8 @@ BUGS = (
         "to repeat a step is progress",
         OBSERVING,
         " or step <= watch.committed.get(member, -1):\n        return  # no news\n"
-        "    if formation.generation == watch.given_up and member in watch.dead:\n"
+        "    if formation.generation == job.given_up"
+        " and (member in watch.dead or turn.cluster.trainer(member) is None):\n"
         "        return  # nor this: it is lost, and that was told\n"
         "    most = max(watch.committed.values(), default=-1)\n"
         "    progressed = turn.now if step > most else watch.progressed\n",

@@ -49,7 +49,12 @@ BUGS = (
         "return self.base.generation > 0 and",
         "return False and",
     ),
-    Bug("an older checkpoint takes the place of a newer one", WRITTEN, "return state > newest and", "return"),
+    Bug(
+        "an older checkpoint takes the place of a newer one",
+        WRITTEN,
+        "return state > job.saved and not (gone",
+        "return not (gone",
+    ),
     Bug("a checkpoint that is kept is deleted", KEEPING, "one for one in others if one not in kept", "*others"),
     Bug("what is kept is swept away with what nobody told of", KEEPING, "keep=_to_keep(cluster, job)", "keep=()"),
     Bug("a best one is deleted", KEEPING, " or one in best]", "]"),
@@ -252,7 +257,7 @@ BUGS = (
     Bug(
         "a save that failed is tried again at once",
         ROUNDS,
-        "if isinstance(verdict, SaveState) and failed_lately(turn, job):",
+        "if (done or isinstance(verdict, SaveState)) and failed_lately(turn, job):",
         "if False:",
     ),
     Bug(
