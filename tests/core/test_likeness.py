@@ -21,9 +21,12 @@ def test_whose_code_is_another_does_not_set_it_while_those_that_set_it_are_only_
     else:
         scene.does(Disconnected("a"))
         scene.does(Disconnected("b"))
+    ours = scene.job.fingerprint
     scene.beat("c", TrainerPhase.PREPARED, fingerprint=Fingerprint("other code", "data", 100))
+    assert scene.job.fingerprint == ours
     scene.prepare("a", "b")
-    assert set(scene.job.refused) == {"c"}
+    scene.beat("c", TrainerPhase.PREPARED, fingerprint=Fingerprint("other code", "data", 100))
+    assert (set(scene.job.refused), scene.job.fingerprint) == ({"c"}, ours)
 
 
 def test_where_nobody_comes_back_that_set_the_code_others_set_it_anew(scene):

@@ -50,7 +50,7 @@ def _is_left(turn: Turn, job: Job, but: str) -> bool:
     listed, given_up = set(job.formation.members) if job.formation is not None else set(), passed(turn, job)
     silent = {one.worker for one in given_up - watch.dead.keys()}
     lent = [one for one, worker in turn.workers.items() if worker.job == job.id and one not in {but, *silent}]
-    unheard = [one for one in lent if (seen := turn.cluster.present(one)) is None or not seen.sequence]
+    unheard = [one for one in lent if turn.cluster.present(one) is None]
     trainers = {one: seen.trainer for one, seen in turn.sightings.items() if one != but and seen.trainer is not None}
     holders = [(n, one) for n, one in trainers.items() if one.job == job.id and one.version is not None]
     held = any(not is_silent(turn, job, Member(name, one.incarnation)) for name, one in holders)

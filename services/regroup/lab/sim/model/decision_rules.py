@@ -92,6 +92,9 @@ def _watched(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     if job.round is not None and job.round.boundary and job.formation is not None:
         gone = set(job.formation.members) & set(watch.dead)
         assert not gone, f"{gone} are known dead, and the others are asked to come to a boundary together with them"
+    if job.round is not None and (job.id not in before.jobs or job.round is not before.jobs[job.id].round):
+        again = watch.evicted.intersection(job.round.participants)
+        assert not again, f"{again} were given up, and are asked again"
     _answered(world, job, watch, before.watches.get(job.id))
     striking_rules.heard(ghosts, watch)
     _owes(ghosts, world, decision, job, watch)

@@ -148,8 +148,8 @@ BUGS = (
     Bug(
         "who has yet to say what code it has does not count",
         LIKENESS,
-        "is None or not seen.sequence]",
-        "is None]",
+        "others = {*untold(turn)} - {name}",
+        "others = set()",
         among="odd and anew",
     ),
     Bug(
