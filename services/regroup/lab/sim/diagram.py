@@ -8,10 +8,8 @@ from enum import StrEnum
 
 
 def diagram(arrows: Mapping[StrEnum, frozenset[StrEnum]]) -> str:
-    """A state diagram in Mermaid's language. Phases that nothing leads to are first, those without arrows last."""
-    reached = {after for afters in arrows.values() for after in afters}
-    lines = ["stateDiagram-v2"]
-    lines += [f"    [*] --> {phase}" for phase in arrows if phase not in reached]
+    """A state diagram in Mermaid's language. It begins with the table's first phase; those without arrows are last."""
+    lines = ["stateDiagram-v2", f"    [*] --> {next(iter(arrows))}"]
     for before, afters in arrows.items():
         lines += [f"    {before} --> {after}" for after in sorted(afters) if after != before]
     lines += [f"    {phase} --> [*]" for phase, afters in arrows.items() if not afters]

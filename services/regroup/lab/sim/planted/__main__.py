@@ -4,7 +4,6 @@ Owns: planting before anything else is imported. Refuses to know: whether it mat
 """
 
 import json
-import sys
 from argparse import ArgumentParser
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -27,7 +26,7 @@ def main() -> None:
         parser.error(f"no bug is called {given.name!r}" + (f": did you mean {near[0]!r}?" if near else ""))
     bug = bugs[given.name]
     plant(bug)
-    json.dump(_first_broken(seeds, given.count, bug.among), sys.stdout)
+    print(json.dumps(_first_broken(seeds, given.count, bug.among)))
 
 
 def _first_broken(seeds: Iterable[int], most: int, among: str | None) -> dict[str, object]:
