@@ -104,8 +104,9 @@ def lacks_for(turn: Turn, job: str) -> float:
     often takes long by itself."""
     watch = turn.watch(job)
     lent = [name for name, worker in turn.workers.items() if worker.job == job]
-    apart = watch.disturbed is not None and not watch.resting.keys().isdisjoint(lent)
-    began = watch.disturbed if apart and watch.disturbed is not None else watch.since
+    began = watch.since
+    if watch.disturbed is not None and not watch.resting.keys().isdisjoint(lent):
+        began = watch.disturbed
     waited = inf if reads_in_vain(turn.cluster, turn.jobs[job]) else turn.waited(began)
     return min([waited, *(_absent(turn, name) for name in lent if not turn.cluster.present(name))])
 

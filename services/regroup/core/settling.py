@@ -228,8 +228,7 @@ def give_up_left_out(turn: Turn, job: Job, formation: Formation) -> None:
     newcomers that hang for long, and keep their places from others."""
     there = candidates(turn.cluster, job)
     others = [one for one in there if one not in formation.members and turn.cluster.hang(one) is not None]
-    since = {one: max(seen.moved, seen.hung) for one in others if (seen := turn.sightings[one.worker])}
-    long = [one for one in others if turn.waited(since[one]) > turn.policy.absent_limit]
+    long = [one for one in others if turn.waited(turn.sightings[one.worker].hangs_since) > turn.policy.absent_limit]
     hung = [one for one in others if there[one].version is not None or one in long]
     if hung:
         give_up(turn, job, None, hung, {one: there[one] for one in formation.members if one in there})

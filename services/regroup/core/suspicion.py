@@ -90,7 +90,7 @@ def hangs_for_long(turn: Turn, member: Member) -> bool:
     patience = turn.policy.detached_limit + turn.policy.detached_margin
     told = turn.cluster.hangs(member) and told_lately(turn, member.worker)
     seen = turn.sightings.get(member.worker)
-    return told and seen is not None and turn.waited(max(seen.moved, seen.hung)) > patience
+    return told and seen is not None and turn.waited(seen.hangs_since) > patience
 
 
 def is_stuck(turn: Turn, member: Member) -> bool:

@@ -135,3 +135,8 @@ class Sighting:
     hang: Hang | None = None  # of this trainer, as its agent says
     hung: float = -inf  # since when it says so, on the same clock
     pace: float | None = None  # seconds that its own passes take per sample, the median of its last steps
+
+    @property
+    def hangs_since(self) -> float:
+        """Since when it hangs, by its agent's word; what it said of itself meanwhile counts as a sign of life."""
+        return max(self.moved, self.hung)
