@@ -226,9 +226,7 @@ def _trainer_exited(turn: Turn, name: str, report: TrainerExited) -> None:
     if not report.asked:
         turn.note("exited", f"{name}'s trainer: {report.cause}", job=report.job, worker=name)
         succeeded = trainer is not None and trainer.incarnation != report.incarnation
-        if turn.workers[name].charged != report.incarnation:
-            turn.workers[name] = replace(turn.workers[name], charged=report.incarnation or None)
-            turn.count_error(name, report.cause, succeeded)
+        turn.charge(name, report.incarnation, report.cause, succeeded)
     if job is None or job.ended:
         return
     # Storage that stalls does so for all at once, also at an evaluation's data; so does a machine without memory. And

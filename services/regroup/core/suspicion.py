@@ -25,10 +25,7 @@ AT_SAVE = frozenset({LoopPhase.LONE_EVALUATION, LoopPhase.STATE, LoopPhase.REPOR
 def evict(turn: Turn, job: Job, member: Member, why: str) -> None:
     """Its trainer is to be killed, which counts as an error of its worker, once: it may have been spared before."""
     _mark_evicted(turn, job, member, why)
-    worker = turn.workers[member.worker]
-    if worker.charged != member.incarnation:
-        turn.workers[member.worker] = replace(worker, charged=member.incarnation)
-        turn.count_error(member.worker, why)
+    turn.charge(member.worker, member.incarnation, why)
 
 
 def _leave_out(turn: Turn, job: Job, member: Member, why: str) -> None:

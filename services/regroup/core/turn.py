@@ -168,6 +168,13 @@ class Turn:
         if job in self.jobs and not self.jobs[job].ended:
             self.change_watch(job, dead={**self.watch(job).dead, member: cause})
 
+    def charge(self, name: str, incarnation: str, cause: str, succeeded: bool = False) -> None:
+        """An error of a worker for this trainer of its, once, however often it is given up, or its end is told."""
+        worker = self.workers[name]
+        if worker.charged != incarnation:
+            self.workers[name] = replace(worker, charged=incarnation or None)
+            self.count_error(name, cause, succeeded)
+
     def count_error(self, name: str, cause: str, succeeded: bool = False) -> None:
         """A trainer died unasked; a worker with more errors than the policy's limit is quarantined.
 

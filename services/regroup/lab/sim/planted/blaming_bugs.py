@@ -212,15 +212,15 @@ BUGS = (
     Bug(
         "who was evicted is blamed again as it dies",
         AGENT_REPORTS,
-        "if turn.workers[name].charged != report.incarnation:",
-        "if not hung:",
+        "turn.charge(name, report.incarnation, report.cause, succeeded)",
+        "turn.count_error(name, report.cause, succeeded)",
         among="hangs as it forms",
     ),
     Bug(
         "who was spared is blamed as often as it is evicted",
         SUSPICION,
-        "    if worker.charged != member.incarnation:\n",
-        "    if True:\n",
+        "turn.charge(member.worker, member.incarnation, why)",
+        "turn.count_error(member.worker, why)",
         among="late and alone",
     ),
     Bug(
