@@ -33,7 +33,8 @@ _TAKES: Mapping[str, Set[str]] = {
 }
 _LIVES = ("first", "count", "record", "anew", "coverage", "processes")
 _ALWAYS = ("facts",)
-NAMED = 30  # at most, where one is asked for that there is not
+NAMED = 12  # at most, where one is asked for that there is not
+NEAR = 0.75  # so like must a word be to be meant by a misspelt one
 _Named = TypeVar("_Named")
 
 
@@ -130,7 +131,7 @@ def _named(option: str, parts: Sequence[str] | None, every: Mapping[str, _Named]
     for part in parts or ():
         if not any(part in name for name in every):
             words = {word.strip(",:") for name in every for word in name.split()}
-            near = get_close_matches(part, sorted(words), 3) if part.split() == [part] else []
+            near = get_close_matches(part, sorted(words), 3, NEAR) if part.split() == [part] else []
             names = "; ".join(list(every)[:NAMED]) + ("; and others" if len(every) > NAMED else "")
             hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {names}"
             give_up(f"--{option} {part}: no {option} has that in its name; {hint}", USAGE)

@@ -86,6 +86,6 @@ def _record(out: Console, first: int, tally: Tally, record: Record) -> bool:
         return False
     broken = f"{len(now.broken)} broke a rule"
     lived = plural(now.lives, "life", "lives")
-    out.print(f"\n{record.path}: {lived} on this code ({now.code}), {broken}; all met:", soft_wrap=True)
+    out.print(f"\n{record.path}: {lived} on this code ({now.code}), {broken}", soft_wrap=True)
     tell_reach(out, {sort: one.within(now.never[sort]) for sort, one in tally.reach.items()})
     return True

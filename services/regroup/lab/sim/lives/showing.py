@@ -16,26 +16,28 @@ from regroup.lab.sim.lives.underway import Activity
 
 WIDTH = 100  # columns at most, also where lines may be as long as they like
 MOST = 8  # of the most frequent that are shown
+SORT = 31  # columns, for the name of a sort of what there is to be met
 NAMED, EXPLAINED = 12, 4  # of what was never met; of what is explained by the same words
 NEVER, IMPOSSIBLE = "·", "-"
 
 
 def summarize(out: Console, tally: Tally) -> None:
     """How much of all that could be met was, in about ten lines; `show` tells what it is."""
-    _say(out, "met, of all that there is:")
     tell_reach(out, tally.reach)
     for name, why in tally.contradictions.items():
         _contradiction(out, name, why)
-    _say(out, "explained: it is said why it cannot be; neither: it may be, and was not")
-    _say(out, "what it is that was never met: --coverage, or --json FILE")
+    _say(out, "what was not met, and why some of it cannot be: --coverage, or --json FILE")
 
 
 def tell_reach(out: Console, reach: Mapping[str, Reach]) -> None:
-    """A line for each sort of what there is to be met."""
+    """A line for each sort of what there is to be met. What cannot be is what `never` explains."""
+    out.print(
+        f"{'':<{SORT}}{'there are':>11}{'met':>7}{'cannot be':>11}{'not met yet':>13}", style="dim", soft_wrap=True
+    )
     for what, one in reach.items():
         never, explained = len(one.never), sum(why is not None for why in one.never.values())
-        counts = f"{one.every - never:>4} of {one.every:>4}, {explained:>4} explained, {never - explained:>4} neither"
-        out.print(f"  {what:<29}  {counts}", soft_wrap=True)
+        counts = f"{one.every:>11,}{one.every - never:>7,}{explained:>11,}{never - explained:>13,}"
+        out.print(f"{what:<{SORT}}{counts}", soft_wrap=True)
 
 
 def _contradiction(out: Console, name: str, why: str) -> None:
