@@ -64,7 +64,8 @@ class Waiting:
                 member, where = self._segfaulted[note.worker]
                 known = before.sightings.get(note.worker)
                 told = {*after.sightings[note.worker].ended} - {*(known.ended if known is not None else ())}
-                if member.incarnation in told:  # else another trainer's end is heard of
+                ran = after.jobs[where[0]].formation is not None  # told at a rest, it counts beside the next
+                if ran and member.incarnation in told:  # else another trainer's end is heard of
                     self._killed_in.setdefault(where, set()).add(note.worker)
         heard = (*fresh(before, after), *self._life.told_left(after)) if self._killed_in else ()
         for id, job in after.jobs.items():

@@ -99,7 +99,7 @@ def told_first(cluster: Cluster, name: str, order: Go | Release | Kill) -> None:
 
 def released(world: World, cluster: Cluster, name: str, id: str) -> None:
     """A trainer is not ended while it holds the last state that the coordinator can know of, but one that was given
-    up for a hang, and stands still."""
+    up for a hang, and stands still. Of a code that is the job's no more nothing counts."""
     job, seen = cluster.jobs.get(id), cluster.present(name)
     if job is None or job.ended or job.formation is None or seen is None or seen.trainer is None:
         return
@@ -108,6 +108,8 @@ def released(world: World, cluster: Cluster, name: str, id: str) -> None:
     trainer = world.living(Member(name, seen.trainer.incarnation))
     if trainer is None or trainer.session.version is None or seen.trainer.version is None:
         return
+    if seen.trainer.fingerprint != job.fingerprint:
+        return  # what the code made that was there before counts no more
     stands = trainer.stuck and seen.trainer.version.step <= job.origin.step  # what it last made it never told
     if stands or trainer.session.version.step <= job.origin.step:
         return  # it is built again
