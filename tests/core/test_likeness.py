@@ -5,8 +5,12 @@ from dataclasses import replace
 import pytest
 
 from regroup.core.jobs import Beginning, Checkpoint, Fingerprint, Version
+from regroup.core.messages.agent_reports import Heartbeat
 from regroup.core.messages.events import Disconnected
-from regroup.core.workers import TrainerPhase
+from regroup.core.workers import Hang, LoopPhase, TrainerPhase
+
+MENDED = Fingerprint("mended code", "data", 100)
+UNMOUNTED = Fingerprint("code", "an empty mount", 100)
 
 
 @pytest.mark.parametrize("how", ["coordinator", "connection"])
@@ -64,10 +68,9 @@ def test_once_nothing_is_left_that_was_trained_with_it_mended_code_is_taken(scen
         kept = Checkpoint(Version(1, 3), "/c/j/s3", "sum", 1, "a", host="h")
         scene.cluster = replace(scene.cluster, jobs={"j": replace(scene.job, checkpoint=kept)})
     scene.register("a", boot="b2")
-    mended = Fingerprint("mended code", "data", 100)
-    scene.beat("a", TrainerPhase.PREPARED, incarnation="i2", fingerprint=mended)
+    scene.beat("a", TrainerPhase.PREPARED, incarnation="i2", fingerprint=MENDED)
     assert set(scene.job.refused) == ({"a"} if durable else set())
-    assert (scene.job.fingerprint == mended) is not durable
+    assert (scene.job.fingerprint == MENDED) is not durable
 
 
 @pytest.mark.parametrize("back", [False, True])
@@ -75,22 +78,21 @@ def test_whose_code_is_another_is_refused_only_as_long_as_a_member_is_waited_for
     scene.running("a", "b", min_workers=1, step=3)
     scene.does(Disconnected("b"))
     scene.register("a", boot="b2")
-    mended = Fingerprint("mended code", "data", 100)
-    scene.beat("a", TrainerPhase.PREPARED, incarnation="i2", fingerprint=mended)
+    scene.beat("a", TrainerPhase.PREPARED, incarnation="i2", fingerprint=MENDED)
     assert set(scene.job.refused) == {"a"}
     scene.after(scene.policy.detached_limit - 1.0, heard="a")
     scene.register("a", boot="b3")
-    scene.beat("a", TrainerPhase.PREPARED, incarnation="i3", fingerprint=mended)
+    scene.beat("a", TrainerPhase.PREPARED, incarnation="i3", fingerprint=MENDED)
     assert set(scene.job.refused) == {"a"}
     if back:
         scene.register("b", boot="b2")
-        scene.beat("b", TrainerPhase.PREPARED, incarnation="i4", fingerprint=mended)
+        scene.beat("b", TrainerPhase.PREPARED, incarnation="i4", fingerprint=MENDED)
     else:
         scene.after(scene.policy.detached_margin + 2.0, heard="a")
     scene.register("a", boot="b4")
     for name in "aba" if back else "a":  # each says it with its next heartbeat, too
-        scene.beat(name, TrainerPhase.PREPARED, incarnation="i4", fingerprint=mended)
-    assert (scene.job.refused, scene.job.fingerprint) == ({}, mended)
+        scene.beat(name, TrainerPhase.PREPARED, incarnation="i4", fingerprint=MENDED)
+    assert (scene.job.refused, scene.job.fingerprint) == ({}, MENDED)
 
 
 def test_whose_code_is_another_does_not_take_a_job_over_while_who_trained_it_prepares_again(scene):
@@ -118,10 +120,9 @@ def test_whose_code_is_given_up_by_its_job_is_not_lent_again_for_a_state_that_on
     scene.restart()
     scene.register("a", "b", boot="b2")
     scene.after(scene.policy.halt_limit + 1.0, heard="ab")
-    mended = Fingerprint("mended code", "data", 100)
     for name in "aba":
-        scene.beat(name, TrainerPhase.PREPARED, incarnation="i2", fingerprint=mended)
-    assert scene.job.fingerprint == mended
+        scene.beat(name, TrainerPhase.PREPARED, incarnation="i2", fingerprint=MENDED)
+    assert scene.job.fingerprint == MENDED
     scene.register("c")
     for _ in range(3):
         scene.beat("c", TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 3))
@@ -138,16 +139,15 @@ def test_mended_code_does_not_wait_for_ever_for_a_worker_of_which_nothing_is_to_
     scene.register("a", "b", boot="b2")
     if how == "does not end":
         scene.beat("b", TrainerPhase.PREPARING, "i2")
-    mended = Fingerprint("mended code", "data", 100)
-    scene.beat("a", TrainerPhase.PREPARED, "i2", fingerprint=mended)
-    assert scene.job.fingerprint != mended, "b may have mended code of its own"
+    scene.beat("a", TrainerPhase.PREPARED, "i2", fingerprint=MENDED)
+    assert scene.job.fingerprint != MENDED, "b may have mended code of its own"
     limit = scene.policy.absent_limit + (scene.policy.prepare_limit if how == "does not end" else 0.0)
     for _ in range(round(limit / 5.0) + 3):
         scene.after(5.0, heard="a" if how == "is not heard" else "ab")
         if how == "does not end":
             scene.beat("b", TrainerPhase.PREPARING, "i2")
-        scene.beat("a", TrainerPhase.PREPARED, "i2", fingerprint=mended)
-    assert scene.job.fingerprint == mended
+        scene.beat("a", TrainerPhase.PREPARED, "i2", fingerprint=MENDED)
+    assert scene.job.fingerprint == MENDED
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -170,3 +170,61 @@ def test_mended_code_waits_for_who_may_bring_back_what_was_trained_with_the_old_
     scene.halt("c", (1, 3))
     assert scene.job.formation.base == Version(1, 3)
     assert scene.job.fingerprint.code == "code"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_who_trained_is_back_before_anything_is_formed_with_the_data_that_were_set_anew(scene, restarted):
+    """a and b are cut off for longer than rule 7 waits. d and e are lent; d has other data, and e still prepares."""
+    scene.running("a", "b", min_workers=2, max_workers=2, step=3)
+    scene.register("d", "e")
+    scene.does(Disconnected("a"))
+    scene.does(Disconnected("b"))
+    for _ in range(28):  # detached_limit, detached_margin and more
+        scene.after(5.0, heard="de")
+    assert [scene.cluster.workers[name].job for name in "de"] == ["j", "j"]
+    scene.beat("e", TrainerPhase.PREPARING)
+    scene.beat("d", TrainerPhase.PREPARED, fingerprint=UNMOUNTED)
+    assert (scene.job.fingerprint, scene.job.round) == (UNMOUNTED, None)
+    if restarted:
+        scene.restart()
+        scene.register("d", "e")
+    for name in "ab":
+        scene.register(name)
+        scene.beat(name, TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 3))
+    for _ in range(3):
+        scene.after(1.0, heard="abe")
+        scene.halt("ab", (1, 3))
+    assert (scene.job.formation.base, scene.members) == (Version(1, 3), ["a", "b"])
+    assert not {"a", "b"} & {*scene.job.refused}
+    assert restarted or "d" in scene.job.refused
+    assert scene.job.fingerprint != UNMOUNTED
+
+
+def test_who_hangs_and_was_given_up_does_not_set_back_what_was_set_anew(scene):
+    scene.running("a", min_workers=1, max_workers=1, step=3)
+    scene.register("d")
+    trainer = scene.cluster.sightings["a"].trainer
+    for beat in range(50):
+        hang = Hang(phase=LoopPhase.COMPUTE, lasts=60.2 + 5.0 * beat, limit=60.0)
+        scene.after(5.0, heard="d")
+        scene.says("a", Heartbeat(boot="b1", sequence=100 + beat, trainer=trainer, hang=hang))
+        if scene.job.reason.startswith("waits for workers"):
+            scene.beat("d", TrainerPhase.PREPARED, fingerprint=UNMOUNTED)
+    assert scene.noted("evicted")
+    assert (scene.job.fingerprint, scene.cluster.workers["d"].job) == (UNMOUNTED, "j")
+
+
+def test_mended_code_of_all_is_refused_on_nobody_because_the_coordinator_began_anew(scene):
+    """a and b lost all, and prepare mended code. a is ready, and waits for b; after the restart it is back first."""
+    scene.running("a", "b", min_workers=1, step=3)
+    scene.register("a", "b", boot="b2")
+    scene.beat("b", TrainerPhase.PREPARING, "i2")
+    scene.beat("a", TrainerPhase.PREPARED, "i2", fingerprint=MENDED)
+    scene.restart()
+    scene.register("a", boot="b2")
+    scene.beat("a", TrainerPhase.PREPARED, "i2", fingerprint=MENDED)
+    scene.register("b", boot="b2")
+    for name in "baba":
+        scene.beat(name, TrainerPhase.PREPARED, "i2", fingerprint=MENDED)
+    scene.after(1.0, heard="ab")
+    assert (dict(scene.job.refused), scene.job.fingerprint) == ({}, MENDED)

@@ -20,7 +20,7 @@ def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
 
     Until anything was trained, and once nothing of it is left, they are set anew where nobody is left that has them:
     that one's code may be mended now. Who trained with them, and prepares again, is waited for; and who is silent, for
-    as long as for its state.
+    as long as for its state. Who brings that back before anything is formed without it sets them back.
     """
     theirs = status.fingerprint
     if (why := other_data(job, theirs)) is not None:
@@ -28,8 +28,13 @@ def agrees(turn: Turn, job: Job, name: str, status: TrainerStatus) -> bool:
         return False
     if theirs == job.fingerprint:
         return True
+    if _brings_back(turn, job, Member(name, status.incarnation), status):
+        _set_back(turn, turn.change_job(job, fingerprint=theirs))
+        return True
+    others = {*untold(turn)} - {name}  # whoever is about to come back may hold what was trained with them
+    if any(turn.workers[one].job == job.id for one in others):
+        return False  # or have others, too: it is soon known
     if job.fingerprint is None or not _is_left(turn, job, name):
-        others = {*untold(turn)} - {name}  # whoever is about to come back may hold what was trained with them
         if taken := not (others or _prepares_again(turn, job, name)):
             turn.change_job(job, fingerprint=theirs)
         return taken
@@ -56,6 +61,23 @@ def _is_left(turn: Turn, job: Job, but: str) -> bool:
     held = any(not is_silent(turn, job, Member(name, one.incarnation)) for name, one in holders)
     prepared = any(one.worker != but for one in candidates(turn.cluster, job))
     return prepared or held or bool(unheard or listed - given_up)
+
+
+def _brings_back(turn: Turn, job: Job, member: Member, status: TrainerStatus) -> bool:
+    """Whether it was given up, and is there again with what the last formation trained: nothing was formed yet with
+    what was set anew meanwhile."""
+    watch = turn.watch(job.id)
+    gone = member in watch.dead or member in watch.evicted - watch.suspected - watch.back
+    made = status.version is not None and status.version.step > job.origin.step
+    return job.formation is not None and member in job.formation.members and made and not gone
+
+
+def _set_back(turn: Turn, job: Job) -> None:
+    """What was trained with is the job's again. Who is there with anything else takes no part."""
+    for name, seen in list(turn.sightings.items()):
+        trainer = seen.trainer if turn.workers[name].job == job.id else None
+        if trainer is not None and trainer.job == job.id and trainer.fingerprint not in (None, job.fingerprint):
+            turn.refuse(turn.jobs[job.id], name, "its code or data differ from those of whoever is back with the state")
 
 
 def _prepares_again(turn: Turn, job: Job, but: str) -> bool:
