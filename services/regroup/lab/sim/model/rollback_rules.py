@@ -31,7 +31,8 @@ def is_silent(world: World, before: Cluster, cluster: Cluster, old: Job, job: Jo
     stops = job.wanted is Wanted.STOP
     limit = world.policy.absent_limit if stops else old.formation.detached_limit + world.policy.detached_margin
     seen, awake = cluster.sightings.get(member.worker), max(cluster.started, cluster.awake)
-    leased = cluster.workers[member.worker].job == job.id and member not in given_up(before, job.id)
+    lent = before.workers[member.worker].job == job.id  # after that the job may have ended
+    leased = lent and member not in given_up(before, job.id)
     last = -inf if seen is None else seen.seen if leased else seen.renewed  # else nobody renews its lease
     since = last if last >= awake else awake + world.policy.leader_lease
     return world.decided_at - since > limit
