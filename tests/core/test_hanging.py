@@ -789,3 +789,23 @@ def test_one_that_hangs_as_it_prepares_is_found_though_its_agent_is_heard_every_
     scene.beat("b", TrainerPhase.PREPARING)
     scene.does(Tick())
     assert evicted(scene) == ["b"]
+
+
+def test_who_hangs_before_any_step_was_made_is_not_waited_for_as_if_it_held_one(scene):
+    """b is to form alone, and hangs; a is prepared. Nothing was ever trained, so that nothing is lost with b."""
+    scene.submit(max_workers=2)
+    scene.register("a", "b")
+    scene.prepare("b")
+    scene.halt("b", None)
+    scene.prepare("a")
+    scene.beat("b", TrainerPhase.FORMING, promised=1, generation=1)
+    waited, most = 0, scene.policy.form_limit + scene.policy.halt_limit + 5
+    while not evicted(scene) and waited < 2 * most:
+        scene.after(1.0)
+        waited += 1
+        accuse(scene, "b", replace(HANG, phase=LoopPhase.FORMING, lasts=1.0 * waited, stands=True))
+        if scene.job.round is not None:
+            scene.halt("a", None)
+        else:
+            scene.beat("a", TrainerPhase.HALTED, promised=1)
+    assert (evicted(scene), waited < most) == (["b"], True)

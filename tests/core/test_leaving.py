@@ -649,3 +649,45 @@ def stays_in_a_pass(scene, hang):
     said = Hang(phase=LoopPhase.COMPUTE, lasts=70.0, limit=60.0) if hang else None
     scene.sequence += 1
     scene.says("b", Heartbeat(boot="b1", sequence=scene.sequence, trainer=status, hang=said))
+
+
+@pytest.mark.parametrize("how", ["drained", "asked to end"])
+def test_what_those_that_go_cannot_save_is_given_to_those_that_stay(scene, how):
+    """a's disk is full, and it alone holds the state; b came since, and is prepared."""
+    scene.running("a", min_workers=1, max_workers=2, step=3)
+    if how == "drained":
+        scene.does(DrainWorker("a"))
+        scene.halt("a", (1, 3))
+    else:
+        leave(scene, "a")
+        leave(scene, "a", TrainerPhase.HALTED, promised=scene.job.generation)
+    assert scene.job.saver is not None
+    scene.register("b")
+    scene.prepare("b")
+    for _ in range(3):
+        if scene.job.saver is not None:
+            generation = scene.job.generation
+            scene.says(
+                "a", SaveFailed(job="j", incarnation="i1", generation=generation, error="no space left on device")
+            )
+        scene.after(2.5, heard="b")
+        if scene.job.round is not None:
+            leave(scene, "a", TrainerPhase.HALTED, promised=scene.job.generation)
+            scene.halt("b", None)
+    assert (scene.members, scene.job.formation.base) == (["a", "b"], Version(1, 3))
+
+
+def test_a_drain_of_a_held_job_ends_though_the_worker_promised_an_earlier_round_alone(scene):
+    """It halted as the job began to wait, and nothing formed since: it can hold no more than it told."""
+    scene.running("a", "b", "c", step=3)
+    scene.exits("c")
+    scene.halt("ab", (1, 3))  # and too few are left
+    scene.does(Disconnected("b"))
+    scene.does(PauseJob("j", hold=True))
+    scene.halt("a", (1, 3))
+    scene.after(scene.policy.halt_limit + 0.1, heard="a")
+    assert scene.job.reason == "held at step 3, in the memory of a"
+    scene.register("b")
+    scene.beat("b", TrainerPhase.HALTED, promised=2, generation=1, version=Version(1, 3))
+    scene.does(DrainWorker("b"))
+    assert (scene.cluster.workers["b"].job, scene.job.wanted) == (None, Wanted.HOLD)

@@ -9,6 +9,7 @@ from regroup.core.cluster import Rest
 from regroup.core.jobs import JobPhase, Member, Version, Wanted
 from regroup.core.making_room import ask, could_make_room
 from regroup.core.messages.agent_reports import AgentLeft
+from regroup.core.messages.commands import DrainWorker
 from regroup.core.messages.events import Disconnected, Tick
 from regroup.core.messages.trainer_reports import SaveFailed
 from regroup.core.rounds import advance
@@ -147,3 +148,18 @@ def test_one_that_once_rested_counts_in_a_job_that_has_too_few_to_try_it_again(s
         scene.says(name, AgentLeft(boot="b1"))
     turn = Turn(scene.cluster, scene.now, scene.policy)
     assert ("d" in useless(turn)) is (min_workers == 2)
+
+
+def test_whoever_rests_as_its_holders_leave_keeps_its_place_in_the_queue(scene):
+    """b alone holds j, and is drained; a prepares to join. What is freed by that is j's before it is k's."""
+    scene.running("b", step=3, max_workers=2)
+    scene.register("a")
+    scene.beat("a", TrainerPhase.PREPARING)
+    scene.submit("k", max_workers=1)
+    scene.does(DrainWorker("b"))
+    scene.halt("b", (1, 3))
+    scene.saved("b", (1, 3))
+    scene.exits("a", asked=True)
+    scene.beat("a")
+    scene.does(Tick())
+    assert scene.cluster.workers["a"].job == "j"

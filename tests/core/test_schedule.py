@@ -7,6 +7,7 @@ import pytest
 
 from regroup.core.cluster import Cluster, Watch
 from regroup.core.jobs import Formation, Job, JobPhase, Member, Seat, Version, Wanted
+from regroup.core.messages.agent_reports import AgentLeft
 from regroup.core.schedule import Cost, comes_back_to, lend, lent, makes_room
 from regroup.core.spec import JobSpec
 from regroup.core.workers import Sighting, TrainerPhase, TrainerStatus, Worker
@@ -343,3 +344,32 @@ def test_of_two_jobs_the_younger_makes_room_that_reads_in_vain():
     older, younger = waiting("1", 2), waiting("2", 1)
     known = blind(cluster("ab", older, younger, a="1", b="2"), j2="b")
     assert makes_room(known, {"1": Cost.NOTHING, "2": Cost.NOTHING}, there(known)) == (younger, older)
+
+
+def test_no_younger_job_overtakes_as_the_agents_are_started_again_one_by_one(scene):
+    """The cluster was ended in good order: j was saved, and is first in the queue. Its agents come back, a first."""
+    scene.register("a", "b")
+    for name in "ab":
+        scene.says(name, AgentLeft(boot="b1"))
+    scene.submit("j", min_workers=2)
+    scene.submit("k", max_workers=1)
+    scene.after(5.0)
+    scene.restart()
+    scene.after(1.0)
+    scene.register("a", boot="b2")
+    scene.after(0.1)
+    assert scene.cluster.jobs["k"].phase is JobPhase.QUEUED
+    scene.register("b", boot="b2")
+    scene.after(0.1)
+    assert {name: worker.job for name, worker in scene.cluster.workers.items()} == {"a": "j", "b": "j"}
+
+
+def test_whoever_said_goodbye_is_waited_for_no_longer_than_one_that_is_away(scene):
+    scene.register("a", "b")
+    for name in "ab":
+        scene.says(name, AgentLeft(boot="b1"))
+    scene.submit("j", min_workers=2)
+    scene.submit("k", max_workers=1)
+    scene.register("a", boot="b2")
+    scene.after(scene.policy.absent_limit + 0.1, heard="a")
+    assert scene.cluster.workers["a"].job == "k"

@@ -25,8 +25,8 @@ def unlend_absent(turn: Turn) -> None:
 
 
 def expected(turn: Turn) -> frozenset[str]:
-    """The workers that are there, or may only be away for a moment."""
-    there, vain = _near(turn), _in_vain(turn)
+    """The workers that are there, or may only be away for a moment: also who said goodbye may be started again."""
+    there, vain = [one for one in turn.workers if _absent(turn, one) <= turn.policy.absent_limit], _in_vain(turn)
     return frozenset(one for one in there if one not in vain and (turn.workers[one].job or not is_useless(turn, one)))
 
 

@@ -82,7 +82,8 @@ def _is_needed(turn: Turn, job: Job, name: str) -> bool:
 
 def _told_last(trainer: TrainerStatus, job: Job) -> bool:
     """Whether it can hold no more than it told: it promised, or its group broke, and it is in no step any more."""
-    promised = trainer.phase is TrainerPhase.HALTED and trainer.promised >= job.generation
+    formed = job.formation.generation if job.formation is not None else 0
+    promised = trainer.phase is TrainerPhase.HALTED and trainer.promised > formed  # if not the last number
     return (promised or trainer.phase is TrainerPhase.BROKEN) and not trainer.at_work
 
 

@@ -131,7 +131,7 @@ def conclude(
     staying = {member: answer for member, answer in answers.items() if member.worker not in departing}
     failed = Counter(one.worker for one in job.failures if _as_leader(one, base.version.step))
     if holders and staying.keys().isdisjoint(holders):
-        if _take_over(job, staying):
+        if _take_over(job, staying, vain=set(holders) <= set(tried)):
             giver = min(holders, key=lambda one: failed[one.worker])
             return _train(job, generation, {**staying, giver: answers[giver]}, base, giver)
         if base.version == job.saved:
@@ -184,11 +184,11 @@ def _refused(job: Job) -> str:
     return f"; {name}{more} may not take part: {why}"
 
 
-def _take_over(job: Job, staying: Mapping[Member, Answer]) -> bool:
+def _take_over(job: Job, staying: Mapping[Member, Answer], vain: bool) -> bool:
     """Whether those that stay train on from what the leavers hold. To save it would cost them their own state, which is
-    a step older, for a file that may lie where they cannot read it."""
-    holds = any(answer.version is not None for answer in staying.values())
-    return holds and job.spec.min_workers <= len(staying) + 1 and job.spec.max_workers > 1
+    a step older, for a file that may lie where they cannot read it; or all that hold it tried that in vain."""
+    takes = bool(staying) if vain else any(answer.version is not None for answer in staying.values())
+    return takes and job.spec.min_workers <= len(staying) + 1 and job.spec.max_workers > 1
 
 
 def durable(job: Job) -> str:

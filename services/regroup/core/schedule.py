@@ -66,7 +66,7 @@ def why_queued(cluster: Cluster, job: Job, expected: Set[str]) -> str:
 def _usable(cluster: Cluster, job: Job, expected: Set[str], readers: bool = True) -> list[str]:
     """The workers that a job could have, now or once others end: a job that is held, that waits to be paused, or that
     cannot go on itself, may not end for long. `readers`: nor may one that reads in vain."""
-    fit = [name for name in cluster.workers if name in expected and may_be_lent(cluster, name)]
+    fit = [name for name in cluster.workers if name in expected and _may_be_back(cluster, name)]
     own = [name for name in fit if name not in job.refused]
     held = {name for name in fit if (id := cluster.workers[name].job) and cluster.jobs[id].wanted is Wanted.HOLD}
 
@@ -85,6 +85,11 @@ def _usable(cluster: Cluster, job: Job, expected: Set[str], readers: bool = True
 def may_be_lent(cluster: Cluster, name: str) -> bool:
     """Now, or once nobody has it any more."""
     return not (cluster.workers[name].quarantined or cluster.workers[name].departs)
+
+
+def _may_be_back(cluster: Cluster, name: str) -> bool:
+    """Whether it may be lent, if only once its agent, which was asked to end, is started again."""
+    return not (cluster.workers[name].quarantined or cluster.workers[name].drained)
 
 
 def _hopeless(cluster: Cluster, job: Job, expected: Set[str], readers: bool = True) -> bool:

@@ -20,6 +20,7 @@ SELDOM = 5  # formations in a row that fail though all had promised: that an age
 DOUBTS = 3  # evictions of one worker's trainers for a suspicion
 # The task's own code in a save. To write has a limit of its own: storage that hangs is nobody's hang.
 AT_SAVE = frozenset({LoopPhase.LONE_EVALUATION, LoopPhase.STATE, LoopPhase.REPORT})
+OUT_OF_STEPS = frozenset({LoopPhase.IDLE, LoopPhase.FORMING})  # what it holds there it told
 
 
 def evict(turn: Turn, job: Job, member: Member, why: str) -> None:
@@ -62,8 +63,8 @@ def hangs(turn: Turn, job: Job, member: Member, unheld: bool, missing: bool) -> 
 
     Its agent must be heard, so that it had its chance. Who may hold the only state gets much longer, from the last sign
     of its trainer on, or since it is back: the `missing`, and those that said they hold one while no answer has any
-    (`unheld`). But not who hangs in the task's code at a save, or failed to save, and holds no more than what is
-    durable.
+    (`unheld`). But not who hangs in the task's code at a save, or failed to save, or is in no step, and holds no more
+    than what is durable.
     """
     sighting, watch = turn.sightings.get(member.worker), turn.watch(job.id)
     if sighting is None or not (hangs_for_long(turn, member) or had_its_chance(turn, member)):
@@ -72,6 +73,9 @@ def hangs(turn: Turn, job: Job, member: Member, unheld: bool, missing: bool) -> 
     held = trainer.version if trainer is not None else None
     at_save = hang_at_save(turn, member) is not None or (member in watch.failed_savers and is_stuck(turn, member))
     if at_save and held is not None and held <= job.saved:
+        return True
+    hang = turn.cluster.hang(member)
+    if hang is not None and hang.phase in OUT_OF_STEPS and (held is None or held.step <= job.saved.step):
         return True
     asked = watch.since if watch.disturbed is None else watch.asked.get(member, watch.since)
     # Who was cut off was asked in vain, and is asked again as it comes back; but one that hangs may do so for ever. It

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.jobs import Job, JobPhase, Member, Wanted
-from regroup.core.workers import LEFT, Sighting, Worker
+from regroup.core.workers import Sighting, Worker
 from regroup.lab.sim.model.world import given_up, is_heard, tells
 
 if TYPE_CHECKING:
@@ -160,7 +160,8 @@ class Sharing:
             if older.id == job.id:
                 return
             fit = self._fit(after, older, job, self._life.policy.absent_limit)
-            could = older.phase is JobPhase.QUEUED and older.spec.min_workers <= len(fit)
+            waits = older.phase is JobPhase.QUEUED or (older.phase is JobPhase.PAUSED and older.wanted is Wanted.YIELD)
+            could = waits and older.spec.min_workers <= len(fit)
             assert not could, f"{job.id} starts before {older.id}, which could start on {fit}"
 
     def _fit(self, after: Cluster, job: Job, but: Job | None, silent: float) -> list[str]:
@@ -172,7 +173,7 @@ class Sharing:
         return [
             name
             for name, worker in after.workers.items()
-            if life.agents[name].alive and worker.boot != LEFT and name not in job.refused
+            if life.agents[name].alive and name not in job.refused
             if not (worker.quarantined or worker.departs) and worker.job not in keep
             if (seen := after.sightings.get(name)) and life.decided_at - seen.seen < silent
             if not (self._clings(worker, seen) or self._is_given_up(after, name, seen))
