@@ -652,12 +652,13 @@ def stays_in_a_pass(scene, hang):
 
 
 @pytest.mark.parametrize("how", ["drained", "asked to end"])
-def test_what_those_that_go_cannot_save_is_given_to_those_that_stay(scene, how):
-    """a's disk is full, and it alone holds the state; b came since, and is prepared."""
-    scene.running("a", min_workers=1, max_workers=2, step=3)
+@pytest.mark.parametrize("step", [3, 10])
+def test_what_those_that_go_cannot_save_is_given_to_those_that_stay(scene, how, step):
+    """a's disk is full, and it alone holds the state, or the final one; b came since, and is prepared."""
+    scene.running("a", min_workers=1, max_workers=2, step=step, steps=10)
     if how == "drained":
         scene.does(DrainWorker("a"))
-        scene.halt("a", (1, 3))
+        scene.halt("a", (1, step))
     else:
         leave(scene, "a")
         leave(scene, "a", TrainerPhase.HALTED, promised=scene.job.generation)
@@ -674,7 +675,7 @@ def test_what_those_that_go_cannot_save_is_given_to_those_that_stay(scene, how):
         if scene.job.round is not None:
             leave(scene, "a", TrainerPhase.HALTED, promised=scene.job.generation)
             scene.halt("b", None)
-    assert (scene.members, scene.job.formation.base) == (["a", "b"], Version(1, 3))
+    assert (scene.members, scene.job.formation.base) == (["a", "b"], Version(1, step))
 
 
 def test_a_drain_of_a_held_job_ends_though_the_worker_promised_an_earlier_round_alone(scene):

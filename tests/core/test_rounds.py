@@ -923,3 +923,63 @@ def test_a_newcomer_that_does_not_answer_stops_the_others_each_time_later(scene)
     gaps = [later - earlier for earlier, later in pairwise(halts)]
     assert 2 < len(gaps) < 7
     assert gaps[1:] == sorted(gaps[1:])
+
+
+@pytest.mark.parametrize("names", ["a", "ab"])
+def test_who_may_commit_no_more_is_not_waited_for_as_long_as_a_step_may_take(scene, names):
+    scene.running(*names, min_workers=1, step=3, step_timeout=3600.0)
+    scene.register("z")
+    for name in names:
+        scene.does(Disconnected(name))
+    limit = scene.policy.detached_limit + scene.policy.detached_margin
+    scene.after(limit - 1.0, heard="z")
+    assert (scene.job.phase, scene.job.round) == (JobPhase.RUNNING, None)
+    scene.after(2.0, heard="z")
+    assert scene.job.phase is not JobPhase.RUNNING
+    assert scene.noted("halt")[-1].reason == "none of its members was heard for as long as its lease lasts"
+
+
+def test_who_was_left_out_with_its_state_and_does_not_answer_stops_the_others_each_time_later(scene):
+    """Its machine swaps: its agent is heard every few seconds, and its trainer promises nothing."""
+    scene.running("a", "b", min_workers=1, steps=10**6)
+    scene.train("ab", 3)
+    scene.left_behind("b", "a", 4)
+    scene.register("b")
+    still = 0
+    for step in range(600):
+        scene.passes(1.0, heard="a")
+        if step % 7 == 0:
+            scene.holds_on("b")
+        scene.does(Tick())
+        if scene.job.round is not None:
+            still += 1
+            held = scene.cluster.sightings["a"].trainer.version
+            scene.halt("a", (held.generation, held.step))
+        else:
+            scene.train("a", 10 + step)
+    assert still < 150, f"stood still {still} of 600 s, in {scene.job.generation} generations"
+
+
+def test_nor_does_one_that_promises_now_and_then_and_never_forms(scene):
+    """A word every 7 s: in time for one Halt, not for the next; a goes on alone, and it is asked anew."""
+    scene.running("a", min_workers=1, max_workers=2, step=3, steps=10**6)
+    scene.register("b")
+    scene.prepare("b")
+    still = 0
+    for step in range(600):
+        scene.passes(1.0, heard="a")
+        n, known = scene.job.generation, scene.cluster.sightings["b"].trainer
+        if step % 7 == 0 and scene.job.round is not None:
+            scene.beat("b", TrainerPhase.HALTED, promised=n)
+        elif step % 7 == 0 and "b" in scene.members:
+            scene.beat("b", TrainerPhase.FORMING, promised=n, generation=n)
+        elif step % 7 == 0:
+            scene.beat("b", known.phase, promised=known.promised, generation=known.generation)
+        scene.does(Tick())
+        held = scene.cluster.sightings["a"].trainer.version
+        still += scene.job.phase is not JobPhase.RUNNING or scene.job.round is not None
+        if scene.job.round is not None:
+            scene.halt("a", (held.generation, held.step))
+        elif scene.members == ["a"]:
+            scene.train("a", 10 + step)
+    assert still < 150, f"stood still {still} of 600 s, in {scene.job.generation} generations"

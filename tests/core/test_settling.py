@@ -307,3 +307,18 @@ def test_what_was_evaluated_before_all_was_lost_hides_no_evaluation_that_gets_on
         scene.breaks("a", n, incarnation)
         scene.halt("abc", (n, 2), incarnation)
     assert scene.noted("evicted") == []
+
+
+def test_what_is_remembered_of_trainers_does_not_grow_with_those_that_died(scene):
+    scene.running("a", "b", min_workers=2, step=3)
+    for number in range(2, 12):
+        scene.exits("b", f"i{number - 1}")
+        held = scene.cluster.sightings["a"].trainer.version
+        scene.halt("a", (held.generation, held.step))
+        scene.prepare("b", incarnation=f"i{number}")
+        scene.halt("a", (held.generation, held.step))
+        scene.halt("b", None, f"i{number}")
+        assert scene.job.formation.members[1].incarnation == f"i{number}"
+        scene.train("a", held.step)
+        scene.train("b", held.step, f"i{number}")
+    assert len(scene.cluster.watches["j"].dead) <= 2

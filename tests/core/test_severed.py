@@ -538,3 +538,44 @@ def test_whom_it_could_not_reach_is_known_of_who_rests(four):
     for _ in range(2):
         tries(four, "abcd", [("c", "a"), ("b", "c")])
     assert four.cluster.watches["j"].resting["c"].unreached == {"a", "b"}
+
+
+@pytest.mark.parametrize("names", ["abc", "abcd"])
+@pytest.mark.parametrize("seconds", [0.5, 5.0])
+def test_those_that_were_each_tried_with_one_that_nobody_reaches_are_tried_together(scene, names, seconds):
+    """No way leads to a, which is to lead. To notice that may take longer than to start a trainer anew."""
+    scene.submit(min_workers=len(names) - 1, max_workers=len(names))
+    scene.register(*names)
+    scene.after(scene.policy.halt_limit, heard=names)
+    runs = dict.fromkeys(names, "i1")
+    scene.prepare(*names)
+    gone: list[str] = []
+
+    def restart():
+        while gone:
+            name = gone.pop()
+            runs[name] += "+"
+            scene.prepare(name, incarnation=runs[name])
+
+    for _ in range(20):
+        while scene.job.formation is None or scene.job.formation.generation < scene.job.generation:
+            if scene.job.round is None:  # it waits until it tries again
+                scene.after(1.0, heard=names)
+                restart()
+            for member in scene.job.round.participants if scene.job.round is not None else ():
+                scene.halt(member.worker, None, member.incarnation)
+        if "a" not in scene.members:
+            break
+        restart()  # too late for the formation that is being made
+        n = scene.job.generation
+        for name in scene.members:
+            scene.beat(name, TrainerPhase.FORMING, runs[name], promised=n, generation=n)
+        scene.after(seconds, heard=names)
+        first = next(name for name in scene.members if name != "a")
+        told = {"job": "j", "incarnation": runs[first], "generation": n}
+        scene.says(first, PeersUnreached(**told, peers=(Member("a", runs["a"]),)))
+        scene.says(first, GroupBroke(**told, reason="no way leads there"))
+        gone.append(scene.noted("evicted")[-1].worker)
+        scene.exits(gone[0], runs[gone[0]], asked=True)
+        scene.beat(gone[0])
+    assert scene.members == [name for name in names if name != "a"]

@@ -58,7 +58,7 @@ class Word:
     """What a worker said of the file from which its job was to begin."""
 
     generation: int  # the last in which it was to read it
-    damaged: int  # in how many it found it damaged; 0: it could not tell
+    damaged: int  # in how many it found it damaged, or unfit to begin from; 0: it could not tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,7 @@ class Rest:
     times: int  # in a row
     until: float
     unreached: frozenset[str] = frozenset()  # those workers, by the last try
+    since: float = field(default=-inf, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,7 +158,8 @@ def _another_saves(
     """Whether nobody that holds the final state could save it, and others are there to take it, and may."""
     staying = [member for member in answers if member.worker not in departing]
     takers = [member for member in staying if member not in holders]
-    room = bool(takers) and len(staying) >= job.spec.min_workers and job.spec.max_workers > len(holders)
+    held = len(staying) - len(takers)
+    room = bool(takers) and len(staying) >= job.spec.min_workers and job.spec.max_workers > held
     return room and set(holders) <= set(tried)
 
 

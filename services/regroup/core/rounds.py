@@ -9,11 +9,11 @@ Refuses to know: what the answers mean (`regroup.conclude`), what is done about 
 `advance` is level-triggered: it reads the state and may be called at any time.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Set
 from enum import Enum, auto
 
 from regroup.core import failures
-from regroup.core.cluster import Answer, furthest
+from regroup.core.cluster import furthest
 from regroup.core.hanging import GRACE, awaits_data, set_aside, starve, waits_in_vain, worth_a_round
 from regroup.core.jobs import Formation, Job, JobPhase, Member, Round, Wanted
 from regroup.core.leaving import departs, is_held_by_goers, owes_word
@@ -32,7 +32,7 @@ from regroup.core.settling import (
     settle,
     wait,
 )
-from regroup.core.severed import formed_together, rests
+from regroup.core.severed import formed_together, rests, soon_again
 from regroup.core.suspicion import doubt, hang_at_save, hang_words, is_mute, is_stuck, suspect, told_lately
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase
@@ -172,18 +172,10 @@ def _gather(turn: Turn, job: Job) -> None:
         rest(turn, job, verdict)
     elif isinstance(verdict, NothingToSave) and (back := returning(turn, job)):
         wait(turn, job, may_go_on(job, back))
-    elif isinstance(verdict, Train) and (apart := _apart_yet(turn, job, present)):
-        wait(turn, job, f"{', '.join(apart)} cannot be reached by the others, and they need it: they soon try again")
+    elif isinstance(verdict, Train) and (why := soon_again(turn, job, present)):
+        wait(turn, job, why)
     else:
         begin_round(turn, job, "enough workers are ready" if job.formation is None else verdict.reason)
-
-
-def _apart_yet(turn: Turn, job: Job, present: Mapping[Member, Answer]) -> list[str]:
-    """Who could not be reached a moment ago, where the others are too few: each try in vain costs it its trainer."""
-    stay = {one: said.version for one, said in present.items() if not departs(turn, one)}
-    apart = sorted(one.worker for one, held in stay.items() if held is None and rests(turn, job, one.worker))
-    few = 0 < len(stay) - len(apart) < job.spec.min_workers
-    return apart if few and turn.waited(turn.watch(job.id).since) <= turn.policy.form_limit else []
 
 
 def _with_all_that_is_left(turn: Turn, job: Job, verdict: Verdict) -> Job:
@@ -284,7 +276,10 @@ def _trouble(turn: Turn, job: Job) -> str | None:
     if job.formation is None:
         return None
     deaths = [f"{m.worker}: {watch.dead[m]}" for m in job.formation.members if m in watch.dead]
-    return "; ".join(deaths) or watch.broken
+    if told := "; ".join(deaths) or watch.broken:
+        return told
+    silent = passed(turn, job) >= {*job.formation.members}  # none may commit any more, however long a step takes
+    return "none of its members was heard for as long as its lease lasts" if silent else None
 
 
 def _form(turn: Turn, job: Job) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from regroup.core.cluster import ASKED, Answer, Cluster, Watch, furthest, reached
 from regroup.core.jobs import Formation, Job, JobPhase, Link, Member, Version, Wanted
 from regroup.core.regroup import ASKED_TO, RESTED, Hold, NothingToSave, SaveState, Train, Verdict, Wait, conclude
-from regroup.core.severed import apart, let_rest
+from regroup.core.severed import apart, let_rest, soon_again
 from regroup.core.suspicion import (
     evict,
     had_its_chance,
@@ -145,8 +145,10 @@ def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
     answers, verdict = answers_of(turn, job)
     stuck = [member for member in unanswered if is_stuck(turn, member)]
     give_up(turn, job, verdict, unanswered, answers)
-    if isinstance(verdict, Train):
-        _let_rest_newcomers(turn, job, unanswered)
+    if isinstance(verdict, Train) and (why := soon_again(turn, job, answers)):
+        wait(turn, turn.change_job(job, round=None), why)
+    elif isinstance(verdict, Train):
+        _let_rest(turn, job, unanswered)
         _issue(turn, job, verdict)
     elif isinstance(verdict, SaveState):
         job = _gone_back(turn, job, verdict, verdict.version)  # more only once it is saved: it may be lost, too
@@ -171,11 +173,11 @@ def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
         wait(turn, turn.change_job(job, round=None), verdict.reason, stuck)
 
 
-def _let_rest_newcomers(turn: Turn, job: Job, unanswered: Sequence[Member]) -> None:
-    """The others stood still for them in vain: each next time is later."""
-    told, listed = candidates(turn.cluster, job), job.formation.members if job.formation is not None else ()
+def _let_rest(turn: Turn, job: Job, unanswered: Sequence[Member]) -> None:
+    """The others stood still for them in vain: each next time is later. Not for who formed with them until now."""
+    told, formed = candidates(turn.cluster, job), turn.watch(job.id).formed
     for member in unanswered:
-        if member in told and told[member].version is None and member not in listed:
+        if member in told and member not in formed:
             let_rest(turn, job, member.worker)
 
 
@@ -250,6 +252,7 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
         job = _count_restart(turn, job, formation.base)
         if job.ended:
             return
+    left = _of_those_left(turn, watch, job.formation)
     phase = JobPhase.PREPARING if job.phase is JobPhase.PREPARING else JobPhase.REGROUPING
     job = turn.change_job(
         job,
@@ -271,7 +274,7 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
         "finished": False,
         "broken": None,
     }
-    fresh |= _made_anew(job, watch) if verdict.rolled_back else {}
+    fresh |= (_made_anew(job, watch) if verdict.rolled_back else {}) | left
     # Who answered owes nothing any more: in the next round it does so from then on.
     owing = {one: since for one, since in watch.asked.items() if one not in watch.answers}
     turn.change_watch(job.id, since=turn.now, asked=owing, **fresh, failed_savers=())
@@ -280,6 +283,20 @@ def _issue(turn: Turn, job: Job, verdict: Train) -> None:
     names = [member.worker for member in formation.members]
     kind, base_step = "rolled_back" if verdict.rolled_back else "form", formation.base.step
     turn.note(kind, verdict.reason, job=job.id, generation=formation.generation, base_step=base_step, workers=names)
+
+
+def _of_those_left(turn: Turn, watch: Watch, last: Formation | None) -> dict[str, Any]:
+    """What is remembered, without trainers that are long gone: a job may lose one with each try, for weeks."""
+    there = {
+        Member(name, seen.trainer.incarnation) for name, seen in turn.sightings.items() if seen.trainer is not None
+    }
+    gone = watch.dead.keys() - there - {*(last.members if last is not None else ())}
+    return {
+        "dead": {member: cause for member, cause in watch.dead.items() if member not in gone},
+        "severed": frozenset(pair for pair in watch.severed if gone.isdisjoint(pair)),
+        "stumbled": {member: times for member, times in watch.stumbled.items() if member not in gone},
+        **{name: getattr(watch, name) - gone for name in ("evicted", "suspected", "back")},
+    }
 
 
 def _made_anew(job: Job, watch: Watch) -> dict[str, Any]:

@@ -8,9 +8,10 @@ says nothing counts among those that were reached.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from math import inf
 
-from regroup.core.cluster import Rest
+from regroup.core.cluster import Answer, Rest
 from regroup.core.jobs import Formation, Job, Member
 from regroup.core.messages.trainer_reports import PeersUnreached
 from regroup.core.turn import Turn
@@ -38,7 +39,7 @@ def let_rest(turn: Turn, job: Job, worker: str, unreached: Iterable[str] = ()) -
     resting = turn.watch(job.id).resting
     times = resting[worker].times + 1 if worker in resting else 1
     until = turn.now + min(turn.policy.form_limit * 2.0 ** min(times - 1, 16), LONGEST)
-    turn.change_watch(job.id, resting={**resting, worker: Rest(times, until, frozenset(unreached))})
+    turn.change_watch(job.id, resting={**resting, worker: Rest(times, until, frozenset(unreached), turn.now)})
 
 
 def apart(turn: Turn, job: Job, names: Collection[str]) -> frozenset[str]:
@@ -59,6 +60,17 @@ def apart(turn: Turn, job: Job, names: Collection[str]) -> frozenset[str]:
 def rests(turn: Turn, job: Job, worker: str) -> bool:
     rest = turn.watch(job.id).resting.get(worker)
     return rest is not None and turn.now < rest.until
+
+
+def soon_again(turn: Turn, job: Job, answers: Mapping[Member, Answer]) -> str:
+    """Why these wait before they form, if they do: they need somebody whom others could not reach a moment ago. Each
+    try in vain costs a trainer, and whoever just lost its own cannot be tried with all the others."""
+    stay = {one: said.version for one, said in answers.items() if not turn.workers[one.worker].departs}
+    away = sorted(one.worker for one, version in stay.items() if version is None and rests(turn, job, one.worker))
+    last = max((rest.since for rest in turn.watch(job.id).resting.values()), default=-inf)
+    if not 0 < len(stay) - len(away) < job.spec.min_workers or turn.waited(last) > turn.policy.form_limit:
+        return ""
+    return f"{', '.join(away)} cannot be reached by the others, and they need it: they soon try again"
 
 
 def left_alone(turn: Turn, job: Job) -> frozenset[str]:

@@ -24,16 +24,13 @@ def take_word(turn: Turn, job: Job, member: Member, report: CheckpointUnreadable
     asked = formation is not None and formation.generation == report.generation
     if formation is None or not asked or checkpoint is None or formation.checkpoint != checkpoint:
         return  # told twice: nobody is to read that file any more
-    if report.unfit:
-        turn.end(job, JobPhase.FAILED, f"it cannot begin from another job's checkpoint: {report.error}")
-        return
     name = member.worker
     words = watch.words if watch.questioned == checkpoint.path else {}
     before = words.get(name, Word(0, 0))
     if before.generation < report.generation:
         last = job.checkpoint is not None and not job.older
         waits = report.missing and (last or _lies_elsewhere(turn, name, checkpoint))
-        counts = report.damaged and not waits
+        counts = report.unfit or (report.damaged and not waits)
         words = {**words, name: Word(report.generation, before.damaged + counts)}
     unable = {**watch.unable, member: report.error}
     turn.change_watch(job.id, unable=unable, questioned=checkpoint.path, words=words)
@@ -42,7 +39,8 @@ def take_word(turn: Turn, job: Job, member: Member, report: CheckpointUnreadable
 
 
 def _is_proven(turn: Turn, job: Job, words: Mapping[str, Word]) -> bool:
-    """Whether two workers found it damaged; or one did twice, and whoever else is there was asked, and cannot tell."""
+    """Whether two workers found it damaged, or unfit; or one did twice, and whoever else is there was asked, and cannot
+    tell."""
     sure = [name for name, word in words.items() if word.damaged]
     if len(sure) != 1:
         return len(sure) > 1
@@ -72,8 +70,9 @@ def _strike(
     names = ", ".join(sorted(name for name, word in words.items() if word.damaged))
     step = checkpoint.version.step
     if job.checkpoint is None:
-        reason = f"the checkpoint of step {step} that it begins from is damaged: {names} found: {report.error}"
-        turn.end(job, JobPhase.FAILED, reason)
+        damaged = f"the checkpoint of step {step} that it begins from is damaged: {names} found: {report.error}"
+        unfit = f"it cannot begin from another job's checkpoint: {names} found: {report.error}"
+        turn.end(job, JobPhase.FAILED, unfit if report.unfit else damaged)
         return
     left = job.older[0] if job.older else None
     base = left.version.step if left is not None else job.origin.step
