@@ -311,7 +311,7 @@ def test_what_was_evaluated_before_all_was_lost_hides_no_evaluation_that_gets_on
 
 def test_what_is_remembered_of_trainers_does_not_grow_with_those_that_died(scene):
     scene.running("a", "b", min_workers=2, step=3)
-    for number in range(2, 12):
+    for number in range(2, 7):
         scene.exits("b", f"i{number - 1}")
         held = scene.cluster.sightings["a"].trainer.version
         scene.halt("a", (held.generation, held.step))
