@@ -13,8 +13,9 @@ from regroup.core.decide import Decision
 from regroup.core.jobs import Job, JobPhase, Wanted
 from regroup.core.workers import Worker
 from regroup.lab.sim.lives.excuses import STORE
+from regroup.lab.sim.lives.faults import GENTLE
 from regroup.lab.sim.lives.plan import Kind
-from regroup.lab.sim.model.world import given_up, is_overtaken, tells
+from regroup.lab.sim.model.world import given_up, holders, is_overtaken, tells
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
@@ -30,6 +31,7 @@ HOLDS_UP = (  # one worker
     *(Kind.DEAFEN, Kind.SILENCE, Kind.ISOLATE, Kind.CUT, Kind.STRANGER, Kind.KILL_AGENT, Kind.AWAY, Kind.MOVE),
 )
 KEEPS_FROM_HEARING = (*STORE, Kind.STORE_SLOW, Kind.SLOW, Kind.LOSSY, Kind.JUMBLED, Kind.FREEZE)  # all of them
+HARMS = tuple({*Kind} - GENTLE - {Kind.SEVER})
 UNANSWERED = ("did not answer", "did not come back", " hangs in phase ", "did not prepare")
 TRAINS = (JobPhase.RUNNING, JobPhase.REGROUPING)
 GROWS = (JobPhase.RUNNING, JobPhase.PREPARING, JobPhase.WAITING)
@@ -70,8 +72,23 @@ class Calm:
         made = sum(map(len, self._life.ghosts.commits.get(job.id, {}).values())) if trains else 0
         evaluated = [one.evaluated for one in self._life.trainers() if one.job == job.id] if trains else []
         state = job.phase is JobPhase.RUNNING, made, max(evaluated, default=None)
-        waited = self._lasts("step", job.id, trains, state)
+        harmed = self._harmed_for(after, job) if trains else 0.0
+        waited = self._lasts("step", job.id, trains, state, harmed)
         assert waited < STEP, f"{job.id} makes no step for {waited:.1f} s: {job.phase}, {job.reason}"
+
+    def _harmed_for(self, after: Cluster, job: Job) -> float:
+        """When anything last went wrong that keeps this job from its steps: that there is no way to some does not, if
+        enough others are there, and one of them has the state, if anybody has."""
+        faults, life = self._life.faults, self._life
+        if not faults.lasts(Kind.SEVER):
+            return faults.harmed
+        near = [one for one in after.workers.values() if not faults.lasts(Kind.SEVER, one.name)]
+        fit = [one.name for one in near if one.job in (None, job.id) and self._is_there(after, one)]
+        fit = [name for name in fit if not (after.workers[name].quarantined or after.workers[name].departs)]
+        fit = [name for name in fit if name not in job.refused]
+        held = {one.member.worker for one in holders(life, job.id)}
+        enough = len(fit) >= job.spec.min_workers and (not held or not held.isdisjoint(fit))
+        return faults.last(HARMS) if enough else faults.harmed
 
     def _may_go(self, after: Cluster, worker: Worker) -> None:
         job = after.jobs.get(worker.job or "")
@@ -116,8 +133,8 @@ class Calm:
         agent = self._life.agents[worker.name]
         return worker.boot == agent.boot and bool(agent.link) and tells(self._life, after, worker.name)
 
-    def _lasts(self, rule: str, whose: str, holds: bool, state: object = None) -> float:
-        """Seconds of calm for which this holds, and nothing about it changed."""
+    def _lasts(self, rule: str, whose: str, holds: bool, state: object = None, harmed: float | None = None) -> float:
+        """Seconds of calm for which this holds, and nothing about it changed; `harmed`: when that was over last."""
         now, key = self._life.now, (rule, whose)
         since, was = self._since.get(key, (inf, None))
         if not holds:
@@ -126,7 +143,7 @@ class Calm:
         if since == inf or was != state:
             since = now
             self._since[key] = since, state
-        return now - max(since, self._life.faults.harmed, *self._turns())
+        return now - max(since, self._life.faults.harmed if harmed is None else harmed, *self._turns())
 
     def _turns(self) -> list[float]:
         """When coordinators began, ended, or were awake again."""

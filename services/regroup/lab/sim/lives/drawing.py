@@ -22,7 +22,7 @@ BESIDE = (None, None, 1, 3, 8)  # steps between checkpoints
 WEIGHED_TO = list(accumulate(theme.weight for theme in THEMES))  # the sum of the weights up to each theme
 GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, lie evenly: even a few seeds in a row meet all themes
 ALONE = 0.75  # of the lives are of their theme, and perhaps of a sequence
-EARLY, LATE = 12.0, 14.0  # seconds after which all is well: a sequence takes longer
+EARLY = 12.0  # seconds after which all is well: a sequence takes longer
 MANY = 0.02  # of the lives have more workers than any theme
 QUEUES = 0.02  # have a job that wants more than is free, between two that do not
 EVALUATIONS = 0.2  # have evaluations
@@ -99,7 +99,8 @@ def _with_sequences(plan: Plan) -> Plan:
     more = in_time([*plan.faults, *chain.from_iterable(ordered.values())])
     begins = any(SEQUENCES[name].begins for name in ordered)
     chunk = max(plan.chunk, *(SEQUENCES[name].chunk for name in ordered))
-    return replace(plan, jobs=jobs, faults=more, chunk=chunk, begins=begins, heals=LATE)
+    heals = max(SEQUENCES[name].heals for name in ordered)
+    return replace(plan, jobs=jobs, faults=more, chunk=chunk, begins=begins, heals=heals)
 
 
 def _queue(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:

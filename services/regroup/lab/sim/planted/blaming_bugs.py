@@ -76,6 +76,13 @@ BUGS = (
         "tried_to_read)",
         among="STATE_RAISES",
     ),
+    Bug(
+        "those that were just tried in vain are tried again at once",
+        "regroup.core.settling",
+        "if isinstance(verdict, Train) and (why := soon_again(turn, job, answers)):",
+        "if isinstance(verdict, Train) and (why := ''):",
+        among="nobody reaches one",
+    ),
     Bug("whoever has other code takes part", LIKENESS, "if theirs == job.fingerprint:", "if True:"),
     Bug(
         "of two replicas that differ the leader's is the odd one",

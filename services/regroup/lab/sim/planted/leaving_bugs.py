@@ -51,7 +51,13 @@ BUGS = (
         "if holders and staying.keys().isdisjoint(holders):",
         "if holders and not staying.keys() >= set(holders):",
     ),
-    Bug("who stays with an older state loses it", REGROUP, "if _take_over(job, staying):", "if False:", among="BREAK"),
+    Bug(
+        "who stays with an older state loses it",
+        REGROUP,
+        "if _take_over(job, staying, vain=set(holders) <= set(tried)):",
+        "if False:",
+        among="BREAK",
+    ),
     Bug(
         "a job that was saved because all go goes on with them",
         SAVES,
@@ -97,6 +103,13 @@ BUGS = (
         ABSENCE,
         " or worker.drained or name in listed",
         " or name in listed",
+        among="DRAIN",
+    ),
+    Bug(
+        "who rests has no place in the queue until the next tick",
+        DECIDE,
+        "    if not isinstance(event, KeepSteps):\n        queue_again(turn)\n",
+        "    if isinstance(event, Tick):\n        queue_again(turn)\n",
         among="DRAIN",
     ),
     Bug("who submits twice begins anew", DECIDE, "            if job not in turn.jobs:", "            if True:"),

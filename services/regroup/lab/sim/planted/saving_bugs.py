@@ -116,7 +116,7 @@ BUGS = (
         "turn.workers.get(checkpoint.worker, turn.workers[name]).host != turn.workers[name].host",
         among="MOVE",
     ),
-    Bug("a storage that does not answer damages files", STRIKING, "counts = report.damaged and not", "counts = not"),
+    Bug("a storage that does not answer damages files", STRIKING, "(report.damaged and not waits)", "(not waits)"),
     # going on
     Bug(
         "a stopped job is called completed",

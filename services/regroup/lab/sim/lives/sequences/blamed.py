@@ -13,8 +13,11 @@ from regroup.lab.sim.lives.sequences.sequence import (
     long,
     long_and_small,
     needs_all,
+    needs_all_but_one,
     one_after_another,
 )
+
+REACHES_NOBODY = 40.0  # seconds: several times as long as a job that could train may make no step
 
 
 def _dies_before_a_step(random: Random, workers: int) -> list[Fault]:
@@ -41,6 +44,12 @@ def _severed_once(random: Random, workers: int) -> list[Fault]:
     apart = Fault(Kind.SEVER, (one,), at=at, border="connecting", seconds=random.choice((0.3, 0.6, 1.0)))
     slow = random.choice((one, other))
     return [*short, apart, *(Fault(Kind.STALL, (slow,), at + when, "form", 3.4) for when in (4.0, 7.1))]
+
+
+def _nobody_reaches_one(random: Random, workers: int) -> list[Fault]:
+    """For long there is no way to one, with or without a state; the others suffice."""
+    at, border = random.choice(((0.0, None), (1.0, "form"), (1.0, "stepping")))
+    return [Fault(Kind.SEVER, (random.randrange(workers),), at=at, border=border, seconds=REACHES_NOBODY)]
 
 
 def _unfit_and_needed(random: Random, workers: int) -> list[Fault]:
@@ -127,6 +136,7 @@ BLAMED = {  # by the names of their dice
     "dies before a step": Sequence(0.01, 2, _dies_before_a_step, needs_all),
     "begins anew": Sequence(0.01, 2, _begins_anew),
     "severed once": Sequence(0.02, 2, _severed_once, long),
+    "nobody reaches one": Sequence(0.01, 3, _nobody_reaches_one, needs_all_but_one, heals=REACHES_NOBODY),
     "unfit and needed": Sequence(0.01, 2, _unfit_and_needed, needs_all),
     "newcomers die": Sequence(0.015, 2, _newcomers_die, long),
     "killed as it prepares": Sequence(0.015, 2, _killed_as_it_prepares, long),

@@ -21,6 +21,7 @@ class Sequence:
     asks: Callable[[JobSpec, int], tuple[JobSpec, ...]] = lambda spec, workers: ()  # for these jobs; (): for none
     begins: bool = False  # the later ones begin from the first one's checkpoint
     chunk: float = 0.0  # for an evaluation with chunks of so many seconds
+    heals: float = 14.0  # seconds after which all is well
 
 
 def long(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
@@ -51,6 +52,10 @@ def evaluated(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
 
 def needs_all(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
     return (replace(spec, steps=24, epochs=None, min_workers=workers, max_workers=workers),)
+
+
+def needs_all_but_one(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
+    return (replace(spec, steps=24, epochs=None, min_workers=workers - 1, max_workers=workers),)
 
 
 def one_waits_for_all(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
