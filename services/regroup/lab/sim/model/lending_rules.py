@@ -108,7 +108,8 @@ def released(world: World, cluster: Cluster, name: str, id: str) -> None:
     trainer = world.living(Member(name, seen.trainer.incarnation))
     if trainer is None or trainer.session.version is None or seen.trainer.version is None:
         return
-    if seen.trainer.fingerprint != job.fingerprint:
+    listed = Member(name, seen.trainer.incarnation) in job.formation.members
+    if seen.trainer.fingerprint != job.fingerprint and not listed:
         return  # what the code made that was there before counts no more
     stands = trainer.stuck and seen.trainer.version.step <= job.origin.step  # what it last made it never told
     if stands or trainer.session.version.step <= job.origin.step:

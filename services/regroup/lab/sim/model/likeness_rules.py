@@ -11,8 +11,12 @@ OTHER_DATA_WORDS = "whose checkpoint this job begins from"  # in the words of ea
 
 
 def compared(world: World, before: Cluster, after: Cluster, old: Job, job: Job) -> None:
-    """Code and data that are a job's stay so while somebody has them who told so, or is about to say it again."""
+    """Code and data that are a job's stay so while somebody has them who told so, or is about to say it again; but who
+    is back with what the last formation trained sets them back."""
     if old.fingerprint is None or job.fingerprint == old.fingerprint:
+        return
+    back = [after.trainer(one) for one in (old.formation.members if old.formation is not None else ())]
+    if any(one.version and one.fingerprint == job.fingerprint for one in back if one is not None):
         return
     for name in {one.worker for one in old.formation.members} if old.formation is not None else ():
         prepares = all(_prepares(world, cluster, job.id, name) for cluster in (before, after))

@@ -83,6 +83,13 @@ BUGS = (
         "if isinstance(verdict, Train) and (why := ''):",
         among="nobody reaches one",
     ),
+    Bug(
+        "who is back with the state is refused for code that nobody trained with",
+        LIKENESS,
+        "if _brings_back(turn, job, Member(name, status.incarnation), status):",
+        "if False:",
+        among="MISMATCH",
+    ),
     Bug("whoever has other code takes part", LIKENESS, "if theirs == job.fingerprint:", "if True:"),
     Bug(
         "of two replicas that differ the leader's is the odd one",

@@ -209,7 +209,7 @@ BUGS = (
         SETTLING,
         " and made <= last.base.step",
         "",
-        among="AWAY",
+        among="unheard",
     ),
     # the task's own code at a save
     Bug(
