@@ -23,6 +23,7 @@ WEIGHED_TO = list(accumulate(theme.weight for theme in THEMES))  # the sum of th
 GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, lie evenly: even a few seeds in a row meet all themes
 ALONE = 0.75  # of the lives are of their theme, and perhaps of a sequence
 EARLY = 12.0  # seconds after which all is well: a sequence takes longer
+PATIENT = (20.0, 40.0)  # seconds, of rule 7, in some lives: more than everything else takes, as in a real cluster
 MANY = 0.02  # of the lives have more workers than any theme
 QUEUES = 0.02  # have a job that wants more than is free, between two that do not
 EVALUATIONS = 0.2  # have evaluations
@@ -78,8 +79,10 @@ def _themed(seed: int) -> Plan:
 
 def _limits(random: Random, seed: int, drift: float) -> Policy:
     margins = (POLICY.detached_margin, POLICY.detached_margin, 0.3) if drift == 1.0 else (POLICY.detached_margin,)
+    patient = Random(f"{seed} patient")
     return replace(
         POLICY,
+        detached_limit=patient.choice(PATIENT) if patient.random() < 0.05 else POLICY.detached_limit,
         error_limit=random.choice([0, 2, 1000, 1000, 1000, 1000]),
         detached_margin=Random(f"{seed} margin").choice(margins),
         forget_limit=random.choice([1.5, POLICY.forget_limit, POLICY.forget_limit]),

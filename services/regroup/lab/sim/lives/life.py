@@ -40,9 +40,9 @@ from regroup.lab.sim.model import decision_rules, lending_rules, measuring_rules
 from regroup.lab.sim.model.linked_agents import LinkedAgent
 
 START = 1000.0  # of the virtual clock
-IDLE = 20.0  # seconds for which a job neither trains nor is in the queue, once all is well
+IDLE = 14.0  # seconds for which a job neither trains nor is in the queue, once all is well, besides those of rule 7
 READS = "no worker can read the checkpoint"  # each try takes twice as long as the one before
-HEALING = 150.0  # seconds in which every job must end once all is well
+HEALING = 114.0  # seconds in which every job must end once all is well, besides those
 WATCH = 0.25  # seconds between two looks of the users
 UNHEARD = 2.0  # seconds without an answer after which an agent that is to end does
 LAGGING = 3.0  # times the others' pace
@@ -125,7 +125,7 @@ class Life(Paced):
         """No more faults; each job must end."""
         if not self.healed:
             self.story.tell(self.now, "world", "heals")
-            self.healed, self._deadline = True, self.now + HEALING
+            self.healed, self._deadline = True, self.now + HEALING + 6 * self._patience
             self.faults.end()
 
     def _watch(self) -> None:
@@ -141,10 +141,10 @@ class Life(Paced):
                 measuring_rules.measured(job, self.store.measured(job.id))
             self.over.set_result(None)
         elif idle := self._idle():
-            self.fail(Stuck(f"{IDLE:g} s after all is well: {idle}"))
+            self.fail(Stuck(f"{IDLE + self._patience:g} s after all is well: {idle}"))
         elif self.now > self._deadline:
             stuck = [(job.id, str(job.phase), job.reason) for job in self.jobs.values() if not job.ended]
-            self.fail(Stuck(f"{HEALING:g} s after all is well: {stuck or 'a submission is not there'}"))
+            self.fail(Stuck(f"for long after all is well: {stuck or 'a submission is not there'}"))
         else:
             self.later(WATCH, self._watch)
 
@@ -155,8 +155,13 @@ class Life(Paced):
         idle = {job.id for job in left if job.phase not in trains and self.healed and len(left) == 1}
         idle = {id for id in idle if not self.jobs[id].reason.startswith(READS)}
         self._idle_since = {id: self._idle_since.get(id, self.now) for id in idle}
-        long = [self.jobs[id] for id, since in self._idle_since.items() if self.now - since > IDLE]
+        long = [self.jobs[id] for id, since in self._idle_since.items() if self.now - since > IDLE + self._patience]
         return [(job.id, str(job.phase), job.reason) for job in long]
+
+    @property
+    def _patience(self) -> float:
+        """Seconds for which a state may be waited for."""
+        return self.plan.policy.detached_limit + self.plan.policy.detached_margin
 
     # --- coordinators
 

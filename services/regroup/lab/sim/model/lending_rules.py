@@ -10,7 +10,7 @@ from regroup.core.cluster import Cluster, Watch
 from regroup.core.decide import Decision
 from regroup.core.jobs import ORIGIN, Formation, Job, Member, Version
 from regroup.core.messages.orders import Go, Kill, Release
-from regroup.core.workers import TrainerPhase, Worker
+from regroup.core.workers import LoopPhase, TrainerPhase, Worker
 from regroup.lab.sim.model.ghosts import Ghosts
 from regroup.lab.sim.model.trainer import Trainer
 from regroup.lab.sim.model.world import (
@@ -228,8 +228,11 @@ def _holds_no_last_copy(world: World, before: Cluster, decision: Decision, job: 
         return True  # nobody has said yet that there is a state
     if _can_be_read(before, job, None, mine):
         return True
+    saved = decision.cluster.jobs[job.id].saved  # if only since this moment
     could_not_save = trainer.member in watch.failed_savers or trainer.wedged
-    return could_not_save and mine == decision.cluster.jobs[job.id].saved  # it is durable, if only since this moment
+    hang = decision.cluster.hang(trainer.member)
+    in_no_step = hang is not None and hang.phase in (LoopPhase.IDLE, LoopPhase.FORMING)
+    return (could_not_save and mine == saved) or (in_no_step and mine.step <= saved.step)
 
 
 def _can_be_read(cluster: Cluster, job: Job, but: str | None, version: Version) -> bool:
