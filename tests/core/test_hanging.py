@@ -6,7 +6,7 @@ import pytest
 
 from regroup.core.cluster import Rest
 from regroup.core.hanging import GRACE
-from regroup.core.jobs import IN_LOAD, OUTSIDE, Fingerprint, JobPhase, Version, Wanted
+from regroup.core.jobs import IN_LOAD, OUTSIDE, Checkpoint, Fingerprint, JobPhase, Version, Wanted
 from regroup.core.messages.agent_reports import MAX_STACKS, AgentLeft, Heartbeat, StacksTaken
 from regroup.core.messages.commands import DrainWorker, PauseJob, ResumeJob, StopJob
 from regroup.core.messages.events import Disconnected, Tick
@@ -809,3 +809,19 @@ def test_who_hangs_before_any_step_was_made_is_not_waited_for_as_if_it_held_one(
         else:
             scene.beat("a", TrainerPhase.HALTED, promised=1)
     assert (evicted(scene), waited < most) == (["b"], True)
+
+
+def test_who_stands_still_with_the_only_copy_in_reach_is_spared_though_it_is_durable(scene):
+    """Step 3 was saved by b, into a folder of its machine, which is off. a waits, and stands still for four seconds."""
+    scene.running("a", "b", min_workers=2, step=3)
+    kept = Checkpoint(Version(1, 3), "/c/j", "sum", 1, worker="b", host="hb")
+    scene.cluster = replace(scene.cluster, jobs={"j": replace(scene.job, checkpoint=kept)})
+    scene.exits("b")
+    scene.does(Disconnected("b"))
+    scene.halt("a", (1, 3))
+    for _ in range(30):
+        scene.after(1.0, heard="a")
+        scene.beat("a", TrainerPhase.HALTED, promised=2, generation=1, version=Version(1, 3))
+    accuse(scene, "a", Hang(phase=LoopPhase.IDLE, lasts=4.2, limit=4.0, stands=True))
+    scene.after(0.2, heard="a")
+    assert evicted(scene) == []

@@ -692,3 +692,22 @@ def test_a_drain_of_a_held_job_ends_though_the_worker_promised_an_earlier_round_
     scene.beat("b", TrainerPhase.HALTED, promised=2, generation=1, version=Version(1, 3))
     scene.does(DrainWorker("b"))
     assert (scene.cluster.workers["b"].job, scene.job.wanted) == (None, Wanted.HOLD)
+
+
+@pytest.mark.parametrize("step", [3, 10])
+def test_nor_does_it_matter_that_those_that_stay_are_too_few_without_it(scene, step):
+    """a and b made this step, the last maybe; b's trainer is another one, a is drained, and its disk is full."""
+    scene.running("a", "b", min_workers=2, max_workers=2, step=step, steps=10)
+    scene.exits("b")
+    scene.does(DrainWorker("a"))
+    scene.prepare("b", incarnation="i2")
+    for _ in range(4):
+        if scene.job.round is not None:
+            scene.beat("a", TrainerPhase.HALTED, promised=scene.job.generation, generation=1, version=Version(1, step))
+            scene.halt("b", None, "i2")
+        if scene.job.saver is not None:
+            generation = scene.job.generation
+            scene.says("a", SaveFailed(job="j", incarnation="i1", generation=generation, error="no space"))
+        scene.after(10.0, heard="ab")
+    assert (scene.members, scene.job.formation.base) == (["a", "b"], Version(1, step))
+    assert scene.job.formation.generation > 1

@@ -163,3 +163,15 @@ def test_whoever_rests_as_its_holders_leave_keeps_its_place_in_the_queue(scene):
     scene.beat("a")
     scene.does(Tick())
     assert scene.cluster.workers["a"].job == "j"
+
+
+def test_nor_is_what_it_frees_lent_in_the_same_decision(scene):
+    """As before; a, lent to j, has no trainer just then."""
+    scene.running("b", step=3, max_workers=2)
+    scene.register("a")
+    scene.submit("k", max_workers=1)
+    scene.does(DrainWorker("b"))
+    scene.halt("b", (1, 3))
+    scene.saved("b", (1, 3))
+    scene.does(Tick())
+    assert scene.cluster.workers["a"].job == "j"

@@ -983,3 +983,18 @@ def test_nor_does_one_that_promises_now_and_then_and_never_forms(scene):
         elif scene.members == ["a"]:
             scene.train("a", 10 + step)
     assert still < 150, f"stood still {still} of 600 s, in {scene.job.generation} generations"
+
+
+def test_who_is_to_stop_and_is_cut_off_for_less_than_its_lease_is_waited_for(scene):
+    """It trains on until then, and its state is to be saved; no more is waited than a step may take."""
+    scene.running("a", "b", step=3)
+    scene.does(StopJob("j"))
+    for name in "ab":
+        scene.does(Disconnected(name))
+    for _ in range(16):
+        scene.after(1.0)
+    scene.register("a", "b")
+    for name in "ab":
+        scene.beat(name, TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, 9))
+    scene.halt("ab", (1, 9))
+    assert scene.job.saver is not None

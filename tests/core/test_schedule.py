@@ -373,3 +373,25 @@ def test_whoever_said_goodbye_is_waited_for_no_longer_than_one_that_is_away(scen
     scene.register("a", boot="b2")
     scene.after(scene.policy.absent_limit + 0.1, heard="a")
     assert scene.cluster.workers["a"].job == "k"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_no_free_worker_is_kept_by_a_job_for_those_that_said_goodbye(scene, restarted):
+    """j needs three, and b and d are gone for good. A new coordinator does not know for how long."""
+    scene.running("a", "b", "d", step=3, max_workers=3)
+    for name in "bd":
+        scene.exits(name, asked=True)
+        scene.says(name, AgentLeft(boot="b1"))
+    scene.halt("a", (1, 3))
+    scene.after(5.0, heard="a")
+    if restarted:
+        scene.after(1000.0, heard="a")
+        scene.restart()
+        scene.register("a")
+        scene.beat("a", TrainerPhase.HALTED, promised=2, generation=1, version=Version(1, 3))
+    scene.register("c")
+    scene.after(1.0, heard="ac")
+    assert scene.cluster.workers["c"].job is None
+    scene.submit("k", max_workers=1)
+    scene.after(1.0, heard="ac")
+    assert scene.cluster.workers["c"].job == "k"

@@ -6554,7 +6554,7 @@ MENDED = {  # what the code did once, or a rule took for wrong that was not
         begins=True,
         folders=True,
     ),
-    "who hangs as it forms what is durable is given up at once": Plan(
+    "who hangs as it forms what is durable is waited for as long as for a state": Plan(
         seed=472109,
         workers=3,
         jobs=(

@@ -159,7 +159,8 @@ def _another_saves(
     staying = [member for member in answers if member.worker not in departing]
     takers = [member for member in staying if member not in holders]
     held = len(staying) - len(takers)
-    room = bool(takers) and len(staying) >= job.spec.min_workers and job.spec.max_workers > held
+    enough = len(staying) + (held == 0) >= job.spec.min_workers  # one that goes leads once more (`_take_over`)
+    room = bool(takers) and enough and job.spec.max_workers > held
     return room and set(holders) <= set(tried)
 
 

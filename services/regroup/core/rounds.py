@@ -10,6 +10,7 @@ Refuses to know: what the answers mean (`regroup.conclude`), what is done about 
 """
 
 from collections.abc import Set
+from dataclasses import replace
 from enum import Enum, auto
 
 from regroup.core import failures
@@ -278,7 +279,9 @@ def _trouble(turn: Turn, job: Job) -> str | None:
     deaths = [f"{m.worker}: {watch.dead[m]}" for m in job.formation.members if m in watch.dead]
     if told := "; ".join(deaths) or watch.broken:
         return told
-    silent = passed(turn, job) >= {*job.formation.members}  # none may commit any more, however long a step takes
+    # None may commit any more, however long a step takes. Who is to stop trains on until then, too.
+    leased = replace(job, wanted=Wanted.RUN) if job.wanted is Wanted.STOP else job
+    silent = passed(turn, leased) >= {*job.formation.members}
     return "none of its members was heard for as long as its lease lasts" if silent else None
 
 

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from regroup.core.cluster import Cluster
 from regroup.core.copies import comes_back_to
 from regroup.core.jobs import Job, JobPhase, Wanted
+from regroup.core.workers import LEFT
 
 SHOWN = 3  # jobs that a queued one is told to be behind
 IN_VAIN = 4  # times that all workers of a job read again, each after twice as long: storage may only be away
@@ -196,13 +197,14 @@ def lend(
     free = [name for name in sorted(cluster.workers) if name in expected and is_free(cluster, name)]
     if not free:
         return loans
+    stay = {name for name in expected if may_be_lent(cluster, name) and cluster.workers[name].boot != LEFT}
     begun = [
         job
         for job in cluster.live.values()
         if job.wanted is Wanted.RUN and _has_begun(job)
         if _blind(cluster, job, idle=idle) or len(lent(cluster, job, expected, idle)) < job.spec.max_workers
-        if not _hopeless(cluster, job, expected)
-    ]  # others take none
+        if not _hopeless(cluster, job, stay)
+    ]  # others take none, as they would keep it: also one that needs somebody who said goodbye to be started again
 
     def grow(job: Job, most: int, beyond: int, but: Set[str] = frozenset()) -> None:
         """To `most` without those that are idle, and not to more than `beyond` with them."""
@@ -222,6 +224,8 @@ def lend(
         grow(job, job.spec.min_workers, len(cluster.workers))
     hopeless: set[tuple[object, ...]] = set()  # jobs of one kind are looked at once
     for job in cluster.live.values():
+        if job.phase is JobPhase.PAUSED and job.wanted is Wanted.YIELD and not _hopeless(cluster, job, expected):
+            return loans  # it is in the queue again in a moment
         if job.phase is not JobPhase.QUEUED or (alike := (job.spec.min_workers, *job.refused)) in hopeless:
             continue
         takes = _eligible(cluster, job, free)[: job.spec.max_workers]

@@ -63,8 +63,8 @@ def hangs(turn: Turn, job: Job, member: Member, unheld: bool, missing: bool) -> 
 
     Its agent must be heard, so that it had its chance. Who may hold the only state gets much longer, from the last sign
     of its trainer on, or since it is back: the `missing`, and those that said they hold one while no answer has any
-    (`unheld`). But not who hangs in the task's code at a save, or failed to save, or is in no step, and holds no more
-    than what is durable.
+    (`unheld`). But not who hangs in the task's code at a save, or failed to save, and holds no more than what is
+    durable; nor who hangs in no step, where none was made.
     """
     sighting, watch = turn.sightings.get(member.worker), turn.watch(job.id)
     if sighting is None or not (hangs_for_long(turn, member) or had_its_chance(turn, member)):
@@ -75,7 +75,7 @@ def hangs(turn: Turn, job: Job, member: Member, unheld: bool, missing: bool) -> 
     if at_save and held is not None and held <= job.saved:
         return True
     hang = turn.cluster.hang(member)
-    if hang is not None and hang.phase in OUT_OF_STEPS and (held is None or held.step <= job.saved.step):
+    if hang is not None and hang.phase in OUT_OF_STEPS and (held is None or held.step <= job.origin.step):
         return True
     asked = watch.since if watch.disturbed is None else watch.asked.get(member, watch.since)
     # Who was cut off was asked in vain, and is asked again as it comes back; but one that hangs may do so for ever. It

@@ -232,7 +232,7 @@ def _holds_no_last_copy(world: World, before: Cluster, decision: Decision, job: 
     could_not_save = trainer.member in watch.failed_savers or trainer.wedged
     hang = decision.cluster.hang(trainer.member)
     in_no_step = hang is not None and hang.phase in (LoopPhase.IDLE, LoopPhase.FORMING)
-    return (could_not_save and mine == saved) or (in_no_step and mine.step <= saved.step)
+    return (could_not_save and mine == saved) or (in_no_step and mine.step <= job.origin.step)
 
 
 def _can_be_read(cluster: Cluster, job: Job, but: str | None, version: Version) -> bool:
