@@ -17,7 +17,7 @@ from regroup.core.cluster import Cluster, Policy, reached
 from regroup.core.forgiving import forgive_in_time, try_again
 from regroup.core.jobs import JobPhase, StepPoint
 from regroup.core.leaving import admit, drain, let_go
-from regroup.core.making_room import make_room, queue_again
+from regroup.core.making_room import make_room
 from regroup.core.messages.agent_reports import Heartbeat
 from regroup.core.messages.commands import (
     AdmitWorker,
@@ -54,8 +54,6 @@ def decide(cluster: Cluster, event: Event, now: float, policy: Policy) -> Decisi
     """Take one event in. Raises a Refusal, and nothing has changed, if a command cannot be carried out."""
     turn = Turn(cluster, now, policy)
     answers: tuple[Order, ...] = ()
-    if not isinstance(event, KeepSteps):
-        queue_again(turn)
     match event:
         case SubmitJob(job=job, spec=spec, at=at):
             if job not in turn.jobs:  # said twice, it is one job

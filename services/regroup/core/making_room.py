@@ -20,6 +20,9 @@ def make_room(turn: Turn) -> None:
     limit = turn.policy.absent_limit
     stuck = {id for id in turn.watches if stage(turn.jobs[id]) is Stage.GATHERING and lacks_for(turn, id) > limit}
     for job in [job for job in turn.live.values() if job.wanted is Wanted.YIELD]:
+        if job.phase is JobPhase.PAUSED:
+            turn.change_job(job, phase=JobPhase.QUEUED, wanted=Wanted.RUN)
+            continue
         failed = stage(job) is Stage.GATHERING and turn.watch(job.id).failed_savers
         if job.id in stuck or failed:  # nothing is to be had from it for now
             turn.change_job(job, wanted=Wanted.RUN)
@@ -27,12 +30,6 @@ def make_room(turn: Turn) -> None:
     found = makes_room(turn.cluster, costs, expected(turn), useless(turn))
     if found is not None:
         ask(turn, *found)
-
-
-def queue_again(turn: Turn) -> None:
-    """Whoever rests, and not because its user asked, has its place in the queue before anybody else is lent."""
-    for job in [job for job in turn.live.values() if job.wanted is Wanted.YIELD and job.phase is JobPhase.PAUSED]:
-        turn.change_job(job, phase=JobPhase.QUEUED, wanted=Wanted.RUN)
 
 
 def could_make_room(turn: Turn, job: Job) -> Cost | None:

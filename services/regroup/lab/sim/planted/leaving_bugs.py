@@ -107,9 +107,9 @@ BUGS = (
     ),
     Bug(
         "who rests has no place in the queue until the next tick",
-        DECIDE,
-        "    if not isinstance(event, KeepSteps):\n        queue_again(turn)\n",
-        "    if isinstance(event, Tick):\n        queue_again(turn)\n",
+        SCHEDULE,
+        "if job.phase is JobPhase.PAUSED and job.wanted is Wanted.YIELD and not",
+        "if False and not",
         among="DRAIN",
     ),
     Bug("who submits twice begins anew", DECIDE, "            if job not in turn.jobs:", "            if True:"),
