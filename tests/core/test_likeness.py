@@ -228,3 +228,19 @@ def test_mended_code_of_all_is_refused_on_nobody_because_the_coordinator_began_a
         scene.beat(name, TrainerPhase.PREPARED, "i2", fingerprint=MENDED)
     scene.after(1.0, heard="ab")
     assert (dict(scene.job.refused), scene.job.fingerprint) == ({}, MENDED)
+
+
+def test_who_is_back_and_hangs_does_not_set_back_what_was_set_anew(scene):
+    """a was cut off for longer than rule 7 waits; its line is back, and its trainer hangs in a pass."""
+    scene.running("a", min_workers=1, max_workers=1, step=3)
+    scene.register("d", "e")
+    trainer = scene.cluster.sightings["a"].trainer
+    scene.does(Disconnected("a"))
+    for _ in range(28):
+        scene.after(5.0, heard="de")
+    assert scene.cluster.workers["d"].job == "j"
+    scene.beat("d", TrainerPhase.PREPARED, fingerprint=UNMOUNTED)
+    scene.register("a")
+    hang = Hang(phase=LoopPhase.COMPUTE, lasts=160.0, limit=60.0)
+    scene.says("a", Heartbeat(boot="b1", sequence=200, trainer=trainer, hang=hang))
+    assert (scene.job.fingerprint, "d" in scene.job.refused) == (UNMOUNTED, False)

@@ -998,3 +998,33 @@ def test_who_is_to_stop_and_is_cut_off_for_less_than_its_lease_is_waited_for(sce
         scene.beat(name, TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, 9))
     scene.halt("ab", (1, 9))
     assert scene.job.saver is not None
+
+
+@pytest.mark.parametrize("how", ["a formation that failed", "another coordinator", "nothing"])
+def test_who_trained_until_a_moment_ago_and_was_cut_off_does_not_rest(scene, how):
+    """c is back as the round ends, and has yet to promise; f is free."""
+    scene.running("a", "b", "c", min_workers=1, max_workers=3, step=3)
+    scene.register("f")
+    scene.after(scene.policy.halt_limit, heard="abcf")
+    scene.breaks("a", 1)
+    if how == "a formation that failed":
+        scene.forms("abc", 2)
+        scene.breaks("b", 2)
+    if how == "another coordinator":
+        scene.restart()
+        scene.register("a", "b", "f")
+        scene.beat("f")
+    else:
+        scene.does(Disconnected("c"))
+    n = scene.job.generation
+    scene.halt("a", (1, 3))
+    scene.after(scene.policy.halt_limit - 0.5, heard="abf")
+    scene.register("c")
+    scene.beat("c", TrainerPhase.BROKEN, promised=n - 1, generation=n - 1, version=Version(1, 3))
+    scene.halt("b", (1, 3))
+    scene.after(1.0, heard="abcf")
+    assert (scene.members, scene.job.formation.generation) == (["a", "b"], scene.job.generation)
+    scene.train("ab", 3)
+    scene.beat("c", TrainerPhase.HALTED, promised=n, version=Version(1, 3))
+    assert scene.cluster.workers["c"].job == "j"
+    assert scene.job.reason == "prepared to join: c"

@@ -579,3 +579,31 @@ def test_those_that_were_each_tried_with_one_that_nobody_reaches_are_tried_toget
         scene.exits(gone[0], runs[gone[0]], asked=True)
         scene.beat(gone[0])
     assert scene.members == [name for name in names if name != "a"]
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_who_is_to_go_and_gives_its_state_to_one_that_stays_waits_for_nobody(scene, back):
+    """a alone holds step 4, and is drained; c could not reach it, and rests; b is to take the state."""
+    scene.running("a", "b", "c", min_workers=2, max_workers=3, step=3)
+    scene.train("a", 4)
+    scene.after(scene.policy.halt_limit, heard="abc")
+    scene.breaks("a", 1)
+    scene.halt("a", (1, 4))
+    scene.halt("bc", (1, 3))
+    n = scene.job.generation
+    for name in "abc":
+        scene.beat(name, TrainerPhase.FORMING, promised=n, generation=n, version=Version(1, 4 if name == "a" else 3))
+    scene.does(DrainWorker("a"))
+    told = {"job": "j", "incarnation": "i1", "generation": n}
+    scene.says("c", PeersUnreached(**told, peers=(Member("a", "i1"),)))
+    scene.says("c", GroupBroke(**told, reason="no way leads there"))
+    scene.exits("c", asked=True)
+    scene.beat("c")
+    if back:
+        scene.prepare("c", incarnation="i2")
+    scene.halt("b", (1, 3))
+    if back:
+        scene.halt("c", None, "i2")
+    scene.halt("a", (1, 4))
+    assert scene.job.formation.generation == scene.job.generation
+    assert {"a", "b"} <= {*scene.members}

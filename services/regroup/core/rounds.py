@@ -173,7 +173,7 @@ def _gather(turn: Turn, job: Job) -> None:
         rest(turn, job, verdict)
     elif isinstance(verdict, NothingToSave) and (back := returning(turn, job)):
         wait(turn, job, may_go_on(job, back))
-    elif isinstance(verdict, Train) and (why := soon_again(turn, job, present)):
+    elif isinstance(verdict, Train) and (why := soon_again(turn, job, present, verdict.formation)):
         wait(turn, job, why)
     else:
         begin_round(turn, job, "enough workers are ready" if job.formation is None else verdict.reason)

@@ -145,7 +145,7 @@ def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
     answers, verdict = answers_of(turn, job)
     stuck = [member for member in unanswered if is_stuck(turn, member)]
     give_up(turn, job, verdict, unanswered, answers)
-    if isinstance(verdict, Train) and (why := soon_again(turn, job, answers)):
+    if isinstance(verdict, Train) and (why := soon_again(turn, job, answers, verdict.formation)):
         wait(turn, turn.change_job(job, round=None), why)
     elif isinstance(verdict, Train):
         _let_rest(turn, job, unanswered)
@@ -174,10 +174,10 @@ def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
 
 
 def _let_rest(turn: Turn, job: Job, unanswered: Sequence[Member]) -> None:
-    """The others stood still for them in vain: each next time is later. Not for who formed with them until now."""
-    told, formed = candidates(turn.cluster, job), turn.watch(job.id).formed
+    """The others stood still for them in vain: each next time is later. Not for who trained with them until now."""
+    told, listed = candidates(turn.cluster, job), job.formation.members if job.formation is not None else ()
     for member in unanswered:
-        if member in told and member not in formed:
+        if member in told and not (member in listed and told[member].version is not None):
             let_rest(turn, job, member.worker)
 
 

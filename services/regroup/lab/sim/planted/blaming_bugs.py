@@ -79,7 +79,7 @@ BUGS = (
     Bug(
         "those that were just tried in vain are tried again at once",
         "regroup.core.settling",
-        "if isinstance(verdict, Train) and (why := soon_again(turn, job, answers)):",
+        "if isinstance(verdict, Train) and (why := soon_again(turn, job, answers, verdict.formation)):",
         "if isinstance(verdict, Train) and (why := ''):",
         among="nobody reaches one",
     ),
