@@ -713,3 +713,37 @@ def test_nor_does_it_matter_that_those_that_stay_are_too_few_without_it(scene, s
             break
     assert (scene.members, scene.job.formation.base) == (["a", "b"], Version(1, step))
     assert scene.job.formation.generation > 1
+
+
+@pytest.mark.parametrize("how", ["drained", "asked to end"])
+@pytest.mark.parametrize("step", [3, 10])
+def test_a_free_worker_is_lent_to_take_what_one_that_goes_cannot_save(scene, how, step):
+    """a and b made this step; b said goodbye, a's disk is full, and it is to go; c is new, and free."""
+    scene.running("a", "b", min_workers=2, max_workers=2, step=step, steps=10)
+    goodbye(scene, "b")
+    if how == "drained":
+        scene.does(DrainWorker("a"))
+
+    def promise():
+        facts = {"promised": scene.job.generation, "generation": 1, "version": Version(1, step)}
+        if how == "drained":
+            scene.beat("a", TrainerPhase.HALTED, **facts)
+        else:
+            leave(scene, "a", TrainerPhase.HALTED, **facts)
+
+    for second in range(40):
+        if second == 15:
+            scene.register("c")
+        promise()
+        if scene.job.saver is not None:
+            generation = scene.job.generation
+            scene.says("a", SaveFailed(job="j", incarnation="i1", generation=generation, error="no space"))
+        if second >= 15 and scene.cluster.workers["c"].job == "j":
+            if scene.cluster.sightings["c"].trainer is None:
+                scene.prepare("c")
+            elif scene.job.round is not None:
+                scene.halt("c", None)
+        scene.after(1.0, heard="ac" if second > 15 else "a")
+        if scene.job.formation.generation > 1:
+            break
+    assert (scene.members, scene.job.formation.base) == (["a", "c"], Version(1, step))

@@ -8,7 +8,7 @@ import pytest
 from regroup.core.cluster import reached
 from regroup.core.jobs import ORIGIN, JobPhase, Member, Version
 from regroup.core.messages.agent_reports import Heartbeat
-from regroup.core.messages.commands import StopJob, SubmitJob
+from regroup.core.messages.commands import PauseJob, StopJob, SubmitJob
 from regroup.core.messages.events import Disconnected, Tick
 from regroup.core.messages.orders import Halt, Kill, Prepare, Release
 from regroup.core.messages.trainer_reports import StepsCommitted
@@ -960,21 +960,27 @@ def test_who_was_left_out_with_its_state_and_does_not_answer_stops_the_others_ea
     assert still < 150, f"stood still {still} of 600 s, in {scene.job.generation} generations"
 
 
-def test_nor_does_one_that_promises_now_and_then_and_never_forms(scene):
-    """A word every 7 s: in time for one Halt, not for the next; a goes on alone, and it is asked anew."""
-    scene.running("a", min_workers=1, max_workers=2, step=3, steps=10**6)
+@pytest.mark.parametrize("old", [None, Version(1, 3)])
+def test_nor_does_one_that_promises_now_and_then_and_never_forms(scene, old):
+    """A word every 7 s: in time for one Halt, not for the next; a goes on alone, and it is asked anew. It is new, or
+    trained to step 3 with a, long ago, and keeps that."""
+    scene.running("a", "b", min_workers=1, max_workers=2, step=3, steps=10**6)
+    scene.left_behind("b", "a", 4)
     scene.register("b")
-    scene.prepare("b")
+    who, facts = ("i1", {"version": old}) if old else ("i2", {})
+    if old is None:
+        scene.exits("b", asked=True)
+        scene.prepare("b", incarnation=who)
     still = 0
     for step in range(600):
         scene.passes(1.0, heard="a")
         n, known = scene.job.generation, scene.cluster.sightings["b"].trainer
         if step % 7 == 0 and scene.job.round is not None:
-            scene.beat("b", TrainerPhase.HALTED, promised=n)
+            scene.beat("b", TrainerPhase.HALTED, who, promised=n, generation=1 if old else 0, **facts)
         elif step % 7 == 0 and "b" in scene.members:
-            scene.beat("b", TrainerPhase.FORMING, promised=n, generation=n)
+            scene.beat("b", TrainerPhase.FORMING, who, promised=n, generation=n, **facts)
         elif step % 7 == 0:
-            scene.beat("b", known.phase, promised=known.promised, generation=known.generation)
+            scene.beat("b", known.phase, who, promised=known.promised, generation=known.generation, **facts)
         scene.does(Tick())
         held = scene.cluster.sightings["a"].trainer.version
         still += scene.job.phase is not JobPhase.RUNNING or scene.job.round is not None
@@ -1028,3 +1034,15 @@ def test_who_trained_until_a_moment_ago_and_was_cut_off_does_not_rest(scene, how
     scene.beat("c", TrainerPhase.HALTED, promised=n, version=Version(1, 3))
     assert scene.cluster.workers["c"].job == "j"
     assert scene.job.reason == "prepared to join: c"
+
+
+@pytest.mark.parametrize("hold", [False, True])
+def test_a_rest_of_a_job_whose_members_are_all_off_says_so_once_their_leases_are_over(scene, hold):
+    scene.running("a", "b", min_workers=2, step=3, step_timeout=3600.0)
+    for name in "ab":
+        scene.does(Disconnected(name))
+    scene.does(PauseJob("j", hold=hold))
+    for _ in range(100):
+        scene.after(1.0)
+    assert scene.job.phase is JobPhase.WAITING
+    assert "resume or stop the job to go on without it" in scene.job.reason

@@ -7,7 +7,6 @@ Does not guarantee: that what is alike at the places that are looked at is alike
 
 from regroup.core.absence import is_useless, others_to_try, untried
 from regroup.core.beginning import other_data
-from regroup.core.copies import is_at_work
 from regroup.core.jobs import Job, JobPhase, Member
 from regroup.core.messages.trainer_reports import TASK, WORKER, PrepareFailed, ReplicasDiffered
 from regroup.core.replicas import receivers, sound
@@ -69,9 +68,9 @@ def _brings_back(turn: Turn, job: Job, member: Member, status: TrainerStatus) ->
     what was set anew meanwhile."""
     watch = turn.watch(job.id)
     gone = member in watch.dead or member in watch.evicted - watch.suspected - watch.back
-    gone = gone or is_at_work(turn.cluster, member.worker)  # it hangs, and may never come back from that
+    hangs = turn.cluster.hangs(member)  # it may never come back from that
     made = status.version is not None and status.version.step > job.origin.step
-    return job.formation is not None and member in job.formation.members and made and not gone
+    return job.formation is not None and member in job.formation.members and made and not (gone or hangs)
 
 
 def _set_back(turn: Turn, job: Job) -> None:

@@ -279,9 +279,8 @@ def _trouble(turn: Turn, job: Job) -> str | None:
     deaths = [f"{m.worker}: {watch.dead[m]}" for m in job.formation.members if m in watch.dead]
     if told := "; ".join(deaths) or watch.broken:
         return told
-    # None may commit any more, however long a step takes. Who is to stop trains on until then, too.
-    leased = replace(job, wanted=Wanted.RUN) if job.wanted is Wanted.STOP else job
-    silent = passed(turn, leased) >= {*job.formation.members}
+    # None may commit any more, however long a step takes, and whatever is wanted of the job.
+    silent = passed(turn, replace(job, wanted=Wanted.RUN)) >= {*job.formation.members}
     return "none of its members was heard for as long as its lease lasts" if silent else None
 
 

@@ -166,6 +166,15 @@ def _blind(cluster: Cluster, job: Job, rereads: int = 0, idle: Set[str] = frozen
     return tried if there and often and tried >= there else set()
 
 
+def _may_give(cluster: Cluster, job: Job) -> bool:
+    """Whether one that is to go could not save what it holds, and may lead once more, so that those that stay take it
+    (`regroup.conclude`)."""
+    watch = cluster.watches.get(job.id)
+    goers = {name for name, worker in cluster.workers.items() if worker.job == job.id and worker.departs}
+    failed = watch is not None and any(member.worker in goers for member in watch.failed_savers)
+    return failed and job.spec.max_workers > 1
+
+
 def reads_in_vain(cluster: Cluster, job: Job) -> set[str]:
     """Who could not read the job's checkpoint, where none of its workers could for long."""
     return _blind(cluster, job, IN_VAIN)
@@ -203,7 +212,7 @@ def lend(
         for job in cluster.live.values()
         if job.wanted is Wanted.RUN and _has_begun(job)
         if _blind(cluster, job, idle=idle) or len(lent(cluster, job, expected, idle)) < job.spec.max_workers
-        if not _hopeless(cluster, job, stay)
+        if job.spec.min_workers <= len(_usable(cluster, job, stay)) + _may_give(cluster, job)
     ]  # others take none, as they would keep it: also one that needs somebody who said goodbye to be started again
 
     def grow(job: Job, most: int, beyond: int, but: Set[str] = frozenset()) -> None:

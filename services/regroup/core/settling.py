@@ -175,9 +175,11 @@ def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
 
 def _let_rest(turn: Turn, job: Job, unanswered: Sequence[Member]) -> None:
     """The others stood still for them in vain: each next time is later. Not for who trained with them until now."""
-    told, listed = candidates(turn.cluster, job), job.formation.members if job.formation is not None else ()
+    told, last = candidates(turn.cluster, job), job.formation
     for member in unanswered:
-        if member in told and not (member in listed and told[member].version is not None):
+        held = told[member].version if member in told else None
+        trained = last is not None and member in last.members and held is not None and held >= last.base
+        if member in told and not trained:
             let_rest(turn, job, member.worker)
 
 

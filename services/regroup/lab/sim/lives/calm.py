@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 STEP = 15.0  # seconds for which a job that trains may make no step, nor get on with an evaluation
 LENT = 3.0  # seconds for which a worker may be free that the first job of the queue, or one with a place, could have
 GOES = 8.0  # seconds for which one that is to go may be kept, but to save
-ENDS = 6.0  # seconds for which the trainer of a free worker may live
+ENDS = 1.0  # seconds for which the trainer of a free worker may live, once no state is waited for that it may have, too
 ANSWERS = 4.0  # seconds after which a trainer in good health has answered, come back, or gone on with its step
 PREPARES = 6.0  # seconds after which it has prepared
 HOLDS_UP = (  # one worker
@@ -104,7 +104,9 @@ class Calm:
         clings = worker.job is None and trainer is not None and not trainer.stuck and self._is_there(after, worker)
         waited = self._lasts("ends", worker.name, clings, trainer.member if trainer is not None else None)
         of = trainer.job if trainer is not None else ""
-        assert waited < ENDS, f"{worker.name} is free, and keeps its trainer of {of} for {waited:.1f} s"
+        assert waited < ENDS + self._life.policy.detached_limit, (
+            f"{worker.name} is free, and keeps its trainer of {of} for {waited:.1f} s"
+        )
 
     def _lends(self, after: Cluster) -> None:
         """The first of the queue goes first; where nobody waits, whoever has a place."""

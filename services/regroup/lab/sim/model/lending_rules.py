@@ -85,7 +85,8 @@ def _unlent(world: World, after: Cluster, worker: Worker, job: Job, handed_over:
     base, spare = job.formation.base, mine is None or mine.step == 0 or len(holders(world, job.id)) > 1
     if mine is not None and not spare:
         spare = any(one >= mine or (one >= base and mine.step <= one.step + 1) for one in said)
-    meant = ((worker.quarantined or worker.name in job.refused) and spare) or member in lost(after, job.id)
+    odd = seen.trainer.fingerprint != job.fingerprint and after.hangs(member)  # who hangs sets no code back
+    meant = odd or ((worker.quarantined or worker.name in job.refused) and spare) or member in lost(after, job.id)
     nothing = mine is None or is_durable(job, job.formation, mine) or handed_over(after, job, member, mine)
     assert meant or nothing or member not in job.formation.members, f"{member} is sent away with its state"
 
@@ -108,8 +109,8 @@ def released(world: World, cluster: Cluster, name: str, id: str) -> None:
     trainer = world.living(Member(name, seen.trainer.incarnation))
     if trainer is None or trainer.session.version is None or seen.trainer.version is None:
         return
-    listed = Member(name, seen.trainer.incarnation) in job.formation.members
-    if seen.trainer.fingerprint != job.fingerprint and not listed:
+    member = Member(name, seen.trainer.incarnation)
+    if seen.trainer.fingerprint != job.fingerprint and (member not in job.formation.members or cluster.hangs(member)):
         return  # what the code made that was there before counts no more
     stands = trainer.stuck and seen.trainer.version.step <= job.origin.step  # what it last made it never told
     if stands or trainer.session.version.step <= job.origin.step:
