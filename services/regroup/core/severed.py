@@ -63,8 +63,8 @@ def rests(turn: Turn, job: Job, worker: str) -> bool:
 
 
 def soon_again(turn: Turn, job: Job, answers: Mapping[Member, Answer], formation: Formation) -> str:
-    """Why these wait before they form this, if they do: they need somebody whom others could not reach a moment ago.
-    Each try in vain costs a trainer, and whoever just lost its own cannot be tried with all the others."""
+    """Why these wait before they form this, if they do: they need somebody whom others could not reach, or who
+    did not answer, a moment ago. Each try in vain costs a trainer, and whoever just lost its own cannot be tried with all the others."""
     leader = formation.members[formation.leader]  # who is to go may lead once more
     stay = {one: said.version for one, said in answers.items() if one == leader or not turn.workers[one.worker].departs}
     away = sorted(one.worker for one, version in stay.items() if version is None and rests(turn, job, one.worker))
@@ -72,7 +72,7 @@ def soon_again(turn: Turn, job: Job, answers: Mapping[Member, Answer], formation
     few = away and 0 < len(stay) - len(away) < job.spec.min_workers
     if not few or turn.waited(last) > turn.policy.form_limit:
         return ""
-    return f"{', '.join(away)} cannot be reached by the others, and they need it: they soon try again"
+    return f"the others need {', '.join(away)}, and did not reach it, or had no answer: they soon try again"
 
 
 def left_alone(turn: Turn, job: Job) -> frozenset[str]:
