@@ -63,8 +63,8 @@ def rests(turn: Turn, job: Job, worker: str) -> bool:
 
 
 def soon_again(turn: Turn, job: Job, answers: Mapping[Member, Answer], formation: Formation) -> str:
-    """Why these wait before they form this, if they do: they need somebody whom others could not reach, or who
-    did not answer, a moment ago. Each try in vain costs a trainer, and whoever just lost its own cannot be tried with all the others."""
+    """Why these wait before they form this, if they do: they need somebody whom others could not reach, or who did not
+    answer, a moment ago. Each try in vain costs a trainer, and whoever lost its own cannot be tried with the others."""
     leader = formation.members[formation.leader]  # who is to go may lead once more
     stay = {one: said.version for one, said in answers.items() if one == leader or not turn.workers[one.worker].departs}
     away = sorted(one.worker for one, version in stay.items() if version is None and rests(turn, job, one.worker))
