@@ -92,10 +92,7 @@ def test_of_a_worker_that_is_forgotten_anybody_can_delete_what_has_a_url(kept, p
     scene = kept(4, 8, 12, place=place)
     workers = {name: worker for name, worker in scene.cluster.workers.items() if name != "a"}
     sightings = {name: seen for name, seen in scene.cluster.sightings.items() if name != "a"}
-    last = scene.job.formation
-    alone = replace(last, seats=tuple(seat for seat in last.seats if seat.member.worker != "a"), leader=0)
-    jobs = {"j": replace(scene.job, formation=alone)}
-    scene.cluster = replace(scene.cluster, workers=workers, sightings=sightings, jobs=jobs)
+    scene.cluster = replace(scene.cluster, workers=workers, sightings=sightings)
     scene.train("b", 12)
     assert [name for name, order in scene.orders if isinstance(order, Discard)] == told
 

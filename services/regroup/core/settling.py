@@ -62,7 +62,8 @@ def is_silent(turn: Turn, job: Job, member: Member) -> bool:
     policy, sighting = turn.policy, turn.sightings.get(member.worker)
     limit = policy.absent_limit if job.wanted is Wanted.STOP else job.formation.detached_limit + policy.detached_margin
     # Nobody renews the lease of who was given up, or taken off the job; and it may not end for long.
-    leased = turn.workers[member.worker].job == job.id and member not in turn.watch(job.id).evicted
+    worker = turn.workers.get(member.worker)
+    leased = worker is not None and worker.job == job.id and member not in turn.watch(job.id).evicted
     seen = -inf if sighting is None else sighting.seen if leased else sighting.renewed
     # Whoever began, or stood still, counts from then: others were heard by another coordinator, or by nobody.
     heard = seen if seen >= turn.cluster.awake else turn.cluster.awake + policy.leader_lease
