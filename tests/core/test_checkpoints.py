@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from regroup.core.jobs import Checkpoint, JobPhase, Version
+from regroup.core.cluster import behind_all
+from regroup.core.jobs import Checkpoint, JobPhase, Member, Version
 from regroup.core.messages.agent_reports import Discarded, Heartbeat
 from regroup.core.messages.commands import PauseJob, StopJob
 from regroup.core.messages.events import Disconnected
@@ -386,3 +387,12 @@ def test_what_a_dead_trainer_left_is_answered_only_once_the_job_names_it_though_
     assert (settled(scene, "a"), scene.job.doomed) == ((newer[0].path,), ())
     scene.beat("a", TrainerPhase.TRAINING, left=(ended,), **facts)
     assert (settled(scene, "a"), scene.job.doomed) == (("/c/j/g1-s5", newer[0].path), (file(1, 5),))
+
+
+def test_what_is_behind_all_is_not_counted_without_an_evicted_trainer_that_lives(scene):
+    scene.running("a", "b", min_workers=1)
+    scene.train("a", 5)
+    scene.train("b", 3)
+    watch, b = scene.cluster.watches["j"], Member("b", "i1")
+    assert behind_all(scene.job, replace(watch, evicted=frozenset({b}))) == 4
+    assert behind_all(scene.job, replace(watch, dead={b: "killed"})) == 5

@@ -121,8 +121,9 @@ def released(world: World, cluster: Cluster, name: str, id: str) -> None:
     heard = {other for other in cluster.workers if other != name and tells(world, cluster, other)}
     hangs = {other: cluster.sightings[other].hang for other in heard}
     heard -= {other for other, hang in hangs.items() if hang is not None and not hang.fetch}  # it may never come back
+    heard = {other for other in heard if cluster.workers[other].job == id}  # else it may be ended, too
     others = [one.worker for one in job.formation.members if one.worker in heard and _has_base(cluster, job, one)]
-    for other in [other for other in heard if cluster.workers[other].job == id]:
+    for other in heard:
         known = cluster.present(other)
         status = known.trainer if known is not None else None
         others += [other] if status is not None and (status.version or ORIGIN) >= seen.trainer.version else []

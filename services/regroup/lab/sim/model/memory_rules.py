@@ -18,10 +18,11 @@ from regroup.lab.sim.model.world import World, changes, fresh, given_up, told_ba
 def known(ghosts: Ghosts, world: World, job: Job, formation: Formation, watch: Watch | None) -> None:
     """What is known of the last formation is so: who holds its state, the steps of each, and that all are done.
 
-    Once it trains, nobody has failed to form in a row.
+    Once it trains, nobody has failed to form in a row, and all reach each other.
     """
-    forgiven = watch is None or job.phase is not JobPhase.RUNNING or job.round is not None or not watch.stumbled
-    assert forgiven, f"{job.id} trains, and it is still known who failed to form"
+    trains = watch is not None and job.phase is JobPhase.RUNNING and job.round is None
+    assert not (trains and watch is not None and watch.stumbled), f"{job.id} trains, and is known not to have formed"
+    assert not (trains and watch is not None and watch.severed), f"{job.id} trains, and {watch.severed} were apart"
     step, base = reached(job, watch), formation.base.step
     made = ghosts.commits.get(job.id, {}).get(formation.generation, set())
     done = max(base, max(made, default=-1) + 1)

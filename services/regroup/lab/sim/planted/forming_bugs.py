@@ -120,4 +120,11 @@ BUGS = (
         "owners=_owners(job, members, base.version.step),",
         "owners=assign(job.spec.shard_count, len(members)),",
     ),
+    Bug(
+        "who was apart is apart though all formed together",
+        SEVERED,
+        "severed=frozenset(), resting=resting)",
+        "resting=resting)",
+        among="SEVER",
+    ),
 )
