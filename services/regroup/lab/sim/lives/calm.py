@@ -31,7 +31,7 @@ HOLDS_UP = (  # one worker
     *(Kind.DEAFEN, Kind.SILENCE, Kind.ISOLATE, Kind.CUT, Kind.STRANGER, Kind.KILL_AGENT, Kind.AWAY, Kind.MOVE),
 )
 KEEPS_FROM_HEARING = (*STORE, Kind.STORE_SLOW, Kind.SLOW, Kind.LOSSY, Kind.JUMBLED, Kind.FREEZE)  # all of them
-HARMS = tuple({*Kind} - GENTLE - {Kind.SEVER})
+HARMS = tuple(kind for kind in Kind if kind not in GENTLE and kind is not Kind.SEVER)
 UNANSWERED = ("did not answer", "did not come back", " hangs in phase ", "did not prepare")
 TRAINS = (JobPhase.RUNNING, JobPhase.REGROUPING)
 GROWS = (JobPhase.RUNNING, JobPhase.PREPARING, JobPhase.WAITING)

@@ -106,10 +106,10 @@ def released(world: World, cluster: Cluster, name: str, id: str) -> None:
         return
     if is_overtaken(world, job):
         return
-    trainer = world.living(Member(name, seen.trainer.incarnation))
+    member = Member(name, seen.trainer.incarnation)
+    trainer = world.living(member)
     if trainer is None or trainer.session.version is None or seen.trainer.version is None:
         return
-    member = Member(name, seen.trainer.incarnation)
     if seen.trainer.fingerprint != job.fingerprint and (member not in job.formation.members or cluster.hangs(member)):
         return  # what the code made that was there before counts no more
     stands = trainer.stuck and seen.trainer.version.step <= job.origin.step  # what it last made it never told

@@ -20,9 +20,9 @@ def known(ghosts: Ghosts, world: World, job: Job, formation: Formation, watch: W
 
     Once it trains, nobody has failed to form in a row, and all reach each other.
     """
-    trains = watch is not None and job.phase is JobPhase.RUNNING and job.round is None
-    assert not (trains and watch is not None and watch.stumbled), f"{job.id} trains, and is known not to have formed"
-    assert not (trains and watch is not None and watch.severed), f"{job.id} trains, and {watch.severed} were apart"
+    if watch is not None and job.phase is JobPhase.RUNNING and job.round is None:
+        assert not watch.stumbled, f"{job.id} trains, and it is still known who failed to form"
+        assert not watch.severed, f"{job.id} trains, and {watch.severed} were apart"
     step, base = reached(job, watch), formation.base.step
     made = ghosts.commits.get(job.id, {}).get(formation.generation, set())
     done = max(base, max(made, default=-1) + 1)
