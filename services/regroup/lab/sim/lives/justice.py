@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
 
 # In the words of who is left out, and may be sound: no error of its worker.
-SUSPECTED = ("reach", "failed to form together twice", "broke before their first step")
+SUSPECTED = ("reach", "failed to form together twice", "broke before their first step", "is seldom heard")
 SLOWEST = 2.0  # seconds, in which the slowest message arrives
 LAST_WORDS = 15.0  # seconds for which what was lost, or came late, may be missed
 LEAVES = 1.5  # seconds within which a step loop in good health is out of a group that is to break

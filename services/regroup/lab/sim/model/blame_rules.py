@@ -31,6 +31,7 @@ from regroup.lab.sim.model.ghosts import Ghosts
 from regroup.lab.sim.model.world import World, is_heard, lost, may_try, told_back
 
 ROW = 6  # failures of one worker alone, one after the other, that are too many
+HUNG = "it hung"  # the first words of a failure that is an eviction
 LATE = 5.0  # seconds: a store that is away, or a queue that is never empty, may keep the coordinator from looking
 
 
@@ -38,7 +39,7 @@ def failed(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) ->
     """What failed in a generation failed once, however often it is told; a restart is one only where steps are lost."""
     if job.failures is not old.failures:
         _alone(world, before, old, job)
-        hung = [one for one in job.failures if one.chance and one.error.startswith("it hung")]
+        hung = [one for one in job.failures if one.chance and one.error.startswith(HUNG)]
         hung = [one for one in hung if one.shard not in (OUTSIDE, IN_LOAD)]
         assert not hung, f"{hung} were ended because they hung, and that is taken for chance"
         trained = [one for one in job.failures if one.generation and one.step >= 0]
@@ -56,6 +57,15 @@ def failed(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) ->
             lost = job.id, old.formation.generation
             assert base < ghosts.restarted.get(lost, base + 1), f"that {lost} is lost counts twice"
             ghosts.restarted[lost] = base
+
+
+def suspected(before: Cluster, after: Cluster, old: Job, job: Job) -> None:
+    """Who was given up for a suspicion may have been sound: that it ended is no failure of the task."""
+    for failure in [one for one in job.failures if one not in old.failures and one.error.startswith(HUNG)]:
+        known, seen = before.sightings.get(failure.worker), after.sightings.get(failure.worker)
+        ended = {*(seen.ended if seen else ())} - {*(known.ended if known else ())}
+        doubted = {one.incarnation for one in before.watches[job.id].suspected if one.worker == failure.worker}
+        assert not ended or ended - doubted, f"{failure.worker} was suspected, and that counts as {failure}"
 
 
 def _is_lost(ghosts: Ghosts, old: Job, job: Job, base: int) -> bool:

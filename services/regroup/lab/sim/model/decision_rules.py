@@ -200,6 +200,7 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
         saving_rules.to_save(ghosts, world, before, decision, old, job, job.saver)
     likeness_rules.compared(world, before, decision.cluster, old, job)
     blame_rules.failed(ghosts, world, before, old, job)
+    blame_rules.suspected(before, decision.cluster, old, job)
     blame_rules.restarted(before, decision, old, job)
     leaving_rules.asked(old, job)
     leaving_rules.rests(world, before, decision, old, job)

@@ -250,4 +250,10 @@ BUGS = (
         "spared = _meant(turn, job)",
         among="DAMAGE",
     ),
+    Bug(
+        "who was suspected and ended is the task's failure",
+        AGENT_REPORTS,
+        "hung = evicted and job is not None and member not in turn.watch(job.id).suspected",
+        "hung = evicted and job is not None",
+    ),
 )
