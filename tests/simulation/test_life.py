@@ -1,5 +1,6 @@
 """Lives of whole clusters under faults: a few hundred, and the same ones twice."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -9,7 +10,8 @@ from itertools import count
 import pytest
 
 from regroup.core.jobs import JobPhase
-from regroup.core.messages.commands import PauseJob
+from regroup.core.messages.commands import PauseJob, SubmitJob
+from regroup.lab.sim.lives import users
 from regroup.lab.sim.lives.drawing import draw
 from regroup.lab.sim.lives.life import Life
 from regroup.lab.sim.lives.outcome import Outcome, cut, live
@@ -39,6 +41,25 @@ def test_a_job_that_can_never_start_is_stopped_once_all_is_well():
     life = Life(replace(plan, jobs=(spec,), faults=()), Story())
     life.run()
     assert [job.phase for job in life.jobs.values()] == [JobPhase.STOPPED]
+
+
+def test_a_rule_that_breaks_as_a_job_is_submitted_ends_the_life(monkeypatch):
+    monkeypatch.setattr(users, "_is_done", lambda command, kept: not isinstance(command, SubmitJob))
+    assert "is acknowledged, and the store does not know it" in str(live(draw(0)).error)
+
+
+def test_a_rule_that_breaks_in_the_last_moment_of_a_life_is_told():
+    plan = draw(0)
+    lasts = live(plan.without(*plan.faults)).seconds
+    life = Life(plan.without(*plan.faults), Story())
+
+    async def break_a_rule():
+        async with asyncio.timeout(users.PATIENCE):  # whose timer keeps the task from being collected
+            raise AssertionError("a rule was broken")
+
+    life.later(lasts - 0.5, lambda: life.spawn(break_a_rule()))
+    with pytest.raises(AssertionError, match="a rule was broken"):
+        life.run()
 
 
 def test_a_step_loop_that_waits_is_woken_by_what_it_waits_for():

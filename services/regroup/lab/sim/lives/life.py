@@ -8,6 +8,7 @@ It does not model: what travels between trainers, bit by bit; user code; what is
 """
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import replace
 from math import inf
 from random import Random
@@ -80,6 +81,7 @@ class Life(Paced):
         self.decided_at = self.awake = 0.0
         self.took = 0.0  # seconds, from an event to what was decided about it
         self.over: asyncio.Future[None] = self.loop.create_future()
+        self._broken: BaseException | None = None
 
     @property
     def seconds(self) -> float:
@@ -94,6 +96,8 @@ class Life(Paced):
             self.loop.set_exception_handler(lambda loop, context: self.fail(_error_of(context)))
             try:
                 self.loop.run_until_complete(self._live())
+                if self._broken is not None:
+                    raise self._broken
             finally:
                 self._end()
 
@@ -110,8 +114,20 @@ class Life(Paced):
             user.cancel()
 
     def fail(self, error: BaseException) -> None:
+        """The first that goes wrong, also in the last moment, when nobody waits for it any more."""
+        self._broken = self._broken or error
         if not self.over.done():
-            self.over.set_exception(error)
+            self.over.set_result(None)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """What goes wrong in it is known at once: of a task that nobody awaits, asyncio tells when it is collected."""
+        task = self.loop.create_task(work)
+        task.add_done_callback(self._spawned)
+        return task
+
+    def _spawned(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fail(error)
 
     def _end(self) -> None:
         """Nothing may be left that asks the machine when it is collected."""

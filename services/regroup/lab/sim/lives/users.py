@@ -50,8 +50,8 @@ class Users:
         self._to_ask = 0  # what they will still ask for
 
     def begin(self) -> list["asyncio.Task[None]"]:
-        plan, loop = self._life.plan, self._life.loop
-        return [loop.create_task(self._submit(f"j{number}", spec)) for number, spec in enumerate(plan.jobs)]
+        life = self._life
+        return [life.spawn(self._submit(f"j{number}", spec)) for number, spec in enumerate(life.plan.jobs)]
 
     @property
     def busy(self) -> bool:
@@ -83,7 +83,7 @@ class Users:
         life = self._life
         if life.leader is not None:
             command = mistake(self.dice, life.plan.jobs[0], life.jobs.get("j0"))
-            life.loop.create_task(self._say(life.leader, command, wrong=True))
+            life.spawn(self._say(life.leader, command, wrong=True))
 
     def _ask_now(self, command: Command) -> None:
         self._to_ask -= 1
@@ -147,7 +147,7 @@ class Users:
     # --- what becomes of it
 
     def _command(self, process: "Process", command: Command) -> None:
-        self._life.loop.create_task(self._say(process, command))
+        self._life.spawn(self._say(process, command))
 
     async def _say(self, process: "Process", command: Command, wrong: bool = False) -> None:
         life = self._life

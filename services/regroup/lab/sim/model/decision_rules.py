@@ -227,10 +227,13 @@ def _joins(after: Cluster, job: Job, asked: Round) -> None:
 
 
 def _at_the_boundary(ghosts: Ghosts, after: Cluster, old: Job, job: Job, asked: Round) -> None:
-    """Where all come to a boundary, no step is broken off: what is gone on from, saved or held is all that was made."""
+    """Where all come to a boundary, no step is broken off: what is gone on from, saved or held is all that was made.
+    Whoever is cut off again may have made one alone, before the others heard of it and their group broke."""
     if old.formation is None or job.generation != asked.generation or job.round is asked:
         return
     answers = answered(after, job) if job.id in after.watches else {}
+    if not answers.keys() >= {*old.formation.members}:
+        return
     base = max([version for version in answers.values() if version is not None], default=None)
     if job.formation is not None and job.formation is not old.formation:
         base = job.formation.base

@@ -102,4 +102,18 @@ BUGS = (
         "            if False:\n",
         among="STORE_MUTE",
     ),
+    Bug(
+        "what the store did not confirm is acknowledged",
+        SHELL,
+        'done.set_exception(Unconfirmed(f"it may have been taken: {trouble}"))',
+        "done.set_result(None)",
+        among="STORE_AWAY",
+    ),
+    Bug(
+        "a job begins from another one's checkpoint with another seed",
+        "regroup.core.beginning",
+        '("task", "global_batch", "shards", "seed")',
+        '("task", "global_batch", "shards")',
+        among="MISTAKE",
+    ),
 )
