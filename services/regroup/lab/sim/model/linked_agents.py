@@ -12,12 +12,15 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from regroup.core.cluster import Cluster
+from regroup.core.jobs import Member
 from regroup.core.messages.agent_reports import Heartbeat
 from regroup.core.messages.events import Report
 from regroup.core.messages.orders import Heard, Order
 from regroup.core.messages.trainer_reports import StepsCommitted
 from regroup.core.workers import TrainerStatus
+from regroup.lab.sim.model import trainer_rules
 from regroup.lab.sim.model.agents import Agent, Agents, first_words, said_by
+from regroup.lab.sim.model.trainer import Trainer
 from regroup.worker.lease_ledger import LeaseLedger
 
 LATEST = 8  # reports of measurements that an agent sends again on a new connection
@@ -31,6 +34,12 @@ class LinkedAgent(Agent):
     leases: LeaseLedger = field(default_factory=LeaseLedger)  # by its own clock
     ended: list[tuple[int, TrainerStatus]] = field(default_factory=list)  # the last heartbeat before each end
     beats: dict[int, float] = field(default_factory=dict)  # when each heartbeat left, which no agent remembers
+    answered: set[int] = field(default_factory=set)  # heartbeats; nor this
+    leased: tuple[Member | None, int, float] = (
+        None,
+        0,
+        0.0,
+    )  # whose lease, in which generation, began at which of them
     unsent: list[Report] = field(default_factory=list)  # waits for a connection
     measured: deque[Report] = field(default_factory=lambda: deque(maxlen=LATEST))  # the last that were sent
 
@@ -63,6 +72,7 @@ class LinkedAgents(Agents[ALinkedAgent]):
         agent.measured.clear()
         agent.ended.clear()
         agent.beats.clear()
+        agent.answered.clear()
 
     def spoke(self, agent: ALinkedAgent) -> None:
         if agent.status is not None and agent.status.written:
@@ -99,11 +109,32 @@ class LinkedAgents(Agents[ALinkedAgent]):
         agent.leases.sent(agent.sequence, agent.beats[agent.sequence])
         self.report(agent, said_by(agent, agent.sequence, agent.status, self.pace(agent)))
 
+    def _lease(self, agent: ALinkedAgent, answer: Heard) -> None:
+        """Whose lease this answer renews, and from when on, whatever the agent and the session make of it: the first
+        answer to a heartbeat of this agent's, once the formation is there."""
+        trainer, left = agent.trainer, agent.beats.get(answer.sequence)
+        if left is None or answer.sequence in agent.answered:
+            return
+        agent.answered.add(answer.sequence)
+        if trainer is None or trainer.hung or trainer.session.generation != answer.generation:
+            return
+        mine = trainer.member, answer.generation
+        last = agent.leased[2] if agent.leased[:2] == mine else left
+        agent.leased = *mine, max(last, left)
+
+    def may_apply(self, trainer: Trainer) -> bool:
+        may, agent = super().may_apply(trainer), self.agents[trainer.member.worker]
+        member, generation, left = agent.leased
+        if not may and (member, generation) == (trainer.member, trainer.session.generation):
+            trainer_rules.waits(trainer, self.clock(agent.name) - left)
+        return may
+
     def obey(self, agent: ALinkedAgent, order: Order) -> None:
         if not isinstance(order, Heard):
             super().obey(agent, order)
             return
         self.forget(agent, order)
+        self._lease(agent, order)
         if (renewed := agent.leases.renewed_by(order)) is not None:
             left = agent.beats[order.sequence]
             assert renewed.sent == left, f"a lease counts from {renewed.sent}, and its heartbeat left at {left}"

@@ -72,7 +72,7 @@ class StepLoops(Groups, ABC):
             case "contributed" if (
                 self._is_reduced(trainer)
                 and self._trains(trainer, lost=True)  # a neighbour that is gone did its part
-                and trainer.session.may_apply(self.clock(trainer.member.worker))
+                and self.may_apply(trainer)
             ):
                 return self._begin_apply
             case "applying":
@@ -86,6 +86,9 @@ class StepLoops(Groups, ABC):
             case "reporting":
                 return self.reported
         return self.way_into_group(trainer)
+
+    def may_apply(self, trainer: Trainer) -> bool:
+        return trainer.session.may_apply(self.clock(trainer.member.worker))
 
     def _trains(self, trainer: Trainer, lost: bool = False) -> bool:
         formation, goes_on = trainer.loop.formation, lost or not trainer.loop.lost

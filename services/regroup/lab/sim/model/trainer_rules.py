@@ -138,6 +138,16 @@ def begins_to_apply(trainer: Trainer, now: float) -> None:
     assert now < trainer.session.lease, f"{trainer.member} changes its state, and its lease is over"
 
 
+def waits(trainer: Trainer, since: float) -> None:
+    """It makes no step, though all did their part: it promised more, or its lease is over, which lasts for the limit of
+    its formation, whether a coordinator is there or not. `since`: seconds since the last heartbeat of this generation
+    left that was answered."""
+    session, group = trainer.session, trainer.group
+    free = session.phase is TrainerPhase.TRAINING and session.owed is None and session.promised <= group.generation
+    leased = since < group.detached_limit
+    assert not (free and leased), f"{trainer.member} makes no step, and its lease began {since:.1f} s ago"
+
+
 def applies(slots: Mapping[int, Contribution], agreed: int | None) -> None:
     """A step is applied: its members' replicas are the same, and `agreed` is the proposal that all of them held."""
     assert len({one.tail.digests[rank] for rank, one in slots.items()}) == 1, "replicas that differ train on"

@@ -224,4 +224,16 @@ BUGS = (
         "min(most, max(floor, TIMES * longest))",
         "min(most, TIMES * longest)",
     ),
+    Bug(
+        "a lease ends long before its time",
+        SESSION,
+        "return self.heard + self.formation.detached_limit if",
+        "return self.heard + 0.5 * self.formation.detached_limit if",
+    ),
+    Bug(
+        "three of four answers renew no lease",
+        LEDGER,
+        "if at is None or not (heard.generation or heard.settled):",
+        "if at is None or heard.sequence % 4 or not (heard.generation or heard.settled):",
+    ),
 )
