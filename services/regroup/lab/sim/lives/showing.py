@@ -9,10 +9,11 @@ from textwrap import fill
 from rich.console import Console
 
 from regroup.core.jobs import JobPhase
-from regroup.lab.sim.lives.plan import Kind
+from regroup.lab.sim.lives.impossible import left_by
+from regroup.lab.sim.lives.plan import LASTING, Kind
 from regroup.lab.sim.lives.reasons import sentences
 from regroup.lab.sim.lives.tally import Meetings, Reach, Tally, spell
-from regroup.lab.sim.lives.underway import Activity
+from regroup.lab.sim.lives.underway import GOES_ON, LEFT
 
 WIDTH = 100  # columns at most, also where lines may be as long as they like
 MOST = 8  # of the most frequent that are shown
@@ -30,13 +31,13 @@ def summarize(out: Console, tally: Tally) -> None:
 
 
 def tell_reach(out: Console, reach: Mapping[str, Reach]) -> None:
-    """A line for each sort of what there is to be met. What cannot be is what `never` explains."""
+    """A line for each sort of what there is to be met."""
     out.print(
         f"{'':<{SORT}}{'there are':>11}{'met':>7}{'cannot be':>11}{'not met yet':>13}", style="dim", soft_wrap=True
     )
     for what, one in reach.items():
-        never, explained = len(one.never), sum(why is not None for why in one.never.values())
-        counts = f"{one.every:>11,}{one.every - never:>7,}{explained:>11,}{never - explained:>13,}"
+        never, unmet = len(one.never), len(one.unmet)
+        counts = f"{one.every:>11,}{one.every - never:>7,}{never - unmet:>11,}{unmet:>13,}"
         out.print(f"{what:<{SORT}}{counts}", soft_wrap=True)
 
 
@@ -46,21 +47,27 @@ def _contradiction(out: Console, name: str, why: str) -> None:
 
 def show(out: Console, tally: Tally) -> None:
     """All that was met, and what never was: tables, and a list."""
-    in_phases, by_activity, at_once, paired = tally.in_phases, tally.by_activity, tally.at_once, tally.paired
+    in_phases, by_activity, by_left = tally.in_phases, tally.by_activity, tally.by_left
+    at_once, paired = tally.at_once, tally.paired
     _table(out, f"faults, by the phase of a job  ({NEVER} never, {IMPOSSIBLE} cannot be)", in_phases, list(JobPhase))
     _never(out, "never in that phase", in_phases.never, len(in_phases.every))
-    _table(out, "\nfaults, by what was under way", by_activity, list(Activity))
+    _table(out, "\nfaults, by what was under way", by_activity, GOES_ON)
     _never(out, "never during that", by_activity.never, len(by_activity.every))
+    _table(out, "\nfaults, by what others had left", by_left, LEFT)
+    _never(out, "never beside that", by_left.never, len(by_left.every))
     together = tally.together.most_common()
     _say(out, "\nfaults struck during what was under way at once; most often, and in threes:")
     pairs, threes = ([one for one in together if len(one[0]) == size] for size in (2, 3))
     for some, times in (*pairs[:MOST], *threes[:MOST]):
         _say(out, f"  {spell(some)}: {times:,} times")
     _never(out, "never at once", at_once.never, len(at_once.every))
-    _say(out, "\nfaults that struck while another lasted; most often:")
+    _say(out, "\nfaults that struck while another was switched on; most often:")
     for one, times in tally.pairs.most_common(MOST):
         _say(out, f"  {spell(one)}: {times:,} times")
     _never(out, "never in a pair", paired.never, len(paired.every))
+    _say(out, "of two that are done at once no pair is counted; what they leave is told above, as what was under way:")
+    for activities, kinds in left_by(kind for kind in Kind if kind not in LASTING).items():
+        _say(out, f"  {'; '.join(kinds)}: {', '.join(activities) or 'nothing lasts'}")
     missed = tally.never_decided
     known, explained = len(sentences()), sum(why is not None for why in missed.values())
     _say(out, f"\nreasons of decisions: {known - len(missed)} of {known} reached, {explained} explained")

@@ -1,9 +1,10 @@
 """What many lives came to: the sum of their outcomes, and what none of them met.
 
-Owns: the counting, and why some things cannot meet. Such a reason says whether it holds for every life, or only for
-those whose plan lacks something; a life that meets it all the same contradicts it, and is told.
+Owns: the counting. A life that meets what is said to be impossible (`impossible`) contradicts that, and is told.
 Refuses to know: how it is shown, and how lives are lived.
-Does not guarantee: that what met, met in one job. Faults are counted with whatever all jobs of a life are busy with.
+Does not guarantee: that what met, met in one job: faults are counted with whatever all jobs of a life are busy with.
+That faults which are counted as a pair are all that overlap: of one that is done at once nobody can say when it is
+over, so a pair has one that is switched on for a while (LASTING); what the others leave is counted by itself.
 """
 
 from collections import Counter
@@ -13,78 +14,11 @@ from itertools import combinations, product
 from typing import Any
 
 from regroup.core.jobs import JobPhase
+from regroup.lab.sim.lives.impossible import NEVER_AT_ONCE, NEVER_DURING, NEVER_IN_PHASE, NEVER_PAIRED, Why
 from regroup.lab.sim.lives.outcome import Outcome
-from regroup.lab.sim.lives.plan import GOING, LASTING, Kind, Plan
+from regroup.lab.sim.lives.plan import LASTING, Kind, Plan
 from regroup.lab.sim.lives.reasons import explanation, sentences, unreached
-from regroup.lab.sim.lives.underway import HEALTHY, Activity
-
-
-@dataclass(frozen=True, slots=True)
-class Why:
-    """Why some things never meet: in no life, or in none whose plan has not what it `takes`."""
-
-    words: str
-    takes: Callable[[Plan], bool] | None = None
-
-
-def several_jobs(plan: Plan) -> bool:
-    return len(plan.jobs) > 1
-
-
-def a_rest(plan: Plan) -> bool:
-    """A job that is paused: its user asked for it, it makes room for another, or all that hold it leave."""
-    return several_jobs(plan) or any(fault.kind in (Kind.PAUSE, Kind.HOLD, *GOING) for fault in plan.faults)
-
-
-# Kinds that strike nothing where there is no trainer, no leader, no save.
-OF_TRAINERS = (
-    *(Kind.KILL_TRAINER, Kind.CRASH_TRAINER, Kind.HANG, Kind.DEADLOCK, Kind.WEDGE, Kind.STALL),
-    *(Kind.RAISE, Kind.BREAK, Kind.FLIP, Kind.DIVERGE, Kind.UNFIT),
-)
-OF_LEADERS = (Kind.CRASH, Kind.FREEZE, Kind.STORE_CUT)
-DOOMED_SAVES = (Kind.CRASH_UNSAVED, Kind.CRASH_UNSENT, Kind.STORE_CRASH)
-STAGES = (Activity.START, Activity.REGROUP, Activity.BOUNDARY, Activity.SAVE, Activity.WAIT)  # of which a job has one
-
-
-def _pair(one: Kind, other: Kind) -> tuple[Kind, Kind]:
-    """As faults are counted: in the order of their names."""
-    first, second = sorted((one, other))
-    return first, second
-
-
-def _at_once(one: Activity, other: Activity) -> tuple[Activity, Activity]:
-    first, second = sorted((one, other), key=list(Activity).index)
-    return first, second
-
-
-_NO_TRAINER = Why("a job has no trainer before it was lent workers: it takes another job, or one that rested", a_rest)
-_NO_REST = Why("a job is paused only if its user asks for it, it makes room, or all that hold it leave", a_rest)
-NEVER_IN_PHASE: Mapping[tuple[Kind, JobPhase], Why] = {
-    **{(kind, JobPhase.QUEUED): _NO_TRAINER for kind in OF_TRAINERS},
-    **{(kind, JobPhase.PAUSED): _NO_REST for kind in Kind},
-}
-
-_NO_LEADER = Why("there is no coordinator that it could strike")
-_NO_SAVE = Why("it strikes at a save, which a leader makes")
-NEVER_DURING: Mapping[tuple[Kind, Activity], Why] = {
-    **{(kind, Activity.RESTART): _NO_LEADER for kind in OF_LEADERS},
-    **{(kind, Activity.RESTART): _NO_SAVE for kind in DOOMED_SAVES},
-}
-
-_ONE_STAGE = Why("a job is at one of these at a time: it takes two jobs", several_jobs)
-_GOES_BACK = Why("what goes back is a formation that is being made: it takes another job", several_jobs)
-_ONE_WISH = Why("one thing is wanted of a job at a time: it takes two jobs", several_jobs)
-NEVER_AT_ONCE: Mapping[tuple[Activity, ...], Why] = {
-    **{_at_once(one, other): _ONE_STAGE for one, other in combinations(STAGES, 2)},
-    **{_at_once(one, Activity.ROLLBACK): _GOES_BACK for one in STAGES if one is not Activity.REGROUP},
-    _at_once(Activity.STOP, Activity.PAUSE): _ONE_WISH,
-}
-
-_NO_TIME = Why("neither of the two lasts")
-NEVER_PAIRED: Mapping[tuple[Kind, Kind], Why] = {
-    **{_pair(one, other): _NO_TIME for one, other in combinations(set(Kind) - LASTING, 2)},
-    _pair(Kind.CRASH_UNSENT, Kind.STORE_AWAY): Why("it strikes once the store has answered"),
-}
+from regroup.lab.sim.lives.underway import GOES_ON, HEALTHY, LEFT, Activity
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +33,17 @@ class Meetings:
     @property
     def never(self) -> dict[str, str | None]:
         """What never met, and why; None: it is not explained."""
-        missing = [which for which in self.every if not self.met.get(which)]
-        return {self.spell(which): self.whys[which].words if which in self.whys else None for which in missing}
+        return {self.spell(which): self.whys[which].words if which in self.whys else None for which in self._missing}
+
+    @property
+    def reach(self) -> "Reach":
+        """Why something is not met for want of another plan says nothing of many lives: that can be."""
+        never = {which: self.whys[which].words if self.impossible(which) else None for which in self._missing}
+        return Reach(len(self.every), {self.spell(which): why for which, why in never.items()})
+
+    @property
+    def _missing(self) -> list[Any]:
+        return [which for which in self.every if not self.met.get(which)]
 
     def impossible(self, which: Any) -> bool:
         return which in self.whys and self.whys[which].takes is None
@@ -116,14 +59,27 @@ class Meetings:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How much could be met, and what of it never was, with the reason; None: it is not explained."""
+    """How much there is, and what of it never was met: why it cannot be, or None, where it can, and was not yet."""
 
     every: int
     never: Mapping[str, str | None]
 
+    @property
+    def unmet(self) -> tuple[str, ...]:
+        return tuple(name for name, why in self.never.items() if why is None)
+
+    @property
+    def cannot(self) -> dict[str, list[str]]:
+        """Why -> what cannot be for that reason."""
+        found: dict[str, list[str]] = {}
+        for name, why in self.never.items():
+            if why is not None:
+                found.setdefault(why, []).append(name)
+        return found
+
     def within(self, names: Container[str]) -> "Reach":
-        """Where only these were never met."""
-        return Reach(self.every, {name: why for name, why in self.never.items() if name in names})
+        """Where of all that can be only these were never met."""
+        return Reach(self.every, {name: why for name, why in self.never.items() if why is not None or name in names})
 
 
 @dataclass
@@ -133,7 +89,8 @@ class Tally:
     seconds: float = 0.0  # of virtual time
     broken: list[Outcome] = field(default_factory=list)
     met: Counter[tuple[Kind, str]] = field(default_factory=Counter)
-    during: Counter[tuple[Kind, frozenset[Activity]]] = field(default_factory=Counter)
+    during: Counter[tuple[Kind, frozenset[Activity]]] = field(default_factory=Counter)  # of what goes on
+    left: Counter[tuple[Kind, Activity]] = field(default_factory=Counter)  # of what earlier faults left
     pairs: Counter[tuple[Kind, Kind]] = field(default_factory=Counter)
     reasons: set[str] = field(default_factory=set)
 
@@ -142,7 +99,9 @@ class Tally:
         self.events += outcome.events
         self.seconds += outcome.seconds
         self.met.update(outcome.met)
-        self.during.update(outcome.during)
+        for (kind, activities), times in outcome.during.items():
+            self.during[kind, activities.difference(LEFT)] += times
+            self.left.update({(kind, one): times for one in activities.intersection(LEFT)})
         self.pairs.update(outcome.pairs)
         self.reasons |= outcome.reasons
         if outcome.error is not None:
@@ -155,19 +114,24 @@ class Tally:
 
     @property
     def by_activity(self) -> Meetings:
-        """Each kind, and each activity that it struck amid."""
+        """Each kind, and each activity of a cluster that it struck amid."""
         found: Counter[tuple[Kind, Activity]] = Counter()
         for (kind, activities), times in self.during.items():
             for activity in activities:
                 found[kind, activity] += times
-        return Meetings(tuple(product(Kind, Activity)), found, NEVER_DURING, spell)
+        return Meetings(tuple(product(Kind, GOES_ON)), found, NEVER_DURING, spell)
+
+    @property
+    def by_left(self) -> Meetings:
+        """Each kind, and what an earlier fault had left when it struck."""
+        return Meetings(tuple(product(Kind, LEFT)), self.left, {}, spell)
 
     @property
     def together(self) -> Counter[tuple[Activity, ...]]:
         """How often a fault struck while these two, or three, were under way at once."""
         found: Counter[tuple[Activity, ...]] = Counter()
         for (_, activities), times in self.during.items():
-            ordered = [one for one in Activity if one in activities - HEALTHY]
+            ordered = [one for one in GOES_ON if one in activities - HEALTHY]
             for size in (2, 3):
                 for some in combinations(ordered, size):
                     found[some] += times
@@ -176,13 +140,14 @@ class Tally:
     @property
     def at_once(self) -> Meetings:
         """Each two activities, under way at once when something struck."""
-        every = combinations([one for one in Activity if one not in HEALTHY], 2)
+        every = combinations([one for one in GOES_ON if one not in HEALTHY], 2)
         return Meetings(tuple(every), self.together, NEVER_AT_ONCE, spell)
 
     @property
     def paired(self) -> Meetings:
-        """Each two kinds, one of which struck while the other lasted."""
-        return Meetings(tuple(combinations(sorted(Kind), 2)), self.pairs, NEVER_PAIRED, spell)
+        """Each two kinds, one of which struck while the other was switched on."""
+        every = (pair for pair in combinations(sorted(Kind), 2) if not LASTING.isdisjoint(pair))
+        return Meetings(tuple(every), self.pairs, NEVER_PAIRED, spell)
 
     @property
     def never_decided(self) -> dict[str, str | None]:
@@ -196,12 +161,13 @@ class Tally:
         sorts = {
             "faults, by the phase of a job": self.in_phases,
             "faults, by what was under way": self.by_activity,
+            "faults, by what others left": self.by_left,
             "two things under way at once": self.at_once,
             "two faults at once": self.paired,
         }
         return {
             "kinds of fault": Reach(len(Kind), dict.fromkeys(kind for kind in Kind if kind not in struck)),
-            **{what: Reach(len(meetings.every), meetings.never) for what, meetings in sorts.items()},
+            **{what: meetings.reach for what, meetings in sorts.items()},
             "reasons of decisions": Reach(len(sentences()), self.never_decided),
         }
 
@@ -217,7 +183,7 @@ class Tally:
 
     def facts(self) -> dict[str, Any]:
         """All of it, as JSON values."""
-        during = self.by_activity
+        during, left = self.by_activity, self.by_left
         return {
             "lives": self.lives,
             "events_per_life": self.events / max(self.lives, 1),
@@ -227,6 +193,8 @@ class Tally:
             "faults_never_in_phase": self.in_phases.never,
             "faults_during": {during.spell(some): times for some, times in sorted(during.met.items())},
             "faults_never_during": during.never,
+            "faults_left": {left.spell(some): times for some, times in sorted(left.met.items())},
+            "faults_left_never": left.never,
             "activities": {spell(some): times for some, times in self.together.most_common()},
             "activities_never": self.at_once.never,
             "pairs": {spell(some): times for some, times in self.pairs.most_common()},

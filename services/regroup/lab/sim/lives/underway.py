@@ -1,7 +1,7 @@
-"""What a cluster is busy with at an instant, in words: what a fault can strike in the midst of.
+"""What a cluster is busy with at an instant, and what is still wrong with it: what a fault can strike in the midst of.
 
-Owns: the words, and how they are read off the durable records and the trainers.
-Refuses to know: faults, and how often anything was met.
+Owns: the words, and how they are read off the durable records, the agents and their trainers.
+Refuses to know: which fault left what (`impossible`), and how often anything was met.
 """
 
 from collections.abc import Iterator
@@ -29,9 +29,21 @@ class Activity(StrEnum):
     QUARANTINE = "quarantine"  # of a worker
     AWAY = "agent away"  # it left in good order, and is not back
     RESTART = "no leader"
+    DOWN = "agent down"  # it is gone without a word; so is one whose machine is off, or gone
+    OFF = "machine gone"  # for good
+    UNLINKED = "unconnected"  # an agent that lives has no connection
+    GOING = "one to go"  # a worker that was drained, or whose agent was asked to end
+    STUCK = "one hangs"  # a trainer, also one that does not for ever
+    SPOILT = "file damaged"  # from which a job is to begin, or would begin again
+    FLIPPED = "bits flipped"  # of a replica
 
 
 HEALTHY = frozenset({Activity.TRAINING})  # nothing but what a healthy cluster does
+LEFT = (  # by faults that were done at once, and whose effect lasts; they are counted apart from what goes on
+    *(Activity.DOWN, Activity.OFF, Activity.UNLINKED, Activity.GOING),
+    *(Activity.STUCK, Activity.SPOILT, Activity.FLIPPED),
+)
+GOES_ON = tuple(one for one in Activity if one not in LEFT)
 
 
 def under_way(life: "Life") -> frozenset[Activity]:
@@ -42,7 +54,28 @@ def under_way(life: "Life") -> frozenset[Activity]:
         found.add(Activity.AWAY)
     if any(worker.quarantined for worker in life.workers.values()):
         found.add(Activity.QUARANTINE)
-    return frozenset(found)
+    return frozenset(found.union(_left(life)))
+
+
+def _left(life: "Life") -> Iterator[Activity]:
+    agents = life.agents.values()
+    if any(not agent.alive and agent.name not in life.left_well for agent in agents):
+        yield Activity.DOWN
+    if life.gone:
+        yield Activity.OFF
+    if any(agent.alive and not agent.link for agent in agents):
+        yield Activity.UNLINKED
+    if any(worker.departs for worker in life.workers.values()) or any(
+        agent.alive and agent.leaving for agent in agents
+    ):
+        yield Activity.GOING
+    if any(trainer.stuck for trainer in life.trainers()):
+        yield Activity.STUCK
+    begins = (job.latest for job in life.jobs.values() if not job.ended)
+    if any(file is not None and file.path in life.ghosts.damaged for file in begins):
+        yield Activity.SPOILT
+    if any(life.digest(trainer) for trainer in life.trainers()):
+        yield Activity.FLIPPED
 
 
 def _of(life: "Life", job: Job) -> Iterator[Activity]:
