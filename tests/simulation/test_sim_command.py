@@ -5,15 +5,20 @@ import re
 import subprocess
 import sys
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from errno import ENOSPC
+from importlib.metadata import version
+from itertools import count
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from regroup.lab.sim.command import sim
+from regroup.lab.sim.lives.code import as_code
 from regroup.lab.sim.lives.drawing import draw
-from regroup.lab.sim.lives.ledger import Ledger, write
+from regroup.lab.sim.lives.ledger import Batch, Ledger, Span, code_under_test, simulator
+from regroup.lab.sim.lives.ledger_file import write
 from regroup.lab.sim.lives.many import KILLED
 from regroup.lab.sim.lives.outcome import live
 from regroup.lab.sim.planted.bugs import BUGS
@@ -44,9 +49,12 @@ typer.run(sim)
 def test_a_bug_in_the_core_turns_the_command_red_and_it_says_which_seed_tells_the_story():
     told = subprocess.run([sys.executable, "-c", PLANTED, "--count", "20"], capture_output=True, text=True)
     assert (told.returncode, told.stderr) == (1, "")
-    assert re.search(
+    found = re.search(
         r"^seed (\d+): AssertionError: .*^regroup sim --seed \1 tells its story$", told.stdout, re.M | re.S
     )
+    assert found
+    assert re.search(rf"^seed {found[1]}, regroup {version('regroup')}", told.stdout, re.M)
+    assert as_code(draw(int(found[1]))) in told.stdout, "what its seed draws may change"
 
 
 def test_without_assertions_nothing_is_lived():
@@ -66,9 +74,26 @@ def test_a_record_grows_from_where_it_ended(regroup_sim, tmp_path):
     reached = [int(each) for each in re.findall(r"reasons of decisions +\d+ +(\d+)", done.output)]
     assert len(reached) == 2
     assert reached[1] > reached[0], "all of the record's lives together meet more than these"
-    never = json.loads(record.read_text())["never"]["reasons of decisions"]
-    assert re.search(rf"reasons of decisions +{reached[1] + len(never)} +{reached[1]} ", done.output)
+    now = json.loads(record.read_text())
+    unmet, cannot = now["never"]["reasons of decisions"], now["cannot"]["reasons of decisions"]
+    explained = sum(map(len, cannot.values()))
+    every = reached[1] + explained + len(unmet)
+    assert re.search(rf"reasons of decisions +{every} +{reached[1]} +{explained} +{len(unmet)}$", done.output, re.M)
+    assert re.search(rf"^  24 lives by this simulator \({simulator()}\b", done.output, re.M)
     assert "seeds 12 to 23: 0 broke a rule" in done.output
+
+
+def test_a_record_says_of_how_many_lives_it_is_not_known_that_this_simulator_lived_them(regroup_sim, tmp_path):
+    record = tmp_path / "lives.json"
+    old = {"code": code_under_test(), "ranges": [[0, 1000]], "broken": [], "never": {}}
+    record.write_text(json.dumps(old))
+    write(record, Ledger(**old | {"ranges": ((0, 1000),)}).add(Batch(Span(2000, 2001, "sim", "1234567"))))
+    done = regroup_sim("--from", 1000, "--count", 2, "--record", record, "--processes", 1)
+    assert done.exit_code == 0, done.output
+    assert re.search(rf"^  2 lives by this simulator \({simulator()}\b", done.output, re.M)
+    assert "\n  1 life by another simulator (sim, commit 1234567)\n" in done.output
+    assert "\n  1 000 lives by an unknown simulator\n" in done.output
+    assert json.loads(record.read_text())["ranges"] == [[0, 1002], [2000, 2001]]
 
 
 def test_a_record_that_is_none_is_refused_and_left_alone(regroup_sim, tmp_path):
@@ -173,7 +198,7 @@ def test_a_record_that_cannot_be_written_in_between_ends_the_lives_and_what_was_
 
 def test_a_record_is_not_replaced_where_the_facts_cannot_be_written(regroup_sim, tmp_path):
     record = tmp_path / "lives.json"
-    write(record, Ledger("0123456789abcdef").add(0, 100, [], {}))
+    write(record, Ledger("0123456789abcdef").add(Batch(Span(0, 100, "sim"))))
     done = regroup_sim("--count", 1, "--record", record, "--anew", "--json", tmp_path / "nowhere" / "facts.json")
     assert done.exit_code == 1
     assert json.loads(record.read_text())["lives"] == 100
@@ -198,9 +223,28 @@ def test_one_life_is_told_and_written_down(regroup_sim, tmp_path):
     done = regroup_sim("--seed", 3, "--json", tmp_path / "life.json")
     assert done.exit_code == 0, done.output
     told = json.loads((tmp_path / "life.json").read_text())
-    assert told["digest"] in done.output
+    assert f"digest {told['digest']}, lived twice; every rule held" in done.output
     assert told["error"] is None
     assert len(told["story"]) > 50
+
+
+def test_a_seed_that_is_another_life_each_time_turns_the_command_red_and_it_says_where_they_part(
+    regroup_sim, tmp_path, monkeypatch
+):
+    """A batch said so of it; that every rule held in one of them says nothing."""
+    times = count()
+
+    def moody(plan, keep=False):
+        one = live(plan, keep)
+        return replace(one, digest=f"{next(times)}", lines=(*one.lines[:50], f"it is {next(times)}", *one.lines[50:]))
+
+    monkeypatch.setattr("regroup.lab.sim.lives.telling.live", moody)
+    done = regroup_sim("--seed", 3, "--json", tmp_path / "life.json")
+    assert done.exit_code == 1
+    told = r"NotReproducible: .*: digest 0, and 4\. The first parts from the second with\n  it is 1\n  it is 5\n"
+    assert re.search(told, done.output)
+    assert as_code(draw(3)) in done.output
+    assert json.loads((tmp_path / "life.json").read_text())["error"].startswith("NotReproducible: ")
 
 
 def test_one_of_the_searches_can_be_named(regroup_sim, tmp_path):

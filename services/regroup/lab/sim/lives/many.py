@@ -15,10 +15,15 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from regroup.client.terminal import FAILED, INTERRUPTED, OK, complain
 from regroup.lab.audit.wording import plural
+from regroup.lab.bench.machine import Machine, this_machine
+from regroup.lab.sim.lives.code import as_code
+from regroup.lab.sim.lives.drawing import draw
+from regroup.lab.sim.lives.ledger import Ledger
 from regroup.lab.sim.lives.record import NoRecord, Record
 from regroup.lab.sim.lives.runs import lives
 from regroup.lab.sim.lives.showing import tell_reach
 from regroup.lab.sim.lives.tally import Tally
+from regroup.lab.sim.lives.telling import tell_plan
 
 SHOWN = 5  # failing seeds that are told
 RECORDED = 5_000  # lives after which a record is written, so that a night that is cut short was not in vain
@@ -29,9 +34,10 @@ def live_many(
     out: Console, first: int, count: int, processes: int, record: Record | None, show: Callable[[Console, Tally], None]
 ) -> tuple[int, dict[str, Any]]:
     """The exit code, and the facts."""
-    tally, code, began = Tally(), OK, time.monotonic()
+    tally, code, machine = Tally(), OK, this_machine()  # now: its commit may be another one in the morning
+    began = time.monotonic()
     try:
-        _live(out, first, count, processes, tally, record)
+        _live(out, first, count, processes, tally, record, machine)
     except KeyboardInterrupt:
         code = INTERRUPTED
         complain("interrupted: the figures are of the lives until then")
@@ -44,13 +50,18 @@ def live_many(
     took = time.monotonic() - began
     if tally.lives:
         _sum_up(out, first, tally, took, show)
-        if record is not None and not _record(out, first, tally, record):
+        if tally.broken:
+            _tell_broken(out, tally, machine)
+        if record is not None and not _record(out, first, tally, record, machine):
             code = FAILED
     facts = {"first": first, "asked": count, "lives_per_second": tally.lives / took, **tally.facts()}
+    facts["plans"] = {one.seed: as_code(draw(one.seed)) for one in tally.broken[:SHOWN]}
     return code or (FAILED if tally.broken else OK), facts
 
 
-def _live(out: Console, first: int, count: int, processes: int, tally: Tally, record: Record | None) -> None:
+def _live(
+    out: Console, first: int, count: int, processes: int, tally: Tally, record: Record | None, machine: Machine
+) -> None:
     began = time.monotonic()
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
     with Progress(*columns, console=out, transient=True) as progress, closing(lives(first, count, processes)) as chunks:
@@ -63,7 +74,7 @@ def _live(out: Console, first: int, count: int, processes: int, tally: Tally, re
             rate = f"{tally.lives / (time.monotonic() - began):.0f} lives/s, {len(tally.broken)} broken"
             progress.update(bar, advance=len(chunk), rate=rate)
             if record is not None and tally.lives % RECORDED < len(chunk) and tally.lives < count:
-                record.add(first, tally)
+                record.add(first, tally, machine.commit)
 
 
 def _sum_up(out: Console, first: int, tally: Tally, took: float, show: Callable[[Console, Tally], None]) -> None:
@@ -73,19 +84,37 @@ def _sum_up(out: Console, first: int, tally: Tally, took: float, show: Callable[
     out.print(f"\n{lived} of {size} in {took:.0f} s: {tally.lives / took:.0f}/s; {hours}")
     seeds = f"seed {first}" if tally.lives == 1 else f"seeds {first} to {first + tally.lives - 1}"
     out.print(f"{seeds}: {len(tally.broken)} broke a rule")
+
+
+def _tell_broken(out: Console, tally: Tally, machine: Machine) -> None:
+    """The plan of the first of them: what a seed draws may be another life in the morning."""
     for one in tally.broken[:SHOWN]:
         out.print(f"regroup sim --seed {one.seed} tells its story")
+    tell_plan(out, draw(tally.broken[0].seed), machine)
 
 
-def _record(out: Console, first: int, tally: Tally, record: Record) -> bool:
+def _record(out: Console, first: int, tally: Tally, record: Record, machine: Machine) -> bool:
     """Whether it is written."""
     try:
-        now = record.add(first, tally)
+        now = record.add(first, tally, machine.commit)
     except NoRecord as error:
         complain(f"not recorded: {error}")
         return False
     broken = f"{len(now.broken)} broke a rule"
     lived = plural(now.lives, "life", "lives")
     out.print(f"\n{record.path}: {lived} on this code ({now.code}), {broken}", soft_wrap=True)
-    tell_reach(out, {sort: one.within(now.never[sort]) for sort, one in tally.reach.items()})
+    for told in lived_by(now, record.simulator):
+        out.print(f"  {told}", soft_wrap=True)
+    tell_reach(out, {sort: one.within(now.never[sort].names) for sort, one in tally.reach.items()})
     return True
+
+
+def lived_by(ledger: Ledger, simulator: str) -> list[str]:
+    """A line for each simulator that lived some of them. What a later one draws or asks more, the earlier ones did
+    not."""
+    told = []
+    for (which, commit), count in ledger.simulators.items():
+        tree = f", commit {commit}" if commit else ""
+        by = "this simulator" if which == simulator else "another simulator" if which else "an unknown simulator"
+        told.append(f"{plural(count, 'life', 'lives')} by {by}" + (f" ({which}{tree})" if which else ""))
+    return told

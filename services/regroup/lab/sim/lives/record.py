@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regroup.lab.audit.wording import plural
-from regroup.lab.sim.lives.ledger import Ledger, alone, code_under_test, read, write
-from regroup.lab.sim.lives.tally import Tally
+from regroup.lab.sim.lives.code import as_code
+from regroup.lab.sim.lives.drawing import draw
+from regroup.lab.sim.lives.ledger import KEPT, Batch, Broken, Ledger, Span, Unmet, code_under_test, simulator
+from regroup.lab.sim.lives.ledger_file import alone, read, write
+from regroup.lab.sim.lives.tally import Reach, Tally
 
 
 class NoRecord(Exception):
@@ -27,15 +30,21 @@ class Record:
     path: Path
     code: str  # of these lives: the source may change while they are lived
     next: int  # the first seed that is not in it yet
+    simulator: str  # of these lives, likewise
 
-    def add(self, first: int, tally: Tally) -> Ledger:
+    def add(self, first: int, tally: Tally, commit: str | None = None) -> Ledger:
         """All that was lived from this seed on, again if some of it was added before. Raises NoRecord."""
-        never = {sort: one.never for sort, one in tally.reach.items()}
+        batch = Batch(
+            Span(first, first + tally.lives, self.simulator, commit),
+            [one.seed for one in tally.broken],
+            {one.seed: Broken(one.error or "", as_code(draw(one.seed)), commit) for one in tally.broken[:KEPT]},
+            {sort: _unmet(one) for sort, one in tally.reach.items()},
+        )
         with _told(self.path), alone(self.path):
             kept = read(self.path) or Ledger(self.code)
             if kept.code != self.code:
                 raise NoRecord(f"{self.path} was begun anew meanwhile, on other code: nothing is added to it any more")
-            now = kept.add(first, tally.lives, [one.seed for one in tally.broken], never)
+            now = kept.add(batch)
             write(self.path, now)
         return now
 
@@ -52,7 +61,11 @@ def begin(path: Path, anew: bool) -> Record:
         if kept is None or kept.code != code:
             kept = Ledger(code)
         write(path, kept)
-    return Record(path, code, kept.next)
+    return Record(path, code, kept.next, simulator())
+
+
+def _unmet(reach: Reach) -> Unmet:
+    return Unmet(reach.every, reach.unmet, {why: tuple(names) for why, names in reach.cannot.items()})
 
 
 @contextmanager

@@ -1,6 +1,10 @@
 """Ranges of seeds, one life each, over all cores.
 
-Owns: how many of them a process is given at once. Refuses to know: what a life is, and how outcomes are shown.
+Owns: how many of them a process is given at once, and that some are lived twice: the first that each is given, again
+after the others. So what one life leaves behind in its process, and the next one minds, is found.
+Refuses to know: what a life is, and how outcomes are shown.
+Does not guarantee: that the others are the same life every time, or those in an interpreter with other hashes: all
+processes are copies of one, and have its own. 40 seeds are lived with other hashes by tests/simulation/test_life.py.
 """
 
 import gc
@@ -13,6 +17,7 @@ from regroup.lab.sim.lives.drawing import draw
 from regroup.lab.sim.lives.outcome import Outcome, live
 
 MOST, LEAST = 100, 5  # lives that a process is given at once
+ANOTHER = "NotReproducible: lived twice, it was another life"
 LOOKS = 10  # times at least that each process tells of its lives, if they are enough
 
 
@@ -39,5 +44,5 @@ def _chunk(seeds: tuple[int, int]) -> list[Outcome]:
     """The first of them is lived twice: a seed that is not the same life every time reproduces nothing."""
     first, *others = [live(draw(seed)) for seed in range(*seeds)]
     if live(draw(first.seed)).digest != first.digest and first.error is None:
-        first = replace(first, error="NotReproducible: lived twice, it was another life")
+        first = replace(first, error=ANOTHER)
     return [first, *others]
