@@ -1,22 +1,16 @@
 """The reasons of decisions: all that `core` can give, and which of them were reached."""
 
-import ast
 import re
 from dataclasses import replace
 
 import pytest
 
 from regroup.lab.sim.lives.drawing import draw
-from regroup.lab.sim.lives.ledger import ROOT
 from regroup.lab.sim.lives.outcome import live
 from regroup.lab.sim.lives.reasons import EXPLAINED, explanation, sentences, unreached
 from regroup.lab.sim.model.limits import SPEC
 
-# What workers say of themselves, and core only hands on.
-WORKERS = re.compile(
-    r"killed by SIG|a neighbour is gone|replicas differed$|the group broke$|it will not do$|E: no$|gone$"
-    r"|is not the sound one$"
-)
+from .test_words import WORKERS
 
 
 @pytest.mark.parametrize(
@@ -96,34 +90,3 @@ def test_the_reason_of_an_order_is_collected_too(lived):
     evicting = [reasons for reasons in lives if any(" is evicted: " in one for one in reasons)]
     assert evicting
     assert any("evicted from the job" in reasons for reasons in evicting)
-
-
-def words_that_rules_look_for(tree):
-    """Constants in `"..." in reason` and `reason.startswith("...")`, under whatever name a rule has such words."""
-    named = {"why", "reason", "error"}
-    constants = {ast.unparse(one.targets[0]): one.value for one in tree.body if isinstance(one, ast.Assign)}
-    for node in ast.walk(tree):
-        match node:
-            case ast.Compare(left=words, ops=[ast.In() | ast.NotIn()], comparators=[ast.Name(id=name)]):
-                pass
-            case ast.Compare(left=words, ops=[ast.In() | ast.NotIn()], comparators=[ast.Attribute(attr=name)]):
-                pass
-            case ast.Call(
-                func=ast.Attribute(value=ast.Name(id=name) | ast.Attribute(attr=name), attr="startswith" | "endswith"),
-                args=[words],
-            ):
-                pass
-            case _:
-                continue
-        if name in named:
-            given = (constants.get(one.id, one) if isinstance(one, ast.Name) else one for one in ast.walk(words))
-            yield from (one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, str))
-
-
-def test_the_words_by_which_rules_know_a_reason_are_said_by_core():
-    """Were one of them said in another way, its rule would hold whatever happens."""
-    files = [path for part in ("lives", "model") for path in (ROOT / "lab" / "sim" / part).glob("*.py")]
-    words = {one for path in files for one in words_that_rules_look_for(ast.parse(path.read_text()))}
-    said = [one.shown for one in sentences().values()]
-    assert len(words) > 20
-    assert {one for one in words if not (WORKERS.search(one) or any(one in shown for shown in said))} == set()
