@@ -8,7 +8,7 @@ from regroup.core.jobs import IN_DATA, IN_LOAD, IN_STATE, OUTSIDE, Beginning, Ch
 from regroup.core.messages.agent_reports import AgentRegistered
 from regroup.core.messages.commands import ClearWorker, DrainWorker, PauseJob, ResumeJob, StopJob
 from regroup.core.messages.events import Disconnected
-from regroup.core.messages.orders import Release
+from regroup.core.messages.orders import Kill, Release
 from regroup.core.workers import TrainerPhase
 
 MONTH = 30 * 86400.0
@@ -930,3 +930,39 @@ def test_nor_a_death_that_is_told_to_two_coordinators(scene):
     scene.register("a", "b")
     scene.exits("b")
     assert scene.cluster.workers["b"].errors == 1
+
+
+def test_a_task_is_not_blamed_before_whoever_is_back_with_more_was_asked(scene):
+    """c and d cannot take the state of the checkpoint; b, which holds 32 steps more, is back in good health."""
+    scene.running("b", step=3, min_workers=1, max_workers=2, steps=50)
+    file = Checkpoint(Version(1, 8), "s3://c/j/8", "sum", 1)
+    scene.beat("b", TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, 8), written=(file,))
+    scene.train("b", 40)
+    scene.does(Disconnected("b"))
+    scene.register("c", "d")
+    scene.after(1, heard="cd")
+    scene.prepare("c")
+    scene.after(scene.policy.detached_limit + scene.policy.detached_margin + 1, heard="cd")
+    scene.halt("c", None)
+    scene.after(scene.policy.halt_limit + 0.1, heard="cd")
+    assert (scene.members, scene.job.formation.base) == (["c"], Version(1, 8))
+    scene.after(0.2, heard="cd")
+    scene.prepare("d")
+    cannot_load(scene, "c")
+    scene.halt("cd", None)
+    scene.register("b")
+    scene.beat("b", TrainerPhase.TRAINING, promised=1, generation=1, version=Version(1, 40))
+    assert scene.cluster.workers["b"].job == "j"
+    assert scene.told("b", (Release, Kill)) == []
+    scene.after(1.0, heard="bcd")
+    cannot_load(scene, "d")
+    assert not scene.job.ended
+    scene.halt("cd", None)
+    scene.halt("b", (1, 40))
+    assert scene.job.formation.base == Version(1, 40)
+
+
+def cannot_load(scene, name):
+    n = scene.job.generation
+    scene.beat(name, TrainerPhase.FORMING, promised=n, generation=n)
+    scene.raises(name, generation=n, step=8, shard=IN_LOAD)

@@ -265,11 +265,44 @@ def test_a_failed_save_is_retried_by_another_member_and_never_called_completed(s
     scene.after(0.5)
     assert scene.job.round is None
     scene.after(1.0)
-    assert (scene.job.phase, scene.job.round.boundary) == (JobPhase.RUNNING, False)
+    assert (scene.job.phase, scene.job.round.boundary) == (JobPhase.WAITING, False)
     scene.halt("ab", (1, 10))
     assert scene.job.saver.worker == "b"
     scene.saved("b", (1, 10))
     assert scene.job.phase is JobPhase.COMPLETED
+
+
+def test_the_place_of_a_machine_that_is_gone_is_for_whoever_takes_the_state_that_cannot_be_saved(scene):
+    """There are as many places as there were members, and none of those left can write."""
+    scene.finished("a", "b")
+    n = scene.job.generation
+    assert scene.job.saver.worker == "a"
+    scene.does(Disconnected("b"))
+    scene.register("c")
+    scene.says("a", SaveFailed(job="j", incarnation="i1", generation=n, error="no space left on device"))
+    assert "no space left" in scene.job.reason
+    scene.after(scene.policy.absent_limit + 1.0, heard="ac")
+    scene.beat("c")
+    assert scene.cluster.workers["c"].job == "j"
+
+
+def test_one_worker_is_enough_to_ask_for_the_report_of_a_state_that_is_durable(scene):
+    """Both members are gone once the file is told, and the task is to be asked by two workers no more."""
+    scene.finished("a", "b")
+    assert scene.job.spec.min_workers == 2
+    n, file = scene.job.generation, Checkpoint(Version(1, 10), "s3://c/j/10", "sum", 1)
+    scene.beat("a", TrainerPhase.SAVING, promised=n, generation=1, version=Version(1, 10), written=(file,))
+    for name in "ab":
+        scene.exits(name)
+        scene.beat(name)
+        scene.does(Disconnected(name))
+    scene.register("c")
+    scene.after(scene.policy.detached_limit, heard="c")
+    scene.prepare("c")
+    scene.after(1.0, heard="c")
+    scene.halt("c", None)
+    assert (scene.members, scene.job.formation.checkpoint) == (["c"], scene.job.checkpoint)
+    assert scene.job.formation.generation == scene.job.generation
 
 
 def test_after_a_new_beginning_the_failed_saves_of_the_old_one_are_forgotten(scene):

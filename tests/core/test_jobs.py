@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from regroup.core.jobs import ENDED, ORIGIN, Fingerprint, Formation, Job, JobPhase, Member, Seat, Version
+from regroup.core.jobs import ENDED, ORIGIN, Fingerprint, Formation, Job, JobPhase, Link, Member, Seat, Version
 from regroup.core.spec import JobSpec
 
 GOOD = JobSpec(task="digits", steps=10)
@@ -20,6 +20,41 @@ def test_steps_of_epochs_need_the_datasets_length():
 
 def test_versions_are_ordered_by_generation_first():
     assert Version(2, 1) > Version(1, 9) > Version(1, 8) > ORIGIN
+
+
+# Generation 2 went on alone to step 40; 4 was put back to step 8 of it, and 5 went on from the 40 once they were there.
+BRANCHES = (Link(1, 0, 0), Link(2, 1, 5), Link(4, 2, 8), Link(5, 2, 40))
+
+
+@pytest.mark.parametrize(
+    ("state", "base", "follows"),
+    [
+        (Version(2, 41), Version(2, 40), True),
+        (Version(5, 40), Version(2, 40), True),
+        (Version(5, 47), Version(5, 40), True),
+        (Version(2, 40), Version(5, 40), False),  # its holder never was in 5
+        (Version(4, 8), Version(2, 40), False),
+        (Version(4, 50), Version(2, 40), False),  # another branch, with more steps
+        (Version(4, 50), Version(2, 8), True),
+        (Version(1, 6), Version(2, 5), False),  # a void step
+        (ORIGIN, ORIGIN, True),
+    ],
+)
+def test_a_state_goes_on_from_a_base_if_history_leads_from_one_to_the_other(state, base, follows):
+    assert Job(id="j", spec=GOOD, submitted=0.0, history=BRANCHES).follows(state, base) is follows
+
+
+def test_a_state_of_the_last_formations_line_is_worth_more_than_one_with_a_higher_number():
+    last = Formation(5, (), 0, Version(2, 40), (0,), "s")
+    job = Job(id="j", spec=GOOD, submitted=0.0, history=BRANCHES, formation=last)
+    states = [Version(1, 60), Version(4, 8), Version(4, 50), Version(2, 40), Version(2, 41), Version(5, 40)]
+    assert sorted(states, key=job.worth) == states
+
+
+def test_elsewhere_a_state_that_a_generation_only_took_on_is_worth_what_it_was_before():
+    last = Formation(6, (), 0, Version(5, 43), (0,), "s")
+    job = Job(id="j", spec=GOOD, submitted=0.0, history=(*BRANCHES, Link(6, 5, 43)), formation=last)
+    assert job.worth(Version(4, 8)) < job.worth(Version(2, 40)) < job.worth(Version(4, 9))
 
 
 def test_everybody_whose_state_differs_from_the_leaders_receives_it():

@@ -747,3 +747,75 @@ def test_a_free_worker_is_lent_to_take_what_one_that_goes_cannot_save(scene, how
         if scene.job.formation.generation > 1:
             break
     assert (scene.members, scene.job.formation.base) == (["a", "c"], Version(1, step))
+
+
+# --- Who stays was cut off for a moment, and holds as much as those that go, or the step that it made alone
+
+
+@pytest.fixture
+def broken(scene):
+    """b is to go; what a did alone of step 3 is in its memory, if it did, and its line is closed."""
+
+    def broken(step):
+        scene.does(DrainWorker("b"))
+        if step == 4:
+            scene.train("a", 4)
+        scene.does(Disconnected("a"))
+        scene.beat("b", TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 3))
+        scene.halt("b", (1, 3))
+        scene.halt("b", (1, 3))
+
+    return broken
+
+
+def back(scene, step):
+    scene.register("a")
+    scene.beat("a", TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, step))
+
+
+@pytest.mark.parametrize("step", [3, 4])
+def test_who_stays_and_is_back_while_the_other_one_saves_keeps_its_state(scene, broken, step):
+    scene.running("a", "b", min_workers=1, step=3)
+    broken(step)
+    assert scene.job.saver.worker == "b"
+    scene.after(2.0, heard="b")
+    back(scene, step)
+    scene.after(1.0, heard="ab")
+    scene.saved("b", (1, 3))
+    scene.after(0.2, heard="ab")
+    back(scene, step)
+    assert scene.told("a", Release) == []
+    assert scene.job.formation is not None
+    scene.halt("b", (1, 3))
+    scene.halt("a", (1, step))
+    assert (scene.members, scene.job.formation.base) == (["a"], Version(1, step))
+
+
+@pytest.mark.parametrize("step", [3, 4])
+def test_who_stays_is_waited_for_a_moment_though_all_that_the_others_hold_is_durable(scene, broken, step):
+    scene.running("a", "b", min_workers=1, step=3)
+    file = Checkpoint(Version(1, 3), "/c/j/3", "sum", 1)
+    told = {"promised": 1, "generation": 1, "version": Version(1, 3), "written": (file,)}
+    scene.beat("b", TrainerPhase.TRAINING, **told)
+    broken(step)
+    scene.after(1.0, heard="b")
+    back(scene, step)
+    assert scene.told("a", Release) == []
+    scene.halt("ab", (1, 3))
+    assert scene.job.formation is not None
+
+
+@pytest.mark.parametrize("step", [3, 4])
+def test_what_is_held_stays_so_while_one_that_stays_is_away_for_a_moment(scene, step):
+    scene.running("a", "b", min_workers=1, step=3)
+    scene.does(PauseJob("j", hold=True))
+    scene.does(Disconnected("a"))
+    scene.beat("b", TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 3))
+    scene.halt("b", (1, 3))
+    scene.halt("b", (1, 3))
+    back(scene, step)
+    scene.after(20, heard="ab")
+    scene.does(Disconnected("a"))
+    scene.does(DrainWorker("b"))
+    scene.after(0.2, heard="b")
+    assert scene.job.wanted is Wanted.HOLD

@@ -40,6 +40,9 @@ def job(*listed: Member, base: Version = ORIGIN, generation: int = 1, steps: int
     }
     seats = tuple(Seat(member, base if base != ORIGIN else None) for member in listed)
     formation = Formation(generation, seats, 0, base, assign(8, len(listed)), "s") if listed else None
+    if listed:  # all generations before it are of its line
+        links = [Link(each, each - 1, min(each - 1, base.step)) for each in range(1, base.generation + 1)]
+        changes.setdefault("history", (*links, Link(generation, base.generation, base.step)))
     return Job(
         id="j",
         spec=JobSpec(task="digits", steps=steps, global_batch=8, shards=8, **spec),
@@ -122,13 +125,42 @@ def test_where_not_every_failed_shard_can_get_another_worker_the_latest_failure_
     early, late = StepFailure(5, 1, "a", "died", died=True), StepFailure(5, 7, "a", "raised")
     for failures, moved in (((early, late), 7), ((late, early), 1)):
         for turn in range(2):
-            history = (Link(1, 0, 0),) * turn
+            history = (Link(1, 0, 0),) * (1 + turn)
             formation = train(job(A, B, history=history, failures=failures), {A: (1, 5), B: (1, 5)}).formation
             assert formation.members[formation.owners[moved]] == B
 
 
 def test_the_jobs_micro_batch_is_carried_by_the_formation():
     assert train(job(A, micro_batch=2), {A: (1, 5)}).formation.micro_batch == 2
+
+
+# --- A branch that was left: generation 4 was put back to step 8, and 5 went on from step 40 of before
+
+BRANCHES = (Link(1, 0, 0), Link(2, 1, 5), Link(4, 2, 8), Link(5, 2, 40))
+
+
+def test_a_higher_number_on_another_branch_does_not_lead_beside_the_last_formations_base():
+    verdict = train(job(A, B, generation=5, base=Version(2, 40), history=BRANCHES), {A: (1, 5), B: (2, 40), C: (4, 8)})
+    assert verdict.formation.base == Version(2, 40)
+    assert verdict.formation.members[verdict.formation.leader] == B
+
+
+def test_nor_is_whoever_may_hold_more_given_up_for_it():
+    asked = job(A, B, generation=5, base=Version(2, 40), history=BRANCHES)
+    verdict = conclude(asked, 9, answers({A: (1, 5), C: (4, 8)}), set())
+    assert isinstance(verdict, Wait)
+    assert verdict.missing == (B,)
+
+
+def test_once_all_of_the_last_generation_is_lost_the_most_steps_that_are_left_lead():
+    asked = job(A, B, generation=5, base=Version(2, 40), history=BRANCHES)
+    states = {A: (1, 5), C: (4, 8), D: (2, 39)}
+    verdict = train(asked, states, passed={B})
+    assert verdict.rolled_back
+    assert verdict.formation.base == Version(2, 39)
+    waits = conclude(asked, 9, answers({A: (1, 5), C: (4, 8)}), {B}, unheard={D: Version(2, 39)})
+    assert isinstance(waits, Wait)
+    assert waits.missing == (D,)
 
 
 # --- Rule 6: the anchor
@@ -292,8 +324,8 @@ def test_a_stopping_job_saves_where_it_is():
 
 
 def test_members_that_failed_to_save_are_asked_last():
-    asked = job(A, B, C, wanted=Wanted.STOP)
-    states = answers({A: (1, 4), B: (1, 4), C: (1, 3)})
+    asked = job(A, B, wanted=Wanted.STOP)
+    states = answers({A: (1, 4), B: (1, 4)})
     savers = [conclude(asked, 9, states, set(), tried) for tried in ((), (A,), (A, B), (A, B, A), (A, A))]
     assert [verdict.saver for verdict in savers if isinstance(verdict, SaveState)] == [A, B, A, B, B]
 
@@ -355,6 +387,15 @@ def test_who_could_not_save_the_final_state_gives_it_to_another_one():
     verdict = conclude(done, 9, states, set(), tried=(A,))
     assert isinstance(verdict, Train)
     assert (verdict.formation.members, verdict.formation.leader) == ((A, B), 0)
+
+
+@pytest.mark.parametrize("wanted", [Wanted.STOP, Wanted.PAUSE, Wanted.YIELD])
+def test_nor_does_a_job_that_is_to_rest_stand_still_for_a_full_disk(wanted):
+    asked, states = job(A, B, wanted=wanted), answers({A: (1, 4), B: None})
+    assert isinstance(conclude(asked, 9, states, set()), SaveState)
+    verdict = conclude(asked, 9, states, set(), tried=(A,))
+    assert isinstance(verdict, Train)
+    assert verdict.formation.members == (A, B)
 
 
 def test_not_where_there_is_no_room_nor_to_one_that_is_to_go_nor_if_another_one_has_yet_to_try():

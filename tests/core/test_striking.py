@@ -537,3 +537,53 @@ def test_another_file_of_the_same_state_counts_once_one_of_them_was_struck(scene
     assert scene.job.saved == Version(1, 6)
     scene.beat("a", TrainerPhase.TRAINING, written=(mine,), **holds)
     assert scene.job.checkpoint.path == mine.path
+
+
+def test_a_file_of_another_job_ends_no_job_before_whoever_is_back_with_more_was_asked(scene):
+    """All was lost, and it began again; two find the file damaged, and who trained it so far is back meanwhile."""
+    scene.running("a", max_workers=1)
+    scene.train("a", 9)
+    scene.does(PauseJob("j"))
+    scene.halt("a", (1, 9))
+    scene.saved("a", (1, 9))
+    scene.does(StopJob("j"))
+    scene.exits("a")
+    scene.says("a", AgentLeft(boot="b1"))
+    source = scene.job
+    scene.cluster = replace(scene.cluster, jobs={"j0": replace(source, id="j0")})
+    scene.submit(begin_from=BeginFrom("j0", None), steps=50, min_workers=1, max_workers=2)
+    scene.register("b")
+    scene.prepare("b")
+    scene.halt("b", None)
+    scene.train("b", 9)
+    scene.train("b", 40)
+    n = scene.job.generation
+    scene.does(Disconnected("b"))
+    scene.register("c", "d")
+    scene.after(1, heard="cd")
+    scene.prepare("c")
+    scene.after(scene.policy.detached_limit + scene.policy.detached_margin + 1, heard="cd")
+    scene.halt("c", None)
+    scene.after(scene.policy.halt_limit + 0.1, heard="cd")
+    assert (scene.members, scene.job.formation.base.step) == (["c"], 9)
+    scene.after(0.2, heard="cd")
+    scene.prepare("d")
+    finds_damaged(scene)
+    scene.halt("cd", None)
+    scene.register("b")
+    scene.beat("b", TrainerPhase.TRAINING, promised=n, generation=n, version=Version(n, 40))
+    assert scene.cluster.workers["b"].job == "j"
+    scene.after(0.2, heard="bcd")
+    finds_damaged(scene)
+    assert not scene.job.ended
+    scene.halt("cd", None)
+    scene.halt("b", (n, 40))
+    assert scene.job.formation.base == Version(n, 40)
+
+
+def finds_damaged(scene):
+    formation = scene.job.formation
+    name, n = formation.members[formation.leader].worker, formation.generation
+    scene.beat(name, TrainerPhase.FORMING, promised=n, generation=n)
+    report = CheckpointUnreadable(job="j", incarnation="i1", generation=n, error="other bytes", damaged=True)
+    scene.says(name, report)

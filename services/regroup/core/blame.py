@@ -25,7 +25,7 @@ from regroup.core.jobs import (
     Version,
     Wanted,
 )
-from regroup.core.settling import away, candidates, passed
+from regroup.core.settling import away, back_with_state, candidates, passed
 from regroup.core.suspicion import heard_lately, quiet
 from regroup.core.turn import Turn
 from regroup.core.written import take_told
@@ -205,15 +205,15 @@ def _others_hold(turn: Turn, job: Job, name: str) -> list[Member]:
 
 
 def _others_are_away(turn: Turn, job: Job, name: str) -> bool:
-    """Whether another one that may hold the state is not heard of, and may be back: a member of the last formation,
-    that may train on all the same, or one that was cut off a moment ago."""
+    """Whether another one that may hold the state has yet to be asked: a member of the last formation that is not heard
+    of, and may train on all the same; one that was cut off a moment ago, or is back, and was not asked since."""
     members = job.formation.members if job.formation is not None else ()
     # One that is to stop waits less long for them; of the task that says nothing.
     lasting = replace(job, wanted=Wanted.RUN) if job.wanted is Wanted.STOP else job
     gone = passed(turn, lasting) | turn.watch(job.id).evicted
     others = [one for one in members if one.worker != name and one not in gone]
     unheard = any(turn.cluster.trainer(one) is None or not heard_lately(turn, one.worker) for one in others)
-    return unheard or any(one.worker != name for one in away(turn, job))
+    return unheard or any(one.worker != name for one in (*away(turn, job), *back_with_state(turn, job)))
 
 
 def _was_taken(turn: Turn, job: Job, name: str) -> bool:

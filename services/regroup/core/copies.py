@@ -41,8 +41,8 @@ def may_be_last_copy(
     if job.formation is None or trainer.version is None or not trainer.version.step:
         return False  # what no step was made from is built again
     for other, version in other_holders(cluster, job, name, quiet, owing):
-        listed_holder = other in job.formation.members and version >= job.formation.base
-        if listed_holder or version >= trainer.version:
+        listed_holder = other in job.formation.members and job.follows(version, job.formation.base)
+        if listed_holder or job.worth(version) >= job.worth(trainer.version):
             return False
     return True
 

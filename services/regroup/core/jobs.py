@@ -255,6 +255,28 @@ class Job:
             return None
         return self.spec.epochs * -(-self.fingerprint.samples // self.spec.global_batch)
 
+    def follows(self, state: Version, base: Version) -> bool:
+        """Whether a state goes on from `base`, or is that one under a later number, by the chain of history. Else it is
+        older, or of another branch, which may have a higher number and fewer steps."""
+        older, base = state < base, self._made(base)
+        for link in reversed(self.history):
+            if link.generation == state.generation > base.generation:
+                state = Version(link.parent, link.base_step)
+        return not older and state.generation == base.generation and state.step >= base.step
+
+    def worth(self, state: Version) -> tuple[bool, Version, Version]:
+        """Of two states, the one to go on from has more of it: what goes on from the last formation's base comes before
+        all else, and there the version decides (rule 4); of what is left elsewhere, the version as it was made."""
+        own = self.formation is not None and self.follows(state, self.formation.base)
+        return own, state if own else self._made(state), state
+
+    def _made(self, state: Version) -> Version:
+        """The version with which a state was made: formations take it on under their numbers, and may make no step."""
+        for link in reversed(self.history):
+            if link.generation == state.generation and link.base_step == state.step:
+                state = Version(link.parent, link.base_step)
+        return state
+
     def complete_at(self, step: int) -> bool:
         return self.steps is not None and step >= self.steps
 

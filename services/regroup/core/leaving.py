@@ -106,16 +106,16 @@ def is_held_by_goers(turn: Turn, job: Job) -> bool:
     # Who is drained has the time that one who was cut off a moment ago may need; an agent that is to end has not.
     if not any(turn.workers[member.worker].leaving for member in holders):
         near = away(turn, job).items()
-        stay += [one for one, version in near if version == best and not departs(turn, one)]
+        stay += [one for one, version in near if best is not None and version >= best and not departs(turn, one)]
     return not stay and any(departs(turn, member) for member in holders)
 
 
 def is_left_by(turn: Turn, job: Job, version: Version) -> bool:
-    """Whether all that hold this state are to go, also those that are cut off for a moment."""
+    """Whether all that hold this state, or a step more, are to go, also those that are cut off for a moment."""
     if _may_come_back(turn, job):
         return False
     told = away(turn, job) | {member: answer.version for member, answer in candidates(turn.cluster, job).items()}
-    holders = [member for member, held in told.items() if held == version]
+    holders = [member for member, held in told.items() if held is not None and held >= version]
     return bool(holders) and all(departs(turn, member) for member in holders)
 
 

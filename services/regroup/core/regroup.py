@@ -122,7 +122,7 @@ def conclude(
         reason = f"{verb} {where}" + (f": no {left} is left" if base.rolled_back else "")
         return NothingToSave(base.rolled_back, reason)
     # Else it is durable, and is read once more for the task's report alone; or who could not save gives it to another.
-    if rests or (finished and holders and not _another_saves(job, answers, holders, tried, departing)):
+    if (rests or (finished and holders)) and not _another_saves(job, answers, holders, tried, departing):
         return _save(job, base, holders, finished, tried)
     if job.wanted is Wanted.HOLD:
         kept = f"at step {base.version.step}, in the memory of {_named(holders)}" if holders else durable(job)
@@ -139,9 +139,10 @@ def conclude(
         return _save(job, base, holders, finished, tried)
     if not holders:
         staying = _within_reach(job, staying, apart, unable)
-    if len(staying) < job.spec.min_workers:
+    least = 1 if finished and not holders else job.spec.min_workers  # no step is left that would need them
+    if len(staying) < least:
         kept = f"; step {base.version.step} is kept in memory" if holders else ""
-        return Wait(f"waits for workers: {len(staying)} of {job.spec.min_workers} are ready{kept}{_refused(job)}")
+        return Wait(f"waits for workers: {len(staying)} of {least} are ready{kept}{_refused(job)}")
     tried_to_read = {member.worker for member in unable}
     readers = [member for member in sorted(staying) if member not in unable]
     leaders = [one for one in holders if one in staying] or readers
@@ -155,7 +156,7 @@ def conclude(
 def _another_saves(
     job: Job, answers: Mapping[Member, Answer], holders: Sequence[Member], tried: Sequence[Member], departing: Set[str]
 ) -> bool:
-    """Whether nobody that holds the final state could save it, and others are there to take it, and may."""
+    """Whether nobody that holds what is to be saved could save it, and others are there to take it, and may."""
     staying = [member for member in answers if member.worker not in departing]
     takers = [member for member in staying if member not in holders]
     held = len(staying) - len(takers)
@@ -217,10 +218,10 @@ def _base(
         return _Base(job.saved)  # whatever any trainer still holds of a generation that a pause closed is void
     stateful = {member: answer.version for member, answer in answers.items() if answer.version is not None}
     listed = job.formation.members
-    best = max(stateful.values(), default=job.origin)
+    best = max(stateful.values(), default=job.origin, key=job.worth)
     # A listed member's promise ends the last generation; but one that never got its base, and answers with an older
-    # state of its own, must not put the others back to that.
-    if best >= job.formation.base and any(member in stateful for member in listed):
+    # state of its own, or with one of another branch, must not put the others back to that.
+    if job.follows(best, job.formation.base) and any(member in stateful for member in listed):
         return _Base(max(best, job.saved))  # who wrote the checkpoint may have been a step ahead of who is left
     missing = tuple(member for member in listed if member not in answers and member not in passed)
     if missing:
@@ -229,8 +230,8 @@ def _base(
         way_out = "resume or stop the job to go on without it" if patient else "or for its lease to be over"
         reason = f"{whose}: waiting for it to answer, {way_out}"
         return Wait(reason, missing)
-    best = max(best, job.saved)
-    better = tuple(member for member, version in unheard.items() if version > best)
+    best = max(best, job.saved, key=job.worth)
+    better = tuple(member for member, version in unheard.items() if job.worth(version) > job.worth(best))
     if better:
         whose = f"the last generation is lost, and the most advanced state left may be {_named(better)}'s"
         return Wait(f"{whose}: waiting for it to answer", better)

@@ -157,6 +157,8 @@ def _gather(turn: Turn, job: Job) -> None:
         verdict.formation.base.step
     )  # others are to take it, and save
     if (done or isinstance(verdict, SaveState)) and failed_lately(turn, job):
+        if job.wanted is Wanted.RUN:
+            wait(turn, job, job.reason)  # others may take the places of those that are gone, and save
         return
     if isinstance(verdict, Wait):
         if untold := [member.worker for member in present if owes_word(turn, job, member)]:

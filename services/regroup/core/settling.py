@@ -102,6 +102,16 @@ def away(turn: Turn, job: Job) -> dict[Member, Version]:
     return found
 
 
+def back_with_state(turn: Turn, job: Job) -> list[Member]:
+    """Who is there with what the last formation could go on from, and is no member of it: it was not asked yet."""
+    last = job.formation
+    if last is None:
+        return []
+    told = {one: said.version for one, said in candidates(turn.cluster, job).items() if one not in last.members}
+    there = [one for one in told if not (is_stuck(turn, one) or turn.cluster.hangs(one) or is_mute(turn, one.worker))]
+    return [one for one in there if (held := told[one]) is not None and job.follows(held, last.base)]
+
+
 def untold(turn: Turn) -> list[str]:
     """Who registered a moment ago, and has sent no heartbeat yet; and who is about to come back to this coordinator."""
     limit = turn.policy.halt_limit
@@ -188,7 +198,7 @@ def _come_back(turn: Turn, job: Job, answers: Mapping[Member, Answer]) -> list[s
     """Who stays, is heard, and says that it holds what is durable, though it was not there in time to answer, of a job
     that is to run and whose others leave: it need not read that again, if it can at all. And who may do so soon."""
     told = candidates(turn.cluster, job) if job.wanted is Wanted.RUN else {}
-    holds = [member for member, said in told.items() if said.version == job.saved and member not in answers]
+    holds = [one for one, said in told.items() if one not in answers and said.version and said.version >= job.saved]
     late = [one.worker for one in holds if not (is_stuck(turn, one) or turn.cluster.hangs(one))]
     heard = [name for name in late if heard_lately(turn, name) and not turn.workers[name].departs]
     return [*heard, *returning(turn, job)]
@@ -197,7 +207,7 @@ def _come_back(turn: Turn, job: Job, answers: Mapping[Member, Answer]) -> list[s
 def returning(turn: Turn, job: Job) -> list[str]:
     """Who stays in a job that is to run, and may be back in a moment with what is durable in its memory."""
     told = away(turn, job) if job.wanted is Wanted.RUN else {}
-    names = (member.worker for member, version in told.items() if version == job.saved)
+    names = (member.worker for member, version in told.items() if version >= job.saved)
     return [name for name in names if turn.workers[name].job == job.id and not turn.workers[name].departs]
 
 
@@ -244,7 +254,9 @@ def _has(job: Job, member: Member, answer: Answer, trainer: TrainerStatus | None
     least = trainer.version if trainer is not None else None
     if answer.version is None or least is None or job.formation is None:
         return answer.version is not None
-    return answer.version >= (job.formation.base if member in job.formation.members else least)
+    if member in job.formation.members:
+        return job.follows(answer.version, job.formation.base)
+    return job.worth(answer.version) >= job.worth(least)
 
 
 def _issue(turn: Turn, job: Job, verdict: Train) -> None:

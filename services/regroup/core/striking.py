@@ -15,6 +15,7 @@ from regroup.core.absence import is_near, is_useless
 from regroup.core.cluster import Word
 from regroup.core.jobs import Checkpoint, Job, JobPhase, Member, Struck
 from regroup.core.messages.trainer_reports import CheckpointUnreadable
+from regroup.core.settling import away, back_with_state
 from regroup.core.turn import Turn
 
 
@@ -70,6 +71,8 @@ def _strike(
     names = ", ".join(sorted(name for name, word in words.items() if word.damaged))
     step = checkpoint.version.step
     if job.checkpoint is None:
+        if away(turn, job) or back_with_state(turn, job):
+            return  # nobody reads it any more, if the job can go on from what they hold
         damaged = f"the checkpoint of step {step} that it begins from is damaged: {names} found: {report.error}"
         unfit = f"it cannot begin from another job's checkpoint: {names} found: {report.error}"
         turn.end(job, JobPhase.FAILED, unfit if report.unfit else damaged)
