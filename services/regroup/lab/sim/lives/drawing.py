@@ -14,7 +14,7 @@ from regroup.core.spec import JobSpec
 from regroup.lab.sim.lives.besides import with_more
 from regroup.lab.sim.lives.plan import Fault, Plan, in_time
 from regroup.lab.sim.lives.sequences import SEQUENCES, drawn
-from regroup.lab.sim.lives.themes import BY_HALVES, THEMES
+from regroup.lab.sim.lives.themes import BY_HALVES, RARE, THEMES
 from regroup.lab.sim.lives.themes.theme import Theme
 from regroup.lab.sim.model.limits import POLICY, SPEC
 
@@ -22,27 +22,38 @@ BESIDE = (None, None, 1, 3, 8)  # steps between checkpoints
 WEIGHED_TO = list(accumulate(theme.weight for theme in THEMES))  # the sum of the weights up to each theme
 GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, lie evenly: even a few seeds in a row meet all themes
 ALONE = 0.75  # of the lives are of their theme, and perhaps of a sequence
-EARLY = 12.0  # seconds after which all is well: a sequence takes longer
 PATIENT = (20.0, 40.0)  # seconds, of rule 7, in some lives: more than everything else takes, as in a real cluster
 MANY = 0.02  # of the lives have more workers than any theme
 QUEUES = 0.02  # have a job that wants more than is free, between two that do not
 EVALUATIONS = 0.2  # have evaluations
 HALVES = 0.04  # are of a machine that fails by halves, whatever the theme would be
+RARELY = 0.015  # are of a rare theme, likewise
 
 
 def draw(seed: int) -> Plan:
-    plan = _with_sequences(_themed(seed))
+    if (rare := rare_theme(seed)) is not None:
+        return _themed(seed, rare)
+    plan = _with_sequences(_themed(seed, _theme(seed)))
     return plan if Random(f"{seed} alone").random() < ALONE else with_more(plan)
 
 
-def _themed(seed: int) -> Plan:
+def rare_theme(seed: int) -> Theme | None:
+    """By dice of their own: the other lives are what they would be without."""
+    random = Random(f"{seed} rare theme")
+    return random.choice(RARE) if random.random() < RARELY else None
+
+
+def _theme(seed: int) -> Theme:
+    halves = Random(f"{seed} by halves")
+    if halves.random() < HALVES:
+        return halves.choice(BY_HALVES)
+    return THEMES[bisect(WEIGHED_TO, seed * GOLDEN % 1.0 * WEIGHED_TO[-1])]
+
+
+def _themed(seed: int, theme: Theme) -> Plan:
     """A cluster, its jobs, and what its theme says goes wrong."""
     random, beside, best = Random(seed), Random(f"{seed} checkpoints"), Random(f"{seed} best")
     choice = random.choice
-    theme = THEMES[bisect(WEIGHED_TO, seed * GOLDEN % 1.0 * WEIGHED_TO[-1])]
-    halves = Random(f"{seed} by halves")
-    if halves.random() < HALVES:
-        theme = halves.choice(BY_HALVES)
     many = Random(f"{seed} many")
     workers = many.choice((5, 6)) if many.random() < MANY else choice(theme.workers)
     spares = choice(theme.spares)
@@ -73,7 +84,7 @@ def _themed(seed: int) -> Plan:
         pace=pace,
         learned=Random(f"{seed} watching").random() < 0.6,
         chunk=chunk,
-        heals=EARLY,
+        heals=theme.heals,
     )
 
 

@@ -25,7 +25,6 @@ EXPLAINED: Mapping[str, str] = {
         "whoever holds a state holds that of a generation, and it is saved, even if no step was done"
     ),
     "{} saves the state of step {}, to hold": "what is held is saved only where all that have it go",
-    "waiting for its turn behind {} and {} more": "lives have up to three jobs, and so many are named",
     "the task failed {} on {}: without a word{}": (
         "every report of a failure has a traceback or a cause; this is for one that has neither"
     ),
@@ -35,6 +34,9 @@ EXPLAINED: Mapping[str, str] = {
     ),
     "from step {}, the most advanced state left, on {}": (
         "it is written only where the last generation is lost, which then stands before it"
+    ),
+    "it cannot begin from another job's checkpoint: {} found: {}": (
+        "no step loop of a life has a model that another job's state would not fit"
     ),
     "{} had a {} of {} bytes to tell, more than its link carries: it is lost": (
         "messages of lives have no size, and what is reported is cut where it is made"

@@ -5,7 +5,8 @@ Most faults wait for a border of the protocol, because that is where the holes a
 
 from regroup.lab.sim.lives.themes.asking import ASKING
 from regroup.lab.sim.lives.themes.failing import BY_HALVES, FAILING
+from regroup.lab.sim.lives.themes.rare import RARE
 
 THEMES = (*FAILING, *ASKING)
 
-__all__ = ["BY_HALVES", "THEMES"]
+__all__ = ["BY_HALVES", "RARE", "THEMES"]

@@ -1,7 +1,7 @@
 """What a theme of lives is: the faults that meet in it, and what else of a plan is drawn from a narrower choice.
 
 Owns: what can be said of a theme, how its faults are drawn, and the kinds and borders that go together.
-Refuses to know: which themes there are (`failing`, `asking`), and how a plan is drawn from one (`drawing`).
+Refuses to know: which themes there are (`failing`, `asking`, `rare`), and how a plan is drawn from one (`drawing`).
 """
 
 from dataclasses import dataclass
@@ -28,6 +28,7 @@ ANYTHING = tuple(kind for kind in USUAL if kind not in (Kind.STOP, Kind.STARVE, 
 FORMING = ("halt", "form", "connecting", "connected", "loaded", "started", "regrouped", "rolled_back")
 MEETING = ("form", "connecting", "connected")
 STEPPING = ("stepping", "contributed", "applying")
+EARLY = 12.0  # seconds: a sequence takes longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ class Theme:
     paces: tuple[float, ...] = (0.02, 0.08, 0.2)
     steps: tuple[int, ...] = (1, 2, 6, 12)
     least: tuple[int, ...] = (1, 1, 1, 2)  # workers that a job needs, of those that it may have
+    heals: float = EARLY  # seconds after which all is well
 
 
 def by_halves(border: str, arrivals: range) -> tuple[Some, ...]:
