@@ -1,7 +1,7 @@
 """Which states a search calls one, and what it does unseen: neither changes anything that is decided."""
 
 from collections import deque
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 
 import pytest
@@ -70,12 +70,26 @@ FEW = [
     Bounds(workers=1, generations=1, stops=1, failed_saves=1),
     Bounds(workers=1, generations=1, losses=1),
     Bounds(workers=1, generations=1, departures=1),
+    Bounds(workers=1, generations=2, drains=1),
+    Bounds(workers=1, generations=1, drains=1, departures=1),
+    Bounds(workers=2, generations=1, drains=1),
     Bounds(workers=1, steps=2, generations=1, beside=1),
     Bounds(workers=2, generations=1, breaks=1),
     Bounds(workers=1, generations=2, pauses=1, unreadable=1),
     pytest.param(Bounds(workers=1, generations=3, deaths=1), marks=pytest.mark.long),
     pytest.param(Bounds(workers=2, generations=2, deaths=1), marks=[pytest.mark.long, pytest.mark.timeout(3600)]),
 ]
+
+
+def test_who_is_drained_is_told_from_who_was_asked_to_end():
+    """Both hand over; but one of them is back as its agent starts anew, the other as it is admitted."""
+    state = Small(Bounds(workers=1))
+    numbers = [identity(state)]
+    for reason in ("drained", "leaving"):
+        twin = state.copy()
+        twin.workers = {name: replace(worker, **{reason: True}) for name, worker in state.workers.items()}
+        numbers.append(identity(twin))
+    assert len({*numbers}) == 3
 
 
 @pytest.mark.parametrize("bounds", FEW, ids=str)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from regroup.core import commands, settling
+from regroup.core import commands, decide, settling
 from regroup.core.jobs import JobPhase
 from regroup.lab.sim.search import showing
 from regroup.lab.sim.search.bounds import GREAT, SMALL, Bounds
@@ -59,7 +59,7 @@ def test_searching_twice_finds_the_same():
 @pytest.mark.cluster
 @pytest.mark.timeout(1200)
 def test_every_schedule_of_the_small_clusters_keeps_the_rules_and_can_end():
-    sampled = {name: replace(bounds, sampled=32) for name, bounds in SMALL.items()}  # `--exhaustive` leads all
+    sampled = {name: replace(bounds, sampled=32) for name, bounds in SMALL.items()}  # `--exhaustive` leads more
     found = dict(searches(sampled, seconds=900, memory=4e9, processes=os.cpu_count() or 1))
     assert found.keys() == SMALL.keys()
     assert {name: one.error for name, one in found.items() if not (one.complete and one.sound)} == {}
@@ -239,6 +239,60 @@ def test_a_paused_job_is_no_end_and_is_resumed_on_the_way_to_it():
     guide = Guide()
     guide.lead(state)
     assert guide.led == 1
+
+
+def test_a_drained_worker_may_be_admitted_at_any_moment():
+    state = begin(Bounds(workers=2, generations=2, drains=1))
+    drained = after(state, "b is drained")
+    assert identity(drained) != identity(state)
+    assert drained.workers["b"].drained
+    assert [name for name, kind, _ in moves(drained) if kind is Sort.FAULT] == ["b is admitted"]
+    admitted = after(drained, "b is admitted")
+    assert not admitted.workers["b"].drained
+    assert [name for name, kind, _ in moves(admitted) if kind is Sort.FAULT] == []
+
+
+def test_a_job_whose_only_worker_is_drained_rests_and_is_led_to_its_end_by_an_admission():
+    state = begin(Bounds(workers=1, steps=3, generations=2, drains=1))
+    state = after(state, "a says Prepared", "a beats", "a says Halted")
+    state = after(state, "a goes on: connecting", "a says Formed", "a is drained")
+    for _ in range(15):
+        due = [name for name, kind, _ in moves(state) if kind is Sort.DUE]
+        state = after(state, *(due[:1] or ("a beats", "all short limits are over")))
+    assert state.jobs["j"].phase is JobPhase.QUEUED
+    assert state.workers["a"].job is None
+    assert {kind for _, kind, _ in moves(state)} == {Sort.BEAT, Sort.TIME, Sort.ADMIT}
+    guide = Guide()
+    guide.lead(state)
+    assert guide.led == 1
+
+
+@pytest.fixture
+def waits_for_the_drained(monkeypatch):
+    """As long as anybody is drained, nothing goes on."""
+    advance = decide.advance
+
+    def wait(turn, job):
+        if not any(worker.drained for worker in turn.workers.values()):
+            advance(turn, job)
+
+    monkeypatch.setattr(decide, "advance", wait)
+
+
+def test_a_job_that_waits_for_a_drained_worker_while_another_one_is_left_is_found(waits_for_the_drained):
+    """If the drained one is admitted it goes on; but it must not need that."""
+    found = search(Bounds(workers=2, generations=1, drains=1))
+    assert found.error is None
+    assert found.stuck > 0
+
+
+def test_a_job_may_wait_for_a_drained_worker_where_no_other_one_is_left(waits_for_the_drained):
+    assert search(Bounds(workers=1, generations=1, drains=1)).sound
+
+
+def test_a_drained_worker_that_stays_drained_though_it_is_admitted_is_found(monkeypatch):
+    monkeypatch.setattr(decide, "admit", lambda turn, name: None)
+    assert search(Bounds(workers=1, generations=3, drains=1, sampled=NONE)).stuck > 0
 
 
 def test_a_search_without_a_bug_finds_nothing():

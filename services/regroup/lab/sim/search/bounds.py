@@ -1,8 +1,8 @@
 """How small the clusters are of which every schedule is looked at, and how much may go wrong in each.
 
-Owns: the bounds of a search, and which ones are searched: SMALL in seconds, with every test; GREAT for an hour each,
-where a sample of what is beyond the bounds stands for all: it takes up to a fifth of the time. The first four of them
-are small ones with a generation more, and take a minute.
+Owns: the bounds of a search, and which ones are searched: SMALL with every test, in seconds, the last two in a minute;
+GREAT for an hour each. Of those, and of the last small one, a sample of what is beyond the bounds stands for all: it
+takes up to a fifth of the time. The first five of GREAT are small ones with a generation more, and take a minute.
 Refuses to know: how they are searched, and how far that comes.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 FAULTS = (
-    *("deaths", "losses", "leaves", "departures", "crashes", "cuts", "breaks"),
+    *("deaths", "losses", "leaves", "departures", "drains", "crashes", "cuts", "breaks"),
     *("failed_saves", "unreadable", "stops", "pauses", "holds", "leaps"),
 )
 
@@ -28,6 +28,7 @@ class Bounds:
     losses: int = 0  # of agents, with their trainers
     leaves: int = 0  # of agents, with a goodbye, and nothing handed over
     departures: int = 0  # likewise, and they hand over before that
+    drains: int = 0  # of workers, by their operator; each may be admitted again, at any moment
     crashes: int = 0  # of the coordinator
     cuts: int = 0  # of connections
     breaks: int = 0  # of collectives, with everybody alive
@@ -42,7 +43,7 @@ class Bounds:
     @property
     def starts(self) -> int:
         """How often one worker's agent and trainers may start, beyond which nothing is looked at."""
-        return 4 + self.deaths + self.pauses + 2 * (self.losses + self.leaves + self.departures)
+        return 4 + self.deaths + self.pauses + self.drains + 2 * (self.losses + self.leaves + self.departures)
 
     def __str__(self) -> str:
         shape = [f"{self.workers} workers" if self.workers > 1 else "1 worker"]
@@ -62,7 +63,9 @@ SMALL: Mapping[str, Bounds] = {
     "one worker is held, and dies": Bounds(workers=1, generations=2, holds=1, deaths=1),
     "one worker writes beside its training, and dies": Bounds(workers=1, steps=3, generations=2, beside=1, deaths=1),
     "one worker hands over": Bounds(workers=1, generations=3, departures=1),
+    "one worker is drained, and the coordinator dies": Bounds(workers=1, generations=2, drains=1, crashes=1),
     "two workers form, and one dies": Bounds(workers=2, generations=2, deaths=1),
+    "two workers form, and one is drained": Bounds(workers=2, generations=2, drains=1, sampled=8),
 }
 _GREAT: Mapping[str, Bounds] = {
     "one worker dies, and the coordinator, in three": Bounds(workers=1, generations=3, deaths=1, crashes=1),
@@ -71,11 +74,13 @@ _GREAT: Mapping[str, Bounds] = {
     ),
     "one is paused, and cannot read, in four": Bounds(workers=1, generations=4, pauses=1, unreadable=1),
     "one is held, and dies, in three": Bounds(workers=1, generations=3, holds=1, deaths=1),
+    "one is drained, and the coordinator dies, in three": Bounds(workers=1, generations=3, drains=1, crashes=1),
     "two workers: a death, a restart, a crash": Bounds(workers=2, steps=1, generations=3, deaths=1, crashes=1),
     "two workers: a death, and one is cut off": Bounds(workers=2, generations=3, deaths=1, cuts=1),
     "a member and a newcomer, with leases": Bounds(workers=2, newcomers=1, generations=3, deaths=1, leaps=1),
     "three workers": Bounds(workers=3, generations=2, deaths=1),
     "two workers, and one hands over": Bounds(workers=2, generations=2, departures=1),
+    "two workers: one is drained, and one dies": Bounds(workers=2, generations=2, drains=1, deaths=1),
     "one worker hands over, and the coordinator dies": Bounds(workers=1, generations=3, departures=1, crashes=1),
     "one leaves, a stop, cannot save": Bounds(workers=2, generations=3, leaves=1, stops=1, failed_saves=1),
     "two workers are paused, and one dies": Bounds(workers=2, generations=3, pauses=1, deaths=1),

@@ -130,7 +130,7 @@ def _message(message: Any) -> Hashable:
 
 @_remembered
 def _worker(worker: Worker) -> Hashable:
-    return (worker.boot, worker.job, worker.quarantined, worker.departs, worker.meant)
+    return (worker.boot, worker.job, worker.quarantined, worker.drained, worker.leaving, worker.meant)
 
 
 def _sighting(sighting: Sighting, started: float) -> Hashable:

@@ -1,8 +1,8 @@
 """From a state to its end by one fair schedule: without another fault, and however far beyond the bounds.
 
 Owns: that schedule, and which states are known to end. What is under way arrives, and whoever can go on goes on, until
-nothing is left to do; then all agents beat. Where even that changes nothing, the user resumes a job that is paused, or
-time passes.
+nothing is left to do; then all agents beat. Where even that changes nothing, the user resumes a job that is paused, the
+operator admits a worker if all are drained, or time passes.
 Refuses to know: which states are led, and what a failure means (`breadth`).
 Does not guarantee: that other schedules end, too. It finds out whether one does.
 """
@@ -66,7 +66,8 @@ class _Walk:
             if self.number == before:
                 resting = [job for job in self.state.jobs.values() if job.phase is JobPhase.PAUSED]
                 paused = any(job.wanted is not Wanted.YIELD for job in resting)  # else it goes on by itself
-                yield from islice(self._of(Sort.RESUME if paused else Sort.TIME), 1)
+                other = Sort.ADMIT if self.state.all_drained else Sort.TIME
+                yield from islice(self._of(Sort.RESUME if paused else other), 1)
 
     def _due(self) -> Iterator[tuple[int, Do]]:
         while found := next(self._of(Sort.DUE), None):

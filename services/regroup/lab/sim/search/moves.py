@@ -11,6 +11,7 @@ from typing import NamedTuple
 from regroup.core.jobs import Job, JobPhase, Wanted
 from regroup.core.messages.events import Report
 from regroup.core.messages.orders import Form, Order
+from regroup.core.workers import Worker
 from regroup.lab.sim.model.trainer import Trainer
 from regroup.lab.sim.search.near import Near
 from regroup.lab.sim.search.small import Small
@@ -20,10 +21,11 @@ Do = Callable[[Small], None]
 
 class Sort(Enum):
     DUE = auto()  # what is under way arrives, who can go on does: of these only so many follow each other
-    BEAT = auto()  # possible again and again, like the next two
+    BEAT = auto()  # possible again and again, like the next three
     TIME = auto()
     RESUME = auto()  # by the user, who paused the job
-    FAULT = auto()  # it need not happen; also what a user asks for, as often as the bounds say
+    ADMIT = auto()  # by the operator, who drained every worker; while another one is left, the job must not need it
+    FAULT = auto()  # it need not happen; also what a user or an operator asks for, as often as the bounds say
 
 
 class Move(NamedTuple):
@@ -47,6 +49,8 @@ def moves(state: Small) -> Iterator[Move]:
         yield _fault("the leases are over", "leaps", Small.leap)
     for job in state.jobs.values():
         yield from _of_user(state, job)
+    for worker in state.workers.values():
+        yield from _of_operator(state, worker)
 
 
 def _of_user(state: Small, job: Job) -> Iterator[Move]:
@@ -62,6 +66,16 @@ def _of_user(state: Small, job: Job) -> Iterator[Move]:
         yield _fault("the user holds the job", "holds", Small.hold_job)
     if wanted in (Wanted.PAUSE, Wanted.HOLD):
         yield Move("the user resumes the job", Sort.RESUME, Small.resume_job)
+
+
+def _of_operator(state: Small, worker: Worker) -> Iterator[Move]:
+    """Likewise."""
+    name = worker.name
+    if worker.drained:
+        kind = Sort.ADMIT if state.all_drained else Sort.FAULT
+        yield Move(f"{name} is admitted", kind, _on(name, Small.admit))
+    elif state.left["drains"]:
+        yield _fault(f"{name} is drained", "drains", _on(name, Small.drain))
 
 
 def _of_agent(state: Small, agent: Near) -> Iterator[Move]:

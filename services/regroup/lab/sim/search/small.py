@@ -17,7 +17,7 @@ from regroup.core.cluster import Cluster, Policy
 from regroup.core.decide import decide
 from regroup.core.jobs import Job
 from regroup.core.messages.agent_reports import AgentLeft
-from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob, SubmitJob
+from regroup.core.messages.commands import AdmitWorker, DrainWorker, PauseJob, ResumeJob, StopJob, SubmitJob
 from regroup.core.messages.events import Disconnected, Event, Report, Reported, Tick
 from regroup.core.messages.orders import Heard, RenewLease, Welcome
 from regroup.core.spec import JobSpec
@@ -107,6 +107,11 @@ class Small(Agents[Near]):
         deep = any(job.generation > self.bounds.generations for job in self.jobs.values())
         return deep or any(agent.numbers > self.bounds.starts for agent in self.agents.values())
 
+    @property
+    def all_drained(self) -> bool:
+        """Whether nobody is left whom a job could be given, nor can come: it waits until its operator admits one."""
+        return all(name in self.workers and self.workers[name].drained for name in self.agents)
+
     # --- what the workers' side asks of whoever simulates it
 
     def number(self, agent: Near) -> int:
@@ -170,6 +175,12 @@ class Small(Agents[Near]):
 
     def resume_job(self) -> None:
         self.decide(ResumeJob("j"))
+
+    def drain(self, agent: Near) -> None:
+        self.decide(DrainWorker(agent.name))
+
+    def admit(self, agent: Near) -> None:
+        self.decide(AdmitWorker(agent.name))
 
     def pass_time(self) -> None:
         """All short limits are over, and whoever is connected has just been heard."""
