@@ -12,6 +12,7 @@ from rich.console import Console
 
 from regroup.core import commands, decide, settling
 from regroup.core.jobs import JobPhase
+from regroup.core.turn import Turn
 from regroup.lab.sim.search import showing
 from regroup.lab.sim.search.bounds import GREAT, SMALL, Bounds
 from regroup.lab.sim.search.breadth import search
@@ -47,6 +48,7 @@ def test_a_tiny_cluster_is_searched_to_the_end():
     found = search(TINY)
     assert found.complete
     assert found.sound
+    assert found.stuck == 0
     assert found.ends > 0
     assert 100 < found.states < found.moves < 10_000
 
@@ -112,6 +114,18 @@ def test_a_search_that_may_not_go_on_says_how_far_it_came():
     assert found.error is None
     assert 0 < found.depth < 30
     assert search(Bounds(workers=2, generations=3), memory=0.0).complete is False
+
+
+def test_a_search_that_may_not_go_on_does_not_pass_for_one_that_checked_progress():
+    console = Console(file=io.StringIO(), width=80)
+    bounds = {"tiny": TINY, "great": GREAT["three workers"]}
+    code, facts = showing.exhaust(console, bounds, seconds=0.0, memory=4e9, processes=1)
+    assert code == 0  # nothing that was looked at is wrong
+    assert (facts["tiny"]["stuck"], facts["tiny"]["progress"]) == (0, "kept")
+    assert (facts["great"]["stuck"], facts["great"]["progress"]) == (None, "not checked")
+    *_, row = console.file.getvalue().partition("great: to depth")[2].splitlines()[:3]
+    assert row.endswith("not checked")
+    assert len(row) <= 80
 
 
 def test_searches_tell_how_far_they_are_from_other_processes():
@@ -293,6 +307,24 @@ def test_a_job_may_wait_for_a_drained_worker_where_no_other_one_is_left(waits_fo
 def test_a_drained_worker_that_stays_drained_though_it_is_admitted_is_found(monkeypatch):
     monkeypatch.setattr(decide, "admit", lambda turn, name: None)
     assert search(Bounds(workers=1, generations=3, drains=1, sampled=NONE)).stuck > 0
+
+
+def test_a_job_that_ends_otherwise_than_completed_though_nobody_stopped_it_is_found(monkeypatch):
+    """No other rule forbids that."""
+    monkeypatch.setattr(
+        Turn,
+        "pause",
+        lambda turn, job, wanted, reason, **changes: turn.end(job, JobPhase.STOPPED, reason, **changes),
+    )
+    found = search(Bounds(workers=1, generations=2, drains=1))
+    assert "j is stopped, and nobody asked for that" in found.error
+    assert "a is drained" in found.path
+    assert found.stuck is None
+
+
+def test_a_job_that_its_user_stops_may_end_stopped():
+    state = after(begin(Bounds(workers=1, generations=2, stops=1)), "the user stops")
+    assert state.jobs["j"].phase is JobPhase.STOPPED
 
 
 def test_a_search_without_a_bug_finds_nothing():

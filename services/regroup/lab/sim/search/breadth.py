@@ -1,10 +1,12 @@
-"""Every schedule of a small cluster, breadth first: is a rule ever broken, and can every job still end?
+"""Every schedule of a small cluster, breadth first: is a rule ever broken, and can every job still be completed?
 
 Owns: the order in which states are looked at, which were seen, and the graph on which progress is checked: from each
 state within the bounds, moves that are no faults lead to an end or to a state beyond them, and from there on `leading`
-shows that the job ends.
+shows that the job ends. To end is to be completed, so its last commit stays reachable: only a job that its user stopped
+may end otherwise (`small`), and to stop it is a fault.
 Refuses to know: what a state is (`small`), when two are one (`identity`), and what must hold (`model`).
-Does not guarantee: anything beyond the bounds, the time or the memory that it was given; it says how far it came.
+Does not guarantee: anything beyond the bounds, the time or the memory that it was given; it says how far it came. Nor
+progress within the bounds, where states are left that were not looked at: it is not checked then, and that is said.
 """
 
 import gc
@@ -24,6 +26,7 @@ from regroup.lab.sim.search.tidying import followed, tidy
 
 ROUND = 500  # states between two looks at the clock and the memory
 OPEN, END, CUT = 0, 1, 2  # to be expanded; every job ended; beyond the bounds
+NOT_CHECKED = "not checked"
 Tell = Callable[[int, int, int], None]
 
 
@@ -36,17 +39,23 @@ class Searched:
     moves: int
     depth: int  # in moves: everything that can happen in so many was seen
     complete: bool  # no state within the bounds is left
-    error: str | None  # the rule that was broken, or that a job never ends
+    error: str | None  # the rule that was broken, or that a job never ends, or not as it should
     path: tuple[str, ...]  # how: the moves, and no fewer would do
     ends: int  # states in which every job ended
     cut: int  # states beyond the bounds
     led: int  # of them, those that were led to their end
-    stuck: int  # states from which neither an end nor a bound can be reached without another fault
+    stuck: int | None  # states from which no end and no bound is reached without another fault; None: not checked
     seconds: float  # of the processor
 
     @property
     def sound(self) -> bool:
+        """Nothing wrong was found, as far as it came: it says nothing of what was not `checked`."""
         return self.error is None and not self.stuck
+
+    @property
+    def progress(self) -> str:
+        """Whether it was checked within the bounds, in words."""
+        return NOT_CHECKED if self.stuck is None else f"{self.stuck:,} stuck" if self.stuck else "kept"
 
 
 def search(
@@ -84,7 +93,7 @@ def search(
         ends=graph.kinds.count(END),
         cut=graph.kinds.count(CUT),
         led=graph.guide.led,
-        stuck=graph.without_way() if complete else 0,
+        stuck=graph.without_way() if complete else None,
         seconds=time.process_time() - began,
     )
 

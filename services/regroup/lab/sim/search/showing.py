@@ -16,15 +16,17 @@ from rich.table import Column
 from regroup.client.terminal import FAILED, INTERRUPTED, OK, complain
 from regroup.lab.sim.lives.ledger import code_under_test
 from regroup.lab.sim.search.bounds import Bounds
-from regroup.lab.sim.search.breadth import Searched
+from regroup.lab.sim.search.breadth import NOT_CHECKED, Searched
 from regroup.lab.sim.search.runs import Telling, searches
 
-COLUMNS = {"states": 11, "moves": 12, "depth": 6, "CPU s": 7, "ended": 11, "beyond": 11, "led": 9, "stuck": 7}  # widths
+# Their widths, together no more than 80.
+COLUMNS = {"states": 11, "moves": 11, "depth": 6, "CPU s": 7, "ended": 11, "beyond": 11, "led": 9, "stuck": 13}
 LEGEND = (
     "ended: states in which all is over",
     "beyond: states outside the bounds, which are not looked at any further",
     "led: so many of those beyond went to their end by one fair schedule",
     "stuck: states from which no end and no bound is reached without another fault",
+    "not checked: which are stuck is known once no state within the bounds is left",
     "complete: no state within the bounds is left",
 )
 
@@ -45,7 +47,7 @@ def exhaust(
         complain("a search was killed, as happens where memory is short: give less --memory, or fewer --processes")
     if found:
         _show(out, found)
-    facts = {name: asdict(one) for name, one in found.items()}
+    facts = {name: asdict(one) | {"progress": one.progress} for name, one in found.items()}
     sound = all(one.sound for one in found.values())
     return code or (OK if sound else FAILED), {"code": code_under_test(), **facts}
 
@@ -96,7 +98,7 @@ def _show(out: Console, found: Mapping[str, Searched]) -> None:
     out.print(f"\n{heads}", style="dim", soft_wrap=True)
     for name, one in found.items():
         counts = (f"{one.states:,}", f"{one.moves:,}", str(one.depth), f"{one.seconds:.0f}", f"{one.ends:,}")
-        checked = (f"{one.cut:,}", f"{one.led:,}", f"{one.stuck:,}" if one.complete else "-")
+        checked = (f"{one.cut:,}", f"{one.led:,}", NOT_CHECKED if one.stuck is None else f"{one.stuck:,}")
         out.print(f"{name}: {_verdict(one)}", soft_wrap=True, style="red" if one.error is not None else "")
         out.print(f"  {one.bounds}", soft_wrap=True, style="dim")
         pairs = zip((*counts, *checked), COLUMNS.values(), strict=True)

@@ -1,7 +1,8 @@
 """One state of a small cluster: it can be copied, and everything that can happen to it can be done to the copy.
 
-Owns: the abstraction that makes states few, and still shows the real `decide` and the real session every order of
-events that matters:
+Owns: one rule that holds here alone: a job is completed, unless its user stops it. Nothing that can happen here is the
+task's fault; elsewhere it may be, and `ending_rules` only forbid to fail for too little. And the abstraction that makes
+states few, and still shows the real `decide` and the real session every order of events that matters:
 - A connection keeps its order and doubles nothing, as ZeroMQ's do; it may be as slow as it likes, and be cut.
 - A heartbeat arrives at once, after whatever was said before it, with what its agent knows then. Of its answer, what it
   says of files does, too.
@@ -15,7 +16,7 @@ from math import inf
 
 from regroup.core.cluster import Cluster, Policy
 from regroup.core.decide import decide
-from regroup.core.jobs import Job
+from regroup.core.jobs import Job, JobPhase
 from regroup.core.messages.agent_reports import AgentLeft
 from regroup.core.messages.commands import AdmitWorker, DrainWorker, PauseJob, ResumeJob, StopJob, SubmitJob
 from regroup.core.messages.events import Disconnected, Event, Report, Reported, Tick
@@ -143,6 +144,7 @@ class Small(Agents[Near]):
         decision = decide(self.cluster, event, now, self.policy)
         self.jobs, self.workers = decision.cluster.jobs, decision.cluster.workers
         decision_rules.decided(self.ghosts, self, self.cluster, decision)
+        self._ends_as_asked()
         self.cluster = decision.cluster
         for name, order in decision.orders:
             agent = self.agents[name]
@@ -153,6 +155,12 @@ class Small(Agents[Near]):
                     self.tell(agent, RenewLease(0, 0.0, order.settled))
             elif not isinstance(order, Welcome) and agent.link and order not in agent.orders:
                 agent.orders = (*agent.orders, order)
+
+    def _ends_as_asked(self) -> None:
+        stopped = self.left["stops"] < self.bounds.stops
+        for job in self.jobs.values():
+            asked = job.phase is JobPhase.COMPLETED or (stopped and job.phase is JobPhase.STOPPED)
+            assert asked or not job.ended, f"{job.id} is {job.phase}, and nobody asked for that: {job.reason}"
 
     def start_coordinator(self) -> None:
         self.cluster = Cluster(started=0.0, jobs=dict(self.jobs), workers=dict(self.workers))
