@@ -10,7 +10,7 @@ from regroup.core.messages.commands import PauseJob, ResumeJob, StopJob, SubmitJ
 from regroup.core.messages.events import Disconnected, Tick
 from regroup.core.messages.orders import Halt, Heard, Kill
 from regroup.core.messages.trainer_reports import CheckpointUnreadable, GroupBroke, PeersUnreached, ReplicasDiffered
-from regroup.core.settling import passed
+from regroup.core.roster import passed
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase
 

@@ -25,7 +25,7 @@ from regroup.core.jobs import (
     Version,
     Wanted,
 )
-from regroup.core.settling import away, back_with_state, candidates, passed
+from regroup.core.roster import away, back_with_state, candidates, passed
 from regroup.core.suspicion import heard_lately, quiet
 from regroup.core.turn import Turn
 from regroup.core.written import take_told

@@ -128,6 +128,10 @@ class Watch:
     slow: Mapping[str, int] = field(default_factory=dict)  # looks in a row at which a worker was slower than the others
     diverged: bool = False  # a loss was no number, and that was said
 
+    def has_lost(self, member: Member) -> bool:
+        """Whether it is known dead, or given up and not known to be sound: nothing is to be had of it any more."""
+        return member in self.dead or member in self.evicted - self.suspected - self.back
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from regroup.core.copies import is_at_work, other_holders
 from regroup.core.jobs import Job, JobPhase, Member, Version, Wanted
-from regroup.core.settling import away, candidates, untold
+from regroup.core.roster import away, candidates, untold
 from regroup.core.suspicion import is_mute, told_lately
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerPhase, TrainerStatus

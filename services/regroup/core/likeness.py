@@ -10,7 +10,7 @@ from regroup.core.beginning import other_data
 from regroup.core.jobs import Job, JobPhase, Member
 from regroup.core.messages.trainer_reports import TASK, WORKER, PrepareFailed, ReplicasDiffered
 from regroup.core.replicas import receivers, sound
-from regroup.core.settling import candidates, is_silent, passed, untold
+from regroup.core.roster import candidates, is_silent, passed, untold
 from regroup.core.turn import Turn
 from regroup.core.workers import TrainerStatus
 
@@ -67,7 +67,7 @@ def _brings_back(turn: Turn, job: Job, member: Member, status: TrainerStatus) ->
     """Whether it was given up, and is there again with what the last formation trained: nothing was formed yet with
     what was set anew meanwhile."""
     watch = turn.watch(job.id)
-    gone = member in watch.dead or member in watch.evicted - watch.suspected - watch.back
+    gone = watch.has_lost(member)
     hangs = turn.cluster.hangs(member)  # it may never come back from that
     made = status.version is not None and status.version.step > job.origin.step
     return job.formation is not None and member in job.formation.members and made and not (gone or hangs)

@@ -7,8 +7,8 @@ leave, or is gone (`leaving`, `absence`).
 from regroup.core.absence import idle, is_useless
 from regroup.core.copies import is_at_work, is_spared, known_to_hold
 from regroup.core.jobs import Job, Member
+from regroup.core.roster import candidates
 from regroup.core.schedule import at_hand, could_not_read
-from regroup.core.settling import candidates
 from regroup.core.severed import rests
 from regroup.core.suspicion import heard_lately, is_mute, quiet, told_lately
 from regroup.core.turn import Turn

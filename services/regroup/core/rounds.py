@@ -19,15 +19,14 @@ from regroup.core.hanging import GRACE, awaits_data, set_aside, starve, waits_in
 from regroup.core.jobs import Formation, Job, JobPhase, Member, Round, Wanted
 from regroup.core.leaving import departs, is_held_by_goers, owes_word
 from regroup.core.places import read_elsewhere, unlend_older, unlend_surplus
-from regroup.core.regroup import ASKED_TO, NothingToSave, SaveState, Train, Verdict, Wait, durable
+from regroup.core.regroup import ASKED_TO, RESTED, NothingToSave, SaveState, Train, Verdict, Wait, durable
+from regroup.core.roster import candidates, passed
 from regroup.core.settling import (
     answers_of,
-    candidates,
     gathered,
     give_up,
     give_up_left_out,
     may_go_on,
-    passed,
     rest,
     returning,
     settle,
@@ -153,10 +152,8 @@ def _gather(turn: Turn, job: Job) -> None:
     if watch.unable:
         read_elsewhere(turn, job)
     present, stuck, verdict = gathered(turn, job)
-    done = isinstance(verdict, Train) and job.complete_at(
-        verdict.formation.base.step
-    )  # others are to take it, and save
-    if (done or isinstance(verdict, SaveState)) and failed_lately(turn, job):
+    ends = isinstance(verdict, Train) and (job.wanted in RESTED or job.complete_at(verdict.formation.base.step))
+    if (ends or isinstance(verdict, SaveState)) and failed_lately(turn, job):  # others are to take it, and save
         if job.wanted is Wanted.RUN:
             wait(turn, job, job.reason)  # others may take the places of those that are gone, and save
         return

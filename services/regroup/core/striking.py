@@ -15,7 +15,7 @@ from regroup.core.absence import is_near, is_useless
 from regroup.core.cluster import Word
 from regroup.core.jobs import Checkpoint, Job, JobPhase, Member, Struck
 from regroup.core.messages.trainer_reports import CheckpointUnreadable
-from regroup.core.settling import away, back_with_state
+from regroup.core.roster import away, back_with_state
 from regroup.core.turn import Turn
 
 

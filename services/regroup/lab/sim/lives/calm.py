@@ -8,13 +8,16 @@ Refuses to know: what is owed while something goes wrong (`waiting`, `sharing`, 
 from math import inf
 from typing import TYPE_CHECKING
 
+from regroup.core.beginning import is_needed
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.jobs import Job, JobPhase, Wanted
+from regroup.core.stragglers import is_straggler
 from regroup.core.workers import Worker
 from regroup.lab.sim.lives.excuses import STORE
 from regroup.lab.sim.lives.faults import GENTLE
 from regroup.lab.sim.lives.plan import Kind
+from regroup.lab.sim.model.rollback_rules import is_silent
 from regroup.lab.sim.model.world import given_up, holders, is_overtaken, tells
 
 if TYPE_CHECKING:
@@ -26,6 +29,9 @@ GOES = 8.0  # seconds for which one that is to go may be kept, but to save
 ENDS = 1.0  # seconds for which the trainer of a free worker may live, once no state is waited for that it may have, too
 ANSWERS = 4.0  # seconds after which a trainer in good health has answered, come back, or gone on with its step
 PREPARES = 6.0  # seconds after which it has prepared
+DELETES = 4.0  # seconds for which a file may be there that its worker is to delete
+LAGS = 3.0  # seconds for which nobody may say that one is slower than the others
+GIVES_UP = 8.0  # seconds for which a job that is to stop may wait, once all that may hold more are silent for long
 HOLDS_UP = (  # one worker
     *(Kind.HANG, Kind.DEADLOCK, Kind.STALL, Kind.WEDGE, Kind.UNKILLABLE, Kind.STARVE, Kind.BREAK, Kind.SEVER),
     *(Kind.DEAFEN, Kind.SILENCE, Kind.ISOLATE, Kind.CUT, Kind.STRANGER, Kind.KILL_AGENT, Kind.AWAY, Kind.MOVE),
@@ -52,6 +58,9 @@ class Calm:
         for job in after.jobs.values():
             if not is_overtaken(self._life, job):
                 self._makes_steps(after, job)
+                self._stops(after, job)
+                self._tells_who_lags(after, job)
+            self._deletes(after, job)
         for worker in after.workers.values():
             self._may_go(after, worker)
             self._ends(after, worker)
@@ -89,6 +98,38 @@ class Calm:
         held = {one.member.worker for one in holders(life, job.id)}
         enough = len(fit) >= job.spec.min_workers and (not held or not held.isdisjoint(fit))
         return faults.last(HARMS) if enough else faults.harmed
+
+    def _stops(self, after: Cluster, job: Job) -> None:
+        """Once nobody may hold more, whatever is left is saved."""
+        members, watch = job.formation.members if job.formation is not None else (), after.watches.get(job.id)
+        waits = job.wanted is Wanted.STOP and not job.ended and job.saver is None and watch is not None
+        dead = watch.dead if watch is not None else {}
+        known = all(one.worker in after.workers for one in members)
+        silent = [
+            one for one in members if known and (one in dead or is_silent(self._life, after, after, job, job, one))
+        ]
+        waited = self._lasts(
+            "stops", job.id, waits and len(silent) == len(members), None, self._life.faults.last(KEEPS_FROM_HEARING)
+        )
+        assert waited < GIVES_UP, f"{job.id} is to stop, and waits for {silent} for {waited:.1f} s: {job.reason}"
+
+    def _tells_who_lags(self, after: Cluster, job: Job) -> None:
+        members, faults = job.formation.members if job.formation is not None else (), self._life.faults
+        lagging = [one.worker for one in members if faults.lasts(Kind.LAG, one.worker)]
+        there = all(tells(self._life, after, one.worker) for one in members)
+        runs = job.phase is JobPhase.RUNNING and job.round is None and there and len(lagging) < (len(members) + 1) / 2
+        for name in lagging:
+            waited = self._lasts("lags", name, runs and not is_straggler(after, job, name), job.generation)
+            assert waited < LAGS, f"{name} is slower than the others for {waited:.1f} s, and nobody says so"
+
+    def _deletes(self, after: Cluster, job: Job) -> None:
+        """What is not kept goes, once its worker can be told to delete it."""
+        for file in job.doomed:
+            worker = after.workers.get(file.worker)
+            there = worker is not None and self._is_there(after, worker) and not is_needed(after.jobs, file.path)
+            there = there and file.path not in self._life.ghosts.deleted
+            waited = self._lasts("deletes", file.path, there and not self._life.faults.lasts(Kind.UNDELETABLE))
+            assert waited < DELETES, f"{file.path} is not kept, and {file.worker} has not deleted it in {waited:.1f} s"
 
     def _may_go(self, after: Cluster, worker: Worker) -> None:
         job = after.jobs.get(worker.job or "")

@@ -1,33 +1,32 @@
 """A coordinator's process in a life: the real shell, over a store that fails and a link that is not there.
 
 Owns: its start (it waits for the leadership as the real one does), its freezing, and its death between any two awaits;
-and the rules that only whoever stands between the shell, its store and its link can see.
-Refuses to know: when it fails (`faults` says so), and what the shell decides.
+and the rules for what it knows when it begins to lead, and for whom it leads no more.
+Refuses to know: when it fails (`faults` says so), what stands for its link and store (`twins`), and what the shell
+decides.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from regroup.coordinator.leadership import AnotherLeads, lead
-from regroup.coordinator.persistence import Lease, Saved, StoreUnavailable, Unconfirmed
+from regroup.coordinator.persistence import Saved, StoreUnavailable, Unconfirmed
 from regroup.coordinator.shell import Leadership, LeadershipLost, Shell
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
-from regroup.core.jobs import StepPoint
-from regroup.core.messages.events import KeepSteps, Report, Tick
-from regroup.core.messages.orders import Go, Heard, Kill, Order, Release
-from regroup.core.notes import Event
+from regroup.core.messages.events import KeepSteps, Tick
+from regroup.lab.sim.lives.excuses import STORE
 from regroup.lab.sim.lives.plan import Kind
-from regroup.lab.sim.model import measuring_rules
+from regroup.lab.sim.lives.twins import SimHub, SimStore
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
 
-T = TypeVar("T")
-SLOW_SAVE = (0.5, 2.5)  # seconds; beyond SLOW_STORE no limit counts them
 ENDS = (AnotherLeads, LeadershipLost, StoreUnavailable)  # how a coordinator ends by itself
+BEHIND = 1.5  # seconds: what was shown for longer is shown by the next coordinator, too
+KEEPS_FROM_SAVING = (*STORE, Kind.STORE_SLOW, Kind.FREEZE)
 
 
 class Process:
@@ -45,6 +44,7 @@ class Process:
         self.decided_at = 0.0  # as that decision was told the time
         self.awake = 0.0  # seconds since it woke, when it decided so
         self.came = 0.0  # when the event came that it decides about, by its clock
+        self.shown: dict[str, list[tuple[float, int]]] = {}  # by job: since when so many steps are, in the last row
         self.task = life.loop.create_task(self._run())
         self.task.add_done_callback(self._ended)
 
@@ -83,9 +83,32 @@ class Process:
         life, lease = self.life, self.life.policy.leader_lease
         fence = await lead(self.store, self.name, lease, asyncio.sleep)
         saved = await self.store.load()
+        self._goes_on(saved)
         self.shell = Watched(self, Leadership(self.name, fence, lease), saved)
         life.story.tell(life.now, self.name, f"leads, fence {fence}")
         await self.shell.run()
+
+    def shows(self, cluster: Cluster) -> None:
+        """What users see of it now, who are told of steps before they are saved."""
+        for id, job in cluster.jobs.items():
+            row = self.shown.setdefault(id, [])
+            if not row or job.step > row[-1][1]:
+                row.append((self.life.now, job.step))
+            elif job.step < row[-1][1]:  # it went back, as it may, and is durable
+                self.shown[id] = [(self.life.now, job.step)]
+
+    def _goes_on(self, saved: Saved) -> None:
+        """Rule 8: what is shown goes back by the steps of a moment, unless the store could not be asked in it."""
+        before = next((one for one in reversed(self.life.processes) if one.shell is not None), None)
+        if before is None:
+            return
+        until = min(before.gone, self.life.now)
+        if self.life.faults.last(KEEPS_FROM_SAVING) > until - 2 * BEHIND:
+            return
+        for id, row in before.shown.items():
+            known = max((steps for since, steps in row if since < until - BEHIND), default=0)
+            job = saved.jobs[id]
+            assert job.step >= known, f"{job.id} shows {job.step} steps, and showed {known} for long"
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         if task.cancelled():
@@ -138,6 +161,7 @@ class Watched(Shell):
             "a command is carried out, and its user was told it is not"
         )
         self._process.life.durable(self._process, saved=False)
+        self._process.shows(self.cluster)
         self._process.life.adopted(decision)
 
     def _awake(self) -> None:
@@ -174,125 +198,3 @@ class _Freezing(asyncio.Queue[tuple[Any, float, Any]]):
             await self._process.thawed.wait()
         _, self._process.came, _ = found
         return found
-
-
-class SimHub:
-    """The link's twin: `send` puts an order on whatever connection the worker registered last."""
-
-    def __init__(self, process: Process) -> None:
-        self._process = process
-        self.links: dict[str, int] = {}
-        self.on_report: Callable[[str, Report], None] | None = None
-        self.on_closed: Callable[[str], None] | None = None
-
-    async def run(self, on_report: Callable[[str, Report], None], on_closed: Callable[[str], None]) -> None:
-        self.on_report, self.on_closed = on_report, on_closed
-        await asyncio.Event().wait()
-
-    def send(self, worker: str, order: Order) -> bool:
-        if isinstance(order, Heard):
-            since = self._process.clock() - self._process.store.confirmed
-            leads = since < self._process.life.policy.leader_lease
-            assert leads, "an answer of a leader that its store did not confirm"
-        if isinstance(order, Kill | Release | Go):  # others, that held as much, may be gone by now
-            old = self._process.clock() - self._process.came
-            assert old <= self._process.policy.quiet_limit, f"{worker} is told to end on words of {old:.1f} s ago"
-        link = self.links.get(worker)
-        if link is not None and self._process.alive:
-            self._process.life.network.carry(worker, link, order)
-        return link is not None
-
-    def send_many(self, workers: Iterable[str], order: Order) -> int:
-        return sum(self.send(worker, order) for worker in workers)
-
-
-class SimStore:
-    """One process's connection to the store that all share: slow, sometimes away, and sometimes silent afterwards."""
-
-    def __init__(self, process: Process) -> None:
-        self._process, self._life = process, process.life
-        self.cut = False
-        self.kept = 0.0  # when it last kept a decision
-        self.confirmed = 0.0  # when the store was last asked about the leadership, and said yes
-
-    async def _ask(self, question: Callable[[], Awaitable[T]], saves: bool = False) -> T:
-        life, process = self._life, self._process
-        await self._travel()
-        if saves and life.faults.dooms(Kind.CRASH_UNSAVED):
-            process.crash()
-            await asyncio.sleep(0)  # where it ends
-        # What the store did not confirm when it died, it may have kept or not; what it confirmed, it kept.
-        away = self._away
-        dies = saves and life.faults.dooms(Kind.STORE_CRASH)
-        if away or (dies and life.dice.random() < 0.5):
-            raise StoreUnavailable("the store does not answer")
-        slow = saves and life.faults.lasts(Kind.STORE_SLOW)
-        late = slow and life.dice.random() < 0.5  # it may be done late, or told late
-        if late:
-            await life.loop.sleep(life.dice.uniform(*SLOW_SAVE))
-        answer = await question()
-        if saves:
-            self.kept = life.now
-            life.durable(process, saved=True)
-            if life.faults.dooms(Kind.CRASH_UNSENT):
-                process.crash()
-        if slow and not late:
-            await life.loop.sleep(life.dice.uniform(*SLOW_SAVE))
-        await self._travel()
-        if dies or life.faults.lasts(Kind.STORE_MUTE):
-            raise StoreUnavailable("the store's answer was lost")
-        return answer
-
-    @property
-    def _away(self) -> bool:
-        faults = self._life.faults
-        return self.cut or faults.lasts(Kind.STORE_AWAY) or faults.lasts(Kind.STORE_CRASH)
-
-    async def _travel(self) -> None:
-        await self._life.loop.sleep(self._life.dice.uniform(0.0005, 0.004))
-        if not self._process.thawed.is_set():
-            await self._process.thawed.wait()
-
-    async def acquire(self, holder: str, lease: float) -> int | None:
-        asked = self._process.clock()
-        fence = await self._ask(lambda: self._life.store.acquire(holder, lease))
-        self.confirmed = asked if fence is not None else self.confirmed
-        return fence
-
-    async def lease(self) -> Lease | None:
-        return await self._ask(self._life.store.lease)
-
-    async def renew(self, holder: str, fence: int, lease: float) -> bool:
-        asked = self._process.clock()
-        renewed = await self._ask(lambda: self._life.store.renew(holder, fence, lease))
-        self.confirmed = asked if renewed else self.confirmed
-        return renewed
-
-    async def release(self, holder: str, fence: int) -> None:
-        await self._ask(lambda: self._life.store.release(holder, fence))
-
-    async def weakness(self) -> str | None:
-        return None
-
-    async def load(self) -> Saved:
-        return await self._ask(self._life.store.load)
-
-    async def save(self, *given: Any, **more: Any) -> tuple[Event, ...]:
-        return await self._ask(lambda: self._life.store.save(*given, **more), saves=True)
-
-    async def events(self, after: str = "", job: str | None = None, limit: int = 1000) -> list[Event]:
-        return await self._ask(lambda: self._life.store.events(after, job, limit))
-
-    async def append_points(self, fence: int, job: str, points: Sequence[StepPoint]) -> None:
-        await self._ask(lambda: self._append(fence, job, points))
-
-    async def _append(self, fence: int, job: str, points: Sequence[StepPoint]) -> None:
-        before = self._life.store.measured(job)
-        await self._life.store.append_points(fence, job, points)
-        measuring_rules.lengthened(before, self._life.store.measured(job))
-
-    async def points(self, job: str, after_step: int = -1, limit: int = 10_000) -> list[StepPoint]:
-        return await self._ask(lambda: self._life.store.points(job, after_step, limit))
-
-    async def close(self) -> None:
-        return

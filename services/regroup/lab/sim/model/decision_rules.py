@@ -275,8 +275,11 @@ def _issued(ghosts: Ghosts, world: World, before: Cluster, after: Cluster, old: 
     ranks = range(len(formation.seats))
     assert len(formation.owners) == job.spec.shard_count, "a shard has no owner"
     assert set(formation.owners) <= set(ranks), "the owner of a shard is no member"
+    owned = [formation.owners.count(rank) for rank in ranks]
+    assert max(owned) - min(owned) <= 1, f"members own as different numbers of shards as {owned}"
     assert len({member.worker for member in formation.members}) == len(ranks), "two members on one worker"
-    assert job.spec.min_workers <= len(ranks) <= job.spec.max_workers, f"{len(ranks)} members, not as asked for"
+    least = 1 if job.complete_at(base.step) and formation.checkpoint is not None else job.spec.min_workers
+    assert least <= len(ranks) <= job.spec.max_workers, f"{len(ranks)} members, not as asked for"
     assert job.history[-1] == Link(n, base.generation, base.step), "history does not tell of the formation"
     members = [trainer for trainer in map(world.living, formation.members) if trainer is not None]
     assert all(trainer.session.promised >= n for trainer in members), "a member did not promise the formation"

@@ -287,4 +287,20 @@ BUGS = (
         "awake=self._now)",
         among="FREEZE",
     ),
+    # of what nobody missed
+    Bug("no file is ever deleted", "regroup.core.keeping", "        if mine:\n", "        if False:\n"),
+    Bug(
+        "one member owns all shards",
+        "regroup.core.shards",
+        "return tuple((rank + turn) % ranks for rank in slices)",
+        "return tuple(turn % ranks for rank in slices)",
+    ),
+    Bug("no straggler is ever told", "regroup.core.stragglers", "TIMES = 1.5  #", "TIMES = 50.0  #", among="LAG"),
+    Bug(
+        "a stop waits for who is silent as if it were to train on",
+        "regroup.core.roster",
+        "limit = policy.absent_limit if job.wanted is Wanted.STOP else",
+        "limit = 10 * policy.absent_limit if job.wanted is Wanted.STOP else",
+        among="STOP",
+    ),
 )

@@ -48,7 +48,7 @@ BUGS = (
     Bug(
         "the highest step leads, whatever its generation",
         REGROUP,
-        "best = max(stateful.values(), default=job.origin)",
+        "best = max(stateful.values(), default=job.origin, key=job.worth)",
         "best = max(stateful.values(), default=job.origin, key=lambda version: version.step)",
         among="BREAK",
         rule=4,
@@ -65,14 +65,14 @@ BUGS = (
     Bug(
         "no anchor is needed",
         REGROUP,
-        "if best >= job.formation.base and any(member in stateful for member in listed):",
+        "if job.follows(best, job.formation.base) and any(member in stateful for member in listed):",
         "if stateful:",
         rule=6,
     ),
     Bug(
         "an anchor below the base will do",
         REGROUP,
-        "if best >= job.formation.base and any(member in stateful for member in listed):",
+        "if job.follows(best, job.formation.base) and any(member in stateful for member in listed):",
         "if any(member in stateful for member in listed):",
         rule=6,
     ),

@@ -6,6 +6,7 @@ Refuses to know: how one is planted.
 
 from regroup.lab.sim.planted.planting import Bug
 
+ROSTER = "regroup.core.roster"
 SETTLING = "regroup.core.settling"
 AGENT_REPORTS = "regroup.core.agent_reports"
 OBSERVING = "regroup.core.observing"
@@ -36,7 +37,7 @@ BUGS = (
     ),
     Bug(
         "silence is taken for death too soon",
-        SETTLING,
+        ROSTER,
         "job.formation.detached_limit + policy.detached_margin",
         "1.5",
         among="ISOLATE",
@@ -44,7 +45,7 @@ BUGS = (
     ),
     Bug(
         "a restarted coordinator counts silence from before its start",
-        SETTLING,
+        ROSTER,
         "return turn.now - heard > limit",
         "return turn.now - heard > limit or "
         "(job.wanted is not Wanted.STOP and not (sighting and sighting.seen >= turn.cluster.awake))",

@@ -229,8 +229,8 @@ BUGS = (
     Bug(
         "a final state that nobody holds is to be saved",
         REGROUP,
-        "if rests or (finished and holders and not",
-        "if rests or (finished and not",
+        "if (rests or (finished and holders)) and not",
+        "if (rests or finished) and not",
         among="REPORT_DIES",
     ),
     Bug(
@@ -257,7 +257,7 @@ BUGS = (
     Bug(
         "a save that failed is tried again at once",
         ROUNDS,
-        "if (done or isinstance(verdict, SaveState)) and failed_lately(turn, job):",
+        "if (ends or isinstance(verdict, SaveState)) and failed_lately(turn, job):",
         "if False:",
     ),
     Bug(
