@@ -55,6 +55,7 @@ def test_a_rule_that_breaks_in_the_last_moment_of_a_life_is_told():
 
     async def break_a_rule():
         async with asyncio.timeout(users.PATIENCE):  # whose timer keeps the task from being collected
+            await asyncio.sleep(0.1)
             raise AssertionError("a rule was broken")
 
     life.later(lasts - 0.5, lambda: life.spawn(break_a_rule()))

@@ -31,9 +31,7 @@ RARELY = 0.015  # are of a rare theme, likewise
 
 
 def draw(seed: int) -> Plan:
-    if (rare := rare_theme(seed)) is not None:
-        return _themed(seed, rare)
-    plan = _with_sequences(_themed(seed, _theme(seed)))
+    plan = _with_sequences(_themed(seed, rare_theme(seed) or _theme(seed)))
     return plan if Random(f"{seed} alone").random() < ALONE else with_more(plan)
 
 
@@ -113,7 +111,7 @@ def _with_sequences(plan: Plan) -> Plan:
     more = in_time([*plan.faults, *chain.from_iterable(ordered.values())])
     begins = any(SEQUENCES[name].begins for name in ordered)
     chunk = max(plan.chunk, *(SEQUENCES[name].chunk for name in ordered))
-    heals = max(SEQUENCES[name].heals for name in ordered)
+    heals = max(plan.heals, *(SEQUENCES[name].heals for name in ordered))
     return replace(plan, jobs=jobs, faults=more, chunk=chunk, begins=begins, heals=heals)
 
 

@@ -28,5 +28,6 @@ SPEC = JobSpec(task="digits", steps=8, global_batch=8, shards=4, max_workers=3, 
 FETCHES = 3  # for one step, each too long, until that is the task's error
 COMING_BACK = 1.0  # seconds that who hangs has once all others have answered
 FRUITLESS = 3  # formations in a row without a step
+SELDOM = 5  # failures to form in a row, for which also one may go that is not heard just then
 OF_ONE = 4  # failures of one worker, though another one was to try each time
 NAMES = "abcdefgh"  # of workers, by their index in a plan

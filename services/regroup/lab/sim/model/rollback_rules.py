@@ -32,6 +32,7 @@ def is_silent(world: World, before: Cluster, cluster: Cluster, old: Job, job: Jo
     limit = world.policy.absent_limit if stops else old.formation.detached_limit + world.policy.detached_margin
     seen, awake = cluster.sightings.get(member.worker), max(cluster.started, cluster.awake)
     lent = before.workers[member.worker].job == job.id  # after that the job may have ended
+    lent = lent and member.worker not in job.refused  # who is, in the same breath, is taken off the job
     leased = lent and member not in given_up(before, job.id)
     last = -inf if seen is None else seen.seen if leased else seen.renewed  # else nobody renews its lease
     since = last if last >= awake else awake + world.policy.leader_lease

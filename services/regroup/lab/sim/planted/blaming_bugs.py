@@ -46,7 +46,7 @@ BUGS = (
         BLAME,
         "TRIES_OF_ONE = 4  #",
         "TRIES_OF_ONE = 9  #",
-        among="STATE_RAISES",
+        among="raises again",
     ),
     Bug(
         "who fails in step after step is kept for ever",
@@ -221,6 +221,7 @@ BUGS = (
         "regroup.core.turn",
         "if name in watch.doubted or name in watch.resting:",
         "if name in watch.doubted and name in watch.resting:",
+        among="nobody reaches one",
     ),
     Bug("a death of one that hung is chance", AGENT_REPORTS, '"killed by SIGKILL" and not hung', '"killed by SIGKILL"'),
     Bug(

@@ -12,11 +12,10 @@ ATTEMPTS = 6  # to form, each in vain; after fewer of them whoever kept the othe
 
 
 def seldom_heard() -> tuple[Some, ...]:
-    """A step breaks; whenever they form again, one promised, stands still as it connects, and is cut off. It is back
-    before their time is over, and its heartbeats are not heard yet."""
+    """A step breaks. Whenever they form again, one promised, stands still as it connects, and is not heard then."""
     one = partial(Some, counts=(1,), crowds=(1,), waits=1.0, after=(0.0, 0.0), whom=SAME)
     broken = one((Kind.BREAK,), borders=("contributed",), since=1.0, until=2.0, arrival=1)
-    each = ((Kind.STALL, 3.6), (Kind.SILENCE, 3.7), (Kind.ISOLATE, 2.5), (Kind.CUT, 0.0))  # who is cut off is silent
+    each = ((Kind.STALL, 3.6), (Kind.SILENCE, 3.7))
     return (
         broken,
         *(
