@@ -11,7 +11,7 @@ from pathlib import Path
 
 import regroup.core
 from regroup.core.jobs import JobPhase
-from regroup.lab.sim.lives import calm, justice
+from regroup.lab.sim.lives import calm, errors
 from regroup.lab.sim.lives.ledger import ROOT
 from regroup.lab.sim.lives.plan import Kind
 from regroup.lab.sim.lives.reasons import sentences
@@ -137,7 +137,7 @@ def test_the_words_by_which_rules_know_a_reason_are_said_by_core():
     words = set().union(*(module.words_looked_for() for module in modules()))
     said = [one.shown for one in sentences().values()]
     assert len(words) > 30
-    assert words >= {*calm.UNANSWERED, *justice.SUSPECTED}, "words that are looked for one after the other"
+    assert words >= {*calm.UNANSWERED, *errors.SUSPECTED}, "words that are looked for one after the other"
     assert {one for one in words if not (WORKERS.search(one) or any(one in shown for shown in said))} == set()
 
 

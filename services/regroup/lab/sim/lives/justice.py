@@ -1,9 +1,9 @@
-"""Whether workers and jobs of a life are treated justly: who is blamed, given up, and passed over.
+"""Whether workers and jobs of a life are treated justly: who is given up, and passed over.
 
 Owns: what has to be remembered over a whole life to tell (what gave cause for an error, when a Halt arrived, who failed
 in which shard), and the rules for it. Each breach raises AssertionError and names the rule.
-Refuses to know: who is waited for (`waiting`), which job has whom (`sharing`), and whether a state is lost or doubled
-(`decision_rules` and its like, which hold of every world).
+Refuses to know: which errors are counted (`errors`), who is waited for (`waiting`), which job has whom (`sharing`), and
+whether a state is lost or doubled (`decision_rules` and its like, which hold of every world).
 """
 
 from collections import Counter
@@ -13,31 +13,28 @@ from typing import TYPE_CHECKING
 
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
-from regroup.core.jobs import IN_REPORT, IN_STATE, Formation, Job, JobPhase, Member, StepFailure
+from regroup.core.jobs import Formation, Job, JobPhase, Member
 from regroup.core.messages.orders import Halt, TrainerOrder
 from regroup.core.notes import Note
 from regroup.core.workers import LEFT
+from regroup.lab.sim.lives.errors import SUSPECTED, Errors
 from regroup.lab.sim.lives.excuses import Excuses
 from regroup.lab.sim.model.groups import TOGETHER
 from regroup.lab.sim.model.limits import COMING_BACK, FRUITLESS
 from regroup.lab.sim.model.trainer import Trainer
-from regroup.lab.sim.model.world import changes, lost
+from regroup.lab.sim.model.world import changes
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
 
-# In the words of who is left out, and may be sound: no error of its worker.
-SUSPECTED = ("reach", "failed to form together twice", "broke before their first step", "is seldom heard")
 SLOWEST = 2.0  # seconds, in which the slowest message arrives
-LAST_WORDS = 15.0  # seconds for which what was lost, or came late, may be missed
 LEAVES = 1.5  # seconds within which a step loop in good health is out of a group that is to break
 
 
 class Justice:
     def __init__(self, life: "Life") -> None:
         self._life, self._excuses = life, Excuses(life)
-        self._causes: Counter[str] = Counter()  # by worker, of errors that may be counted
-        self._counted: Counter[str] = Counter()
+        self._errors = Errors(life)
         self._differed: set[tuple[str, int]] = set()  # generations of which some replica was not like the others
         self._lent: dict[str, float] = {}  # when a worker was lent last
         self._halted: dict[tuple[Member, int], float] = {}  # when a trainer was told to halt, by generation
@@ -45,14 +42,13 @@ class Justice:
         self._together: dict[frozenset[str], float] = {}  # when two workers were last in one that began to
         self._issued_at: dict[tuple[str, int], float] = {}  # by job and generation
         self._begun: Counter[tuple[object, ...]] = Counter()  # how often the same members began the same step
-        self._blamed: dict[tuple[str, str], str] = {}  # worker, incarnation -> what for
         self._raised: dict[tuple[str, int], tuple[int, int, str]] = {}  # in a generation: step, shard, worker
 
     # --- what is remembered
 
     def ended(self, worker: str, asked: bool) -> None:
         """A trainer ended, or an agent was killed."""
-        self._causes[worker] += not asked
+        self._errors.cause(worker, not asked)
 
     def told(self, trainer: Trainer, order: TrainerOrder) -> None:
         if isinstance(order, Halt):
@@ -67,10 +63,7 @@ class Justice:
     def judge(self, before: Cluster, decision: Decision) -> None:
         for note in decision.notes:
             self._noted(before, decision.cluster, note)
-        self._errors(before, decision)
-        forgotten = before.workers.keys() - decision.cluster.workers.keys()  # with all that was counted
-        if forgotten:
-            self._blamed = {which: why for which, why in self._blamed.items() if which[0] not in forgotten}
+        self._errors.judge(before, decision)
         for _, old, job in changes(before.jobs, decision.cluster.jobs):
             if old is not None:
                 self._changed(before, decision, old, job)
@@ -80,7 +73,7 @@ class Justice:
         life, now = self._life, self._life.decided_at
         match note:
             case Note(kind="evicted", worker=str(worker), job=str(job), reason=why):
-                self._causes[worker] += not any(words in why for words in SUSPECTED)
+                self._errors.cause(worker, not any(words in why for words in SUSPECTED))
                 self._evicted(before, after, job, worker, why)
                 if "broke before their first step" in why:
                     self._fruitless(before, after, job, worker)
@@ -93,9 +86,8 @@ class Justice:
             case Note(kind="unlent", worker=str(worker), reason=why) if "started no trainer" in why:
                 had, limit = now - self._lent.get(worker, -inf), life.policy.prepare_limit
                 assert had > 0.9 * limit, f"{worker} had {had:.2f} s to start a trainer, and may take {limit:g}"
-                self._causes[worker] += life.agents[worker].trainer is None or self._excuses.late(
-                    life.policy.prepare_limit + 2.0
-                )
+                late = self._excuses.late(life.policy.prepare_limit + 2.0)
+                self._errors.cause(worker, life.agents[worker].trainer is None or late)
             case Note(kind="unlent", worker=worker, reason=why) if "not heard of for" in why:
                 assert life.awake > 0.9 * life.policy.absent_limit, f"{worker} is absent, and nobody looked"
             case Note(kind="straggler", worker=worker):
@@ -132,7 +124,8 @@ class Justice:
         sound = {formation.members[formation.leader]} if len(asked) == 2 else set()
         if 2 * times > len(asked):
             sound = {one for one, digest in zip(members, digests, strict=True) if digest == most}
-        self._causes.update(one.worker for one in members if one not in sound)
+        for one in members:
+            self._errors.cause(one.worker, one not in sound)
 
     def _evicted(self, before: Cluster, after: Cluster, job: str, worker: str, why: str) -> None:
         life, agent = self._life, self._life.agents[worker]
@@ -218,33 +211,6 @@ class Justice:
             late = self._life.decided_at - watch.since > self._life.policy.halt_limit
             assert late or waited > 0.9 * COMING_BACK, f"{worker} had {waited:.2f} s to come back from where it hangs"
 
-    def _errors(self, before: Cluster, decision: Decision) -> None:
-        """Nobody has more errors than it gave cause for, and each trainer is one cause at most."""
-        for name, old, worker in changes(before.workers, decision.cluster.workers):
-            if old is None or worker.errors <= old.errors:
-                continue
-            self._once(before, decision, name)
-            self._counted[name] += worker.errors - old.errors
-            counted, causes = self._counted[name], self._causes[name]
-            assert counted <= causes, f"{name} has {counted} errors, and gave cause for {causes}"
-
-    def _once(self, before: Cluster, decision: Decision, name: str) -> None:
-        after, known = decision.cluster, before.sightings.get(name)
-        seen = after.sightings.get(name)
-        ended = set(seen.ended if seen else ()) - set(known.ended if known else ())
-        given_up = {one for id, watch in after.watches.items() for one in watch.evicted - lost(before, id)}
-        for note in [note for note in decision.notes if note.worker == name]:
-            suspected = any(words in note.reason for words in SUSPECTED)
-            blamed = ended if note.kind == "exited" else set()
-            if note.kind == "registered" and known is not None and known.trainer is not None:
-                blamed = {known.trainer.incarnation}  # its agent began anew
-            if note.kind == "evicted" and not suspected:
-                blamed = {one.incarnation for one in given_up if one.worker == name}
-            for one in blamed:
-                said = self._blamed.get((name, one))
-                assert said is None, f"{name} is blamed for {one} twice: {said}; {note.reason}"
-                self._blamed[name, one] = note.reason
-
     def _changed(self, before: Cluster, decision: Decision, old: Job, job: Job) -> None:
         after = decision.cluster
         watch = after.watches.get(job.id)
@@ -260,21 +226,6 @@ class Justice:
             self._issued(before, after, old, job, job.formation)
         if job.phase is JobPhase.PAUSED and job.formation is None and old.formation is not None:
             assert job.id not in after.watches, "what was watched outlives a rest"
-        if job.phase is JobPhase.FAILED and job.reason.startswith("the task failed") and job.failures:
-            last = job.failures[-1]
-            kept = job.checkpoint is not None and job.checkpoint.version.step >= last.step
-            lost = last.shard == IN_REPORT and not (kept or self._excuses.unheard(LAST_WORDS))
-            assert not lost, f"report() failed {job.id} at step {last.step}, and its state there is not durable"
-            alone = last.step < 0 and {one.worker for one in job.failures if one.step < 0} == {last.worker}
-            for failure in () if alone else job.failures:  # where all others are busy, nobody else shows it
-                same = last.step == failure.step or last.shard in (IN_STATE, IN_REPORT)
-                place = same and last.shard == failure.shard
-                if failure.died and place and failure.worker in before.workers:
-                    errors, were = after.workers[failure.worker].errors, before.workers[failure.worker].errors
-                    were += _lost_elsewhere(before, after, job.id, failure.worker)
-                    assert errors <= were, f"{failure.worker} is blamed for what is the task's doing"
-            if not old.ended and " times no data came " not in job.reason:  # those are remembered elsewhere
-                _pardons(before, decision, job, last)
 
     def _issued(self, before: Cluster, after: Cluster, old: Job, job: Job, formation: Formation) -> None:
         self._issued_at[job.id, formation.generation] = self._life.decided_at
@@ -299,27 +250,3 @@ class Justice:
             tried = {one.worker for one in job.failures if (one.step, one.shard) == failed[:2]}
             fresh = {member.worker for member in formation.members} - tried
             assert owner != failed[2] or not fresh, f"shard {failed[1]} failed on {owner}, which is to try again"
-
-
-def _pardons(before: Cluster, decision: Decision, job: Job, last: StepFailure) -> None:
-    """Each of the deaths that failed a job is taken back, also those that were counted long ago."""
-    if last.step < 0 and {one.worker for one in job.failures if one.step < 0} == {last.worker}:
-        return  # where all others are busy, nobody else shows it
-    saves = last.shard in (IN_REPORT, IN_STATE)
-    died = [one for one in job.failures if one.died and (last.chance or not one.chance)]  # chance says little beside
-    alike = [one for one in died if one.shard == last.shard and (saves or one.step == last.step)]
-    alike = [one for one in alike if one is last or one.step >= 0 or not one.generation]  # nor beside others that train
-    for name in {one.worker for one in alike} & before.workers.keys():
-        times = sum(one.worker == name for one in alike)
-        notes = [note for note in decision.notes if note.worker == name]
-        counted = sum(note.kind in ("exited", "registered", "evicted") for note in notes)
-        counted += _lost_elsewhere(before, decision.cluster, job.id, name)
-        most = max(0, before.workers[name].errors + counted - times)
-        errors = decision.cluster.workers[name].errors
-        assert errors <= most, f"{name} has {errors} errors, and {times} of those before were the task's doing"
-
-
-def _lost_elsewhere(before: Cluster, after: Cluster, job: str, worker: str) -> int:
-    """How many trainers of a worker were given up, or died, in other jobs in one decision."""
-    others = after.watches.keys() - {job}
-    return sum(one.worker == worker for id in others for one in lost(after, id) - lost(before, id))
