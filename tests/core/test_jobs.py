@@ -4,7 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from regroup.core.jobs import ENDED, ORIGIN, Fingerprint, Formation, Job, JobPhase, Link, Member, Seat, Version
+from regroup.core.jobs import (
+    ENDED,
+    ORIGIN,
+    Checkpoint,
+    Fingerprint,
+    Formation,
+    Job,
+    JobPhase,
+    Link,
+    Member,
+    Seat,
+    Version,
+)
 from regroup.core.spec import JobSpec
 
 GOOD = JobSpec(task="digits", steps=10)
@@ -44,6 +56,12 @@ def test_a_state_goes_on_from_a_base_if_history_leads_from_one_to_the_other(stat
     assert Job(id="j", spec=GOOD, submitted=0.0, history=BRANCHES).follows(state, base) is follows
 
 
+def test_what_a_generation_made_that_the_store_forgot_goes_on_from_all_that_is_known():
+    job = Job(id="j", spec=GOOD, submitted=0.0, history=BRANCHES)
+    assert job.follows(Version(7, 60), Version(5, 40))
+    assert not job.follows(Version(3, 60), Version(2, 40))  # nor is this a number that was ever formed
+
+
 def test_a_state_of_the_last_formations_line_is_worth_more_than_one_with_a_higher_number():
     last = Formation(5, (), 0, Version(2, 40), (0,), "s")
     job = Job(id="j", spec=GOOD, submitted=0.0, history=BRANCHES, formation=last)
@@ -51,10 +69,25 @@ def test_a_state_of_the_last_formations_line_is_worth_more_than_one_with_a_highe
     assert sorted(states, key=job.worth) == states
 
 
-def test_elsewhere_a_state_that_a_generation_only_took_on_is_worth_what_it_was_before():
-    last = Formation(6, (), 0, Version(5, 43), (0,), "s")
-    job = Job(id="j", spec=GOOD, submitted=0.0, history=(*BRANCHES, Link(6, 5, 43)), formation=last)
-    assert job.worth(Version(4, 8)) < job.worth(Version(2, 40)) < job.worth(Version(4, 9))
+def test_a_long_history_is_not_walked_through_for_each_state():
+    looked = 0
+
+    class Links(tuple):
+        def __getitem__(self, index):
+            nonlocal looked
+            looked += 1
+            return super().__getitem__(index)
+
+    links = Links(Link(each, each - 1, each) for each in range(1, 100_001))
+    job = Job(id="j", spec=GOOD, submitted=0.0, history=links)
+    assert job.follows(Version(100_000, 100_007), Version(99_999, 100_000))
+    assert looked < 50
+
+
+@pytest.mark.parametrize(("saved", "needs"), [(9, 3), (10, 1)])
+def test_to_make_its_report_a_job_needs_one_worker(saved, needs):
+    job = Job(id="j", spec=replace(GOOD, min_workers=3, max_workers=3), submitted=0.0)
+    assert replace(job, checkpoint=Checkpoint(Version(1, saved), "p", "sum", 1)).needs == needs
 
 
 def test_everybody_whose_state_differs_from_the_leaders_receives_it():

@@ -134,6 +134,14 @@ def test_the_jobs_micro_batch_is_carried_by_the_formation():
     assert train(job(A, micro_batch=2), {A: (1, 5)}).formation.micro_batch == 2
 
 
+def test_one_worker_that_reaches_nobody_is_enough_where_the_final_state_is_durable():
+    file = Checkpoint(Version(1, 10), "/c/s10", "sum", 1)
+    asked = job(A, steps=10, checkpoint=file, min_workers=2)
+    verdict = conclude(asked, 9, answers({B: None, C: None}), {A}, apart={"c"})
+    assert isinstance(verdict, Train)
+    assert verdict.formation.members == (B,)
+
+
 # --- A branch that was left: generation 4 was put back to step 8, and 5 went on from step 40 of before
 
 BRANCHES = (Link(1, 0, 0), Link(2, 1, 5), Link(4, 2, 8), Link(5, 2, 40))
@@ -152,15 +160,23 @@ def test_nor_is_whoever_may_hold_more_given_up_for_it():
     assert verdict.missing == (B,)
 
 
-def test_once_all_of_the_last_generation_is_lost_the_most_steps_that_are_left_lead():
-    asked = job(A, B, generation=5, base=Version(2, 40), history=BRANCHES)
-    states = {A: (1, 5), C: (4, 8), D: (2, 39)}
-    verdict = train(asked, states, passed={B})
+def test_once_all_of_the_last_generation_is_lost_a_file_of_its_line_comes_before_another_branch():
+    file = Checkpoint(Version(2, 40), "/c/s40", "sum", 1)
+    asked = job(A, B, generation=5, base=Version(2, 40), history=BRANCHES, checkpoint=file)
+    verdict = train(asked, {A: (1, 5), C: (4, 8)}, passed={B})
     assert verdict.rolled_back
-    assert verdict.formation.base == Version(2, 39)
-    waits = conclude(asked, 9, answers({A: (1, 5), C: (4, 8)}), {B}, unheard={D: Version(2, 39)})
+    assert (verdict.formation.base, verdict.formation.checkpoint) == (Version(2, 40), file)
+    waits = conclude(asked, 9, answers({A: (1, 5), C: (4, 8)}), {B}, unheard={D: Version(2, 41)})
     assert isinstance(waits, Wait)
     assert waits.missing == (D,)
+
+
+def test_nor_is_a_job_that_is_to_stop_trained_on_while_one_of_the_last_generation_may_be():
+    """To stop does not wait until the lease of who is cut off is over."""
+    asked = job(A, base=Version(1, 3), generation=2, wanted=Wanted.STOP, history=(Link(1, 0, 0), Link(2, 1, 3)))
+    verdict = conclude(asked, 9, answers({B: (1, 3), C: None}), {A}, tried=(B,))
+    assert isinstance(verdict, SaveState)
+    assert verdict.rolled_back
 
 
 # --- Rule 6: the anchor

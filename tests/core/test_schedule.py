@@ -120,13 +120,21 @@ def gone(phase: JobPhase) -> Cluster:
     """Job 1 trains on a and b at most; b's connection is closed, and c is free."""
     seats = tuple(Seat(Member(name, "i"), Version(1, 1)) for name in "ab")
     formation = Formation(2, seats, 0, Version(1, 1), (0, 1), "s")
-    one = cluster("abc", job("1", 2, 2, phase, formation=formation), a="1", b="1")
+    one = cluster("abc", job("1", 2, 2, phase, formation=formation, generation=2), a="1", b="1")
     return replace(one, sightings={**one.sightings, "b": Sighting(seen=0.0, connected=False)})
 
 
 def test_a_member_that_is_cut_off_keeps_its_place_while_the_job_runs():
     assert lent(gone(JobPhase.RUNNING), gone(JobPhase.RUNNING).jobs["1"], set()) == ["a", "b"]
     assert lends(gone(JobPhase.RUNNING)) == {}
+
+
+def test_but_not_between_two_tries_to_save_once_it_is_gone_for_long():
+    """A number was taken since its formation, and no round is under way."""
+    known = gone(JobPhase.RUNNING)
+    tries = replace(known.jobs["1"], generation=3)
+    assert lent(known, tries, {"a", "b"}) == ["a", "b"]
+    assert lent(known, tries, {"a"}) == ["a"]
 
 
 def test_a_waiting_job_gets_another_worker_in_place_of_one_that_is_gone():

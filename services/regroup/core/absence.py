@@ -94,7 +94,7 @@ def useless(turn: Turn) -> frozenset[str]:
     have tried since whether one is still of no use."""
     found = {name for name in turn.workers if is_useless(turn, name)}
     idlers = [(name, turn.jobs[turn.workers[name].job or ""]) for name in idle(turn)]
-    found |= {name for name, job in idlers if len(at_hand(turn.cluster, job)) >= job.spec.min_workers}
+    found |= {name for name, job in idlers if len(at_hand(turn.cluster, job)) >= job.needs}
     return frozenset(found)
 
 

@@ -183,7 +183,7 @@ def _times(failures: Iterable[StepFailure]) -> tuple[int, str]:
 
 
 def _enough(job: Job, workers: Sequence[str]) -> bool:
-    return len(workers) >= job.spec.min_workers
+    return len(workers) >= job.needs
 
 
 def _trained(turn: Turn, job: Job) -> bool:

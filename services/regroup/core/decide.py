@@ -145,7 +145,7 @@ def _lend(turn: Turn) -> None:
     for job in turn.live.values():
         if job.phase is not JobPhase.QUEUED:
             continue
-        asks = job.spec.min_workers, frozenset(job.refused)
+        asks = job.needs, frozenset(job.refused)
         if asks not in reasons:
             reasons[asks] = why_queued(turn.cluster, job, there)
         if job.reason != reasons[asks]:

@@ -68,4 +68,4 @@ def _lacks(turn: Turn, job: Job) -> bool:
     if stage(job) is not Stage.GATHERING or lacks_for(turn, job.id) <= turn.policy.absent_limit:
         return False
     useful = {*at_hand(turn.cluster, job)} - useless(turn)
-    return len(useful) < job.spec.min_workers or bool(reads_in_vain(turn.cluster, job))
+    return len(useful) < job.needs or bool(reads_in_vain(turn.cluster, job))

@@ -4,10 +4,12 @@ Owns: the values that every process shares.
 Refuses to know: what a user may ask for (`spec`), where they are stored, how they travel, when they change (`decide`).
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 from regroup.core.spec import JobSpec
@@ -255,27 +257,29 @@ class Job:
             return None
         return self.spec.epochs * -(-self.fingerprint.samples // self.spec.global_batch)
 
+    @property
+    def needs(self) -> int:
+        """Workers without which it cannot go on: one, where the final state is durable, and asked for its report."""
+        done = self.checkpoint is not None and self.complete_at(self.saved.step)
+        return 1 if done else self.spec.min_workers
+
     def follows(self, state: Version, base: Version) -> bool:
-        """Whether a state goes on from `base`, or is that one under a later number, by the chain of history. Else it is
-        older, or of another branch, which may have a higher number and fewer steps."""
-        older, base = state < base, self._made(base)
-        for link in reversed(self.history):
-            if link.generation == state.generation > base.generation:
-                state = Version(link.parent, link.base_step)
-        return not older and state.generation == base.generation and state.step >= base.step
+        """Whether a state goes on from `base`, by the chain of history. Else it is older, or of another branch, which
+        may have a higher number and fewer steps. What a generation made of which history does not know yet, because
+        the store lost it, is the newest."""
+        if state < base or not self.history:
+            return state >= base
+        while base.generation < state.generation <= self.history[-1].generation:
+            link = self.history[bisect_left(self.history, state.generation, key=attrgetter("generation"))]
+            if link.generation != state.generation:
+                return False
+            state = Version(link.parent, link.base_step)
+        return state.generation > base.generation or state >= base
 
-    def worth(self, state: Version) -> tuple[bool, Version, Version]:
-        """Of two states, the one to go on from has more of it: what goes on from the last formation's base comes before
-        all else, and there the version decides (rule 4); of what is left elsewhere, the version as it was made."""
-        own = self.formation is not None and self.follows(state, self.formation.base)
-        return own, state if own else self._made(state), state
-
-    def _made(self, state: Version) -> Version:
-        """The version with which a state was made: formations take it on under their numbers, and may make no step."""
-        for link in reversed(self.history):
-            if link.generation == state.generation and link.base_step == state.step:
-                state = Version(link.parent, link.base_step)
-        return state
+    def worth(self, state: Version) -> tuple[bool, Version]:
+        """Of two states, the one to go on from has more of it: first what goes on from the last formation's base, then
+        the higher version (rule 4)."""
+        return self.formation is not None and self.follows(state, self.formation.base), state
 
     def complete_at(self, step: int) -> bool:
         return self.steps is not None and step >= self.steps

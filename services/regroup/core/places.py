@@ -18,7 +18,8 @@ def read_elsewhere(turn: Turn, job: Job) -> None:
     """Unless somebody holds that state: whoever is new may be able to read the checkpoint, and takes the place of one
     that was not; and those that were not may be by now, each time after twice as long."""
     told = {one: said for one, said in candidates(turn.cluster, job).items() if not is_mute(turn, one.worker)}
-    if any(answer.version is not None and answer.version >= job.saved for answer in told.values()):
+    held = [answer.version for answer in told.values() if answer.version is not None]
+    if any(job.worth(version) >= job.worth(job.saved) for version in held):
         return
     watch, tried = turn.watch(job.id), could_not_read(turn.cluster, job)
     empty = [member.worker for member, answer in told.items() if answer.version is None and member.worker in tried]
@@ -50,7 +51,7 @@ def unlend_older(turn: Turn, job: Job) -> None:
     counts any more: the job rests with what it has."""
     listed = job.formation.members if job.formation is not None else ()
     held = {one: said.version for one, said in candidates(turn.cluster, job).items() if said.version is not None}
-    best, silent = max(held.values(), default=job.saved), quiet(turn)
-    for member in [one for one, version in held.items() if one not in listed and version < best]:
+    best, silent = max(map(job.worth, held.values()), default=job.worth(job.saved)), quiet(turn)
+    for member in [one for one, version in held.items() if one not in listed and job.worth(version) < best]:
         if not is_spared(turn.cluster, member.worker, silent):
             turn.unlend(member.worker, "the job holds a newer state than it has")

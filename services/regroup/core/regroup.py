@@ -122,7 +122,10 @@ def conclude(
         reason = f"{verb} {where}" + (f": no {left} is left" if base.rolled_back else "")
         return NothingToSave(base.rolled_back, reason)
     # Else it is durable, and is read once more for the task's report alone; or who could not save gives it to another.
-    if (rests or (finished and holders)) and not _another_saves(job, answers, holders, tried, departing):
+    # While one of the last generation may go on, as where a stop did not wait for its lease, nobody else trains.
+    alone = job.wanted is Wanted.STOP and base.rolled_back
+    ends = rests or (finished and holders)
+    if ends and (alone or not _another_saves(job, answers, holders, tried, departing)):
         return _save(job, base, holders, finished, tried)
     if job.wanted is Wanted.HOLD:
         kept = f"at step {base.version.step}, in the memory of {_named(holders)}" if holders else durable(job)
@@ -139,10 +142,9 @@ def conclude(
         return _save(job, base, holders, finished, tried)
     if not holders:
         staying = _within_reach(job, staying, apart, unable)
-    least = 1 if finished and not holders else job.spec.min_workers  # no step is left that would need them
-    if len(staying) < least:
+    if len(staying) < job.needs:
         kept = f"; step {base.version.step} is kept in memory" if holders else ""
-        return Wait(f"waits for workers: {len(staying)} of {least} are ready{kept}{_refused(job)}")
+        return Wait(f"waits for workers: {len(staying)} of {job.needs} are ready{kept}{_refused(job)}")
     tried_to_read = {member.worker for member in unable}
     readers = [member for member in sorted(staying) if member not in unable]
     leaders = [one for one in holders if one in staying] or readers
@@ -160,7 +162,7 @@ def _another_saves(
     staying = [member for member in answers if member.worker not in departing]
     takers = [member for member in staying if member not in holders]
     held = len(staying) - len(takers)
-    enough = len(staying) + (held == 0) >= job.spec.min_workers  # one that goes leads once more (`_take_over`)
+    enough = len(staying) + (held == 0) >= job.needs  # one that goes leads once more (`_take_over`)
     room = bool(takers) and enough and job.spec.max_workers > held
     return room and set(holders) <= set(tried)
 
@@ -169,7 +171,7 @@ def _within_reach(
     job: Job, staying: dict[Member, Answer], apart: Set[str], unable: Mapping[Member, str]
 ) -> dict[Member, Answer]:
     near = {member: answer for member, answer in staying.items() if member.worker not in apart}
-    enough = len(near) >= job.spec.min_workers and not near.keys() <= unable.keys()
+    enough = len(near) >= job.needs and not near.keys() <= unable.keys()
     return near if enough else staying
 
 
@@ -191,7 +193,7 @@ def _take_over(job: Job, staying: Mapping[Member, Answer], vain: bool) -> bool:
     """Whether those that stay train on from what the leavers hold. To save it would cost them their own state, which is
     a step older, for a file that may lie where they cannot read it; or all that hold it tried that in vain."""
     takes = bool(staying) if vain else any(answer.version is not None for answer in staying.values())
-    return takes and job.spec.min_workers <= len(staying) + 1 and job.spec.max_workers > 1
+    return takes and job.needs <= len(staying) + 1 and job.spec.max_workers > 1
 
 
 def durable(job: Job) -> str:
@@ -222,7 +224,8 @@ def _base(
     # A listed member's promise ends the last generation; but one that never got its base, and answers with an older
     # state of its own, or with one of another branch, must not put the others back to that.
     if job.follows(best, job.formation.base) and any(member in stateful for member in listed):
-        return _Base(max(best, job.saved))  # who wrote the checkpoint may have been a step ahead of who is left
+        # Who wrote the checkpoint may have been a step ahead of who is left.
+        return _Base(max(best, job.saved, key=job.worth))
     missing = tuple(member for member in listed if member not in answers and member not in passed)
     if missing:
         whose = f"the state of generation {job.formation.generation} may live on {_named(missing)}"

@@ -119,7 +119,7 @@ def _candidates_for(turn: Turn, job: Job, living: Set[Member]) -> Set[Member]:
         one for one in fit if one in living or not is_stuck(turn, one)
     }  # nobody waits for a pass of a group that was
     stay = {one for one in fit if not (departs(turn, one) or is_mute(turn, one.worker))}
-    enough = len(stay) >= job.spec.min_workers and not stay <= turn.watch(job.id).unable.keys()
+    enough = len(stay) >= job.needs and not stay <= turn.watch(job.id).unable.keys()
     return fit if enough else set(there)
 
 
@@ -154,8 +154,6 @@ def _gather(turn: Turn, job: Job) -> None:
     present, stuck, verdict = gathered(turn, job)
     ends = isinstance(verdict, Train) and (job.wanted in RESTED or job.complete_at(verdict.formation.base.step))
     if (ends or isinstance(verdict, SaveState)) and failed_lately(turn, job):  # others are to take it, and save
-        if job.wanted is Wanted.RUN:
-            wait(turn, job, job.reason)  # others may take the places of those that are gone, and save
         return
     if isinstance(verdict, Wait):
         if untold := [member.worker for member in present if owes_word(turn, job, member)]:

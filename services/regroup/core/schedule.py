@@ -36,7 +36,8 @@ def lent(cluster: Cluster, job: Job, expected: Set[str], idle: Set[str] = frozen
     it waits: then others must be able to take the place of those that are gone.
     """
     listed = {member.worker for member in job.formation.members} if job.formation is not None else expected
-    others = listed if job.phase is not JobPhase.WAITING else frozenset()
+    between = job.formation is not None and job.round is None and job.formation.generation != job.generation
+    others = frozenset() if job.phase is JobPhase.WAITING else listed & expected if between else listed
     return [
         name
         for name, worker in cluster.workers.items()
@@ -52,7 +53,7 @@ def _has_begun(job: Job) -> bool:
 def why_queued(cluster: Cluster, job: Job, expected: Set[str]) -> str:
     """What a queued job waits for, in words."""
     if _hopeless(cluster, job, expected):
-        wanted, usable = job.spec.min_workers, len(_usable(cluster, job, expected))
+        wanted, usable = job.needs, len(_usable(cluster, job, expected))
         needed = "a worker" if wanted == 1 else f"{wanted} workers"
         drained = sorted(name for name, worker in cluster.workers.items() if worker.drained)
         admit = f"admit {', '.join(drained)}, " if drained else ""
@@ -75,7 +76,7 @@ def _usable(cluster: Cluster, job: Job, expected: Set[str], readers: bool = True
         waits = other.phase in (JobPhase.PREPARING, JobPhase.WAITING)
         if other.wanted is Wanted.HOLD or (waits and other.wanted is Wanted.PAUSE):
             return True
-        few = other.spec.min_workers > len({*fit} - {*other.refused} - held)
+        few = other.needs > len({*fit} - {*other.refused} - held)
         return waits and (few or (readers and bool(reads_in_vain(cluster, other))))
 
     holders = {cluster.workers[name].job for name in own} - {None, job.id}
@@ -95,7 +96,7 @@ def _may_be_back(cluster: Cluster, name: str) -> bool:
 
 def _hopeless(cluster: Cluster, job: Job, expected: Set[str], readers: bool = True) -> bool:
     """Whether it could not go on with all the workers that it can have."""
-    return job.spec.min_workers > len(_usable(cluster, job, expected, readers))
+    return job.needs > len(_usable(cluster, job, expected, readers))
 
 
 class Cost(Enum):
@@ -125,13 +126,13 @@ def makes_room(
     lacking = [
         job
         for job in cluster.live.values()
-        if job.id in stuck and job.wanted is Wanted.RUN and (blind[job.id] or len(own[job.id]) < job.spec.min_workers)
+        if job.id in stuck and job.wanted is Wanted.RUN and (blind[job.id] or len(own[job.id]) < job.needs)
     ]
     fit = {name for name in expected if may_be_lent(cluster, name)}
 
     def last(job: Job) -> tuple[bool, bool]:
         """One that needs more than there are makes others look as hopeless, by what it keeps."""
-        too_many = job.spec.min_workers > len(fit - {*job.refused})
+        too_many = job.needs > len(fit - {*job.refused})
         return too_many, _hopeless(cluster, job, expected, readers=False)
 
     lacking.sort(key=last)  # stable: else the oldest first
@@ -141,7 +142,7 @@ def makes_room(
             useless = {*first.refused, *blind[first.id]}
             others = [job for job in others if stuck[job.id] is cost and own[job.id] - useless]
             had = {name for job in others for name in own[job.id]} - useless
-            if others and len(own[first.id]) + len(had) >= first.spec.min_workers:
+            if others and len(own[first.id]) + len(had) >= first.needs:
                 return others[-1], first
     return None
 
@@ -212,7 +213,7 @@ def lend(
         for job in cluster.live.values()
         if job.wanted is Wanted.RUN and _has_begun(job)
         if _blind(cluster, job, idle=idle) or len(lent(cluster, job, expected, idle)) < job.spec.max_workers
-        if job.spec.min_workers <= len(_usable(cluster, job, stay)) + _may_give(cluster, job)
+        if job.needs <= len(_usable(cluster, job, stay)) + _may_give(cluster, job)
     ]  # others take none, as they would keep it: also one that needs somebody who said goodbye to be started again
 
     def grow(job: Job, most: int, beyond: int, but: Set[str] = frozenset()) -> None:
@@ -230,15 +231,15 @@ def lend(
             free = [name for name in free if name not in loans]
     for job in begun:
         # else it and a queued job that waits for its workers would wait for ever
-        grow(job, job.spec.min_workers, len(cluster.workers))
+        grow(job, job.needs, len(cluster.workers))
     hopeless: set[tuple[object, ...]] = set()  # jobs of one kind are looked at once
     for job in cluster.live.values():
         if job.phase is JobPhase.PAUSED and job.wanted is Wanted.YIELD and not _hopeless(cluster, job, expected):
             return loans  # it is in the queue again in a moment
-        if job.phase is not JobPhase.QUEUED or (alike := (job.spec.min_workers, *job.refused)) in hopeless:
+        if job.phase is not JobPhase.QUEUED or (alike := (job.needs, *job.refused)) in hopeless:
             continue
         takes = _eligible(cluster, job, free)[: job.spec.max_workers]
-        if len(takes) < job.spec.min_workers:
+        if len(takes) < job.needs:
             if not _hopeless(cluster, job, expected):
                 return loans  # it can start once others end: what is free is kept for it
             hopeless.add(alike)

@@ -116,7 +116,8 @@ def _come_back(turn: Turn, job: Job, answers: Mapping[Member, Answer]) -> list[s
     """Who stays, is heard, and says that it holds what is durable, though it was not there in time to answer, of a job
     that is to run and whose others leave: it need not read that again, if it can at all. And who may do so soon."""
     told = candidates(turn.cluster, job) if job.wanted is Wanted.RUN else {}
-    holds = [one for one, said in told.items() if one not in answers and said.version and said.version >= job.saved]
+    least, others = job.worth(job.saved), {one: said.version for one, said in told.items() if one not in answers}
+    holds = [one for one, held in others.items() if held is not None and job.worth(held) >= least]
     late = [one.worker for one in holds if not (is_stuck(turn, one) or turn.cluster.hangs(one))]
     heard = [name for name in late if heard_lately(turn, name) and not turn.workers[name].departs]
     return [*heard, *returning(turn, job)]
@@ -125,7 +126,7 @@ def _come_back(turn: Turn, job: Job, answers: Mapping[Member, Answer]) -> list[s
 def returning(turn: Turn, job: Job) -> list[str]:
     """Who stays in a job that is to run, and may be back in a moment with what is durable in its memory."""
     told = away(turn, job) if job.wanted is Wanted.RUN else {}
-    names = (member.worker for member, version in told.items() if version >= job.saved)
+    names = (member.worker for member, version in told.items() if job.worth(version) >= job.worth(job.saved))
     return [name for name in names if turn.workers[name].job == job.id and not turn.workers[name].departs]
 
 

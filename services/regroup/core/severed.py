@@ -69,7 +69,7 @@ def soon_again(turn: Turn, job: Job, answers: Mapping[Member, Answer], formation
     stay = {one: said.version for one, said in answers.items() if one == leader or not turn.workers[one.worker].departs}
     away = sorted(one.worker for one, version in stay.items() if version is None and rests(turn, job, one.worker))
     last = max((rest.since for rest in turn.watch(job.id).resting.values()), default=-inf)
-    few = away and 0 < len(stay) - len(away) < job.spec.min_workers
+    few = away and 0 < len(stay) - len(away) < job.needs
     if not few or turn.waited(last) > turn.policy.form_limit:
         return ""
     return f"the others need {', '.join(away)}, and did not reach it, or had no answer: they soon try again"

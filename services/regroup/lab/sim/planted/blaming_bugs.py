@@ -70,13 +70,6 @@ BUGS = (
         among="newcomers die",
     ),
     Bug(
-        "who could not give its state gives it again at once",
-        "regroup.core.regroup",
-        "tried_to_read, failed[one.worker])",
-        "tried_to_read)",
-        among="STATE_RAISES",
-    ),
-    Bug(
         "those that were just tried in vain are tried again at once",
         "regroup.core.settling",
         "if isinstance(verdict, Train) and (why := soon_again(turn, job, answers, verdict.formation)):",

@@ -170,7 +170,7 @@ BUGS = (
     Bug(
         "who was refused is tried again where enough are left",
         FORGIVING,
-        "return len(useful) < job.spec.min_workers or",
+        "return len(useful) < job.needs or",
         "return True or",
         among="UNPREPARED",
     ),

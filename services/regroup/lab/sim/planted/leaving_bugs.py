@@ -89,7 +89,7 @@ BUGS = (
     Bug(
         "a waiting job counts those that are gone",
         SCHEDULE,
-        "others = listed if job.phase is not JobPhase.WAITING else frozenset()",
+        "others = frozenset() if job.phase is JobPhase.WAITING else",
         "others = listed",
     ),
     Bug(
