@@ -174,7 +174,7 @@ def test_once_all_of_the_last_generation_is_lost_a_file_of_its_line_comes_before
 def test_nor_is_a_job_that_is_to_stop_trained_on_while_one_of_the_last_generation_may_be():
     """To stop does not wait until the lease of who is cut off is over."""
     asked = job(A, base=Version(1, 3), generation=2, wanted=Wanted.STOP, history=(Link(1, 0, 0), Link(2, 1, 3)))
-    verdict = conclude(asked, 9, answers({B: (1, 3), C: None}), {A}, tried=(B,))
+    verdict = conclude(asked, 9, answers({B: (1, 3), C: None}), {A}, tried=(B,), leased=True)
     assert isinstance(verdict, SaveState)
     assert verdict.rolled_back
 

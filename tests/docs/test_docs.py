@@ -185,7 +185,9 @@ def test_every_module_that_the_protocol_names_exists_and_each_with_rules_is_name
     rules = {path.stem for path in (source / "lab/sim/model").glob("*_rules.py")}
     assert set(re.findall(r"^\| `([a-z]+_rules)` \|", page, re.MULTILINE)) == rules
     over_lives = page.partition("Rules that need to know a whole life")[2].partition("What they say")[0]
-    assert set(re.findall(r"`([a-z]+)`\s\(", over_lives)) == {path.stem for path in with_rules(source / "lab/sim/lives")}
+    assert set(re.findall(r"`([a-z]+)`\s\(", over_lives)) == {
+        path.stem for path in with_rules(source / "lab/sim/lives")
+    }
 
 
 def with_rules(folder: Path) -> list[Path]:

@@ -71,7 +71,7 @@ def idle(turn: Turn) -> frozenset[str]:
 
 def _in_vain(turn: Turn) -> set[str]:
     """Those of them that are of no use to any other job, either."""
-    trains = {one.worker for job, one in turn.listed() if job.phase is JobPhase.RUNNING}
+    trains = {one.worker for job, one in turn.listed() if job.phase is JobPhase.RUNNING and not job.between}
     lent = [name for name, worker in turn.workers.items() if worker.job is not None and turn.cluster.present(name)]
     return {name for name in lent if (is_mute(turn, name) and name not in trains) or _lingers(turn, name)}
 

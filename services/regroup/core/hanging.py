@@ -80,7 +80,7 @@ def awaits_data(turn: Turn, job: Job) -> list[Member]:
     watch = turn.watch(job.id)
     answers = {one: said for one, said in watch.answers.items() if one not in watch.dead and turn.cluster.trainer(one)}
     hangs = {one: hang for one in answers if (hang := turn.cluster.hang(one)) is not None}
-    best = max((answer.version for answer in answers.values() if answer.version is not None), default=None)
+    best = max((one.version for one in answers.values() if one.version is not None), default=None, key=job.worth)
     fit = [one for one in answers if one not in hangs and told_lately(turn, one.worker)]
     others = [one for one in fit if answers[one].version == best]
     return [one for one, hang in hangs.items() if hang.fetch] if others else []

@@ -258,6 +258,12 @@ class Job:
         return self.spec.epochs * -(-self.fingerprint.samples // self.spec.global_batch)
 
     @property
+    def between(self) -> bool:
+        """Whether its last generation is over, and nobody is asked for anything: as before a save is tried again."""
+        idle = self.formation is not None and self.round is None and self.saver is None
+        return idle and self.formation is not None and self.formation.generation != self.generation
+
+    @property
     def needs(self) -> int:
         """Workers without which it cannot go on: one, where the final state is durable, and asked for its report."""
         done = self.checkpoint is not None and self.complete_at(self.saved.step)

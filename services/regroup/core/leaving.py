@@ -75,7 +75,7 @@ def _is_needed(turn: Turn, job: Job, name: str) -> bool:
     for other, version in other_holders(turn.cluster, job, name, unsure):
         stays, anchors = not turn.workers[other.worker].departs, other in formation.members
         enough = job.worth(version) >= job.worth(trainer.version) or (anchors and not listed)
-        if stays and enough and job.follows(version, formation.base) and (anchors or not listed):
+        if stays and enough and version >= formation.base and (anchors or not listed):
             return False
     return True
 
@@ -115,7 +115,7 @@ def is_left_by(turn: Turn, job: Job, version: Version) -> bool:
     if _may_come_back(turn, job):
         return False
     told = away(turn, job) | {member: answer.version for member, answer in candidates(turn.cluster, job).items()}
-    holders = [member for member, held in told.items() if held is not None and job.worth(held) >= job.worth(version)]
+    holders = [member for member, held in told.items() if held is not None and held >= version]
     return bool(holders) and all(departs(turn, member) for member in holders)
 
 

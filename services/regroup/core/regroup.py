@@ -95,6 +95,7 @@ def conclude(
     unable: Mapping[Member, str] = MappingProxyType({}),
     departing: Set[str] = frozenset(),
     apart: Set[str] = frozenset(),
+    leased: bool = False,
 ) -> Verdict:
     """Decide from the answers to the Halt of `generation`: nothing is formed or saved but what they hold.
 
@@ -106,7 +107,7 @@ def conclude(
     `departing` workers are to go: they take no part in what is formed, and what they alone hold is saved. But where
     others stay with an older state, one of them leads once more, until those have its state. `apart` are workers that
     others of them could not reach: they take no part where nobody holds the state, if enough others can build or read
-    it.
+    it. `leased`: one of the `passed` may train on, since a stop does not wait for its lease: nobody else trains then.
     """
     base = _base(job, answers, passed, unheard)
     if isinstance(base, Wait):
@@ -122,9 +123,7 @@ def conclude(
         reason = f"{verb} {where}" + (f": no {left} is left" if base.rolled_back else "")
         return NothingToSave(base.rolled_back, reason)
     # Else it is durable, and is read once more for the task's report alone; or who could not save gives it to another.
-    # While one of the last generation may go on, as where a stop did not wait for its lease, nobody else trains.
-    alone = job.wanted is Wanted.STOP and base.rolled_back
-    ends = rests or (finished and holders)
+    ends, alone = rests or (finished and holders), base.rolled_back and leased
     if ends and (alone or not _another_saves(job, answers, holders, tried, departing)):
         return _save(job, base, holders, finished, tried)
     if job.wanted is Wanted.HOLD:
@@ -224,8 +223,7 @@ def _base(
     # A listed member's promise ends the last generation; but one that never got its base, and answers with an older
     # state of its own, or with one of another branch, must not put the others back to that.
     if job.follows(best, job.formation.base) and any(member in stateful for member in listed):
-        # Who wrote the checkpoint may have been a step ahead of who is left.
-        return _Base(max(best, job.saved, key=job.worth))
+        return _Base(max(best, job.saved))  # who wrote the checkpoint may have been a step ahead of who is left
     missing = tuple(member for member in listed if member not in answers and member not in passed)
     if missing:
         whose = f"the state of generation {job.formation.generation} may live on {_named(missing)}"
@@ -233,8 +231,12 @@ def _base(
         way_out = "resume or stop the job to go on without it" if patient else "or for its lease to be over"
         reason = f"{whose}: waiting for it to answer, {way_out}"
         return Wait(reason, missing)
-    best = max(best, job.saved, key=job.worth)
-    better = tuple(member for member, version in unheard.items() if job.worth(version) > job.worth(best))
+    if job.follows(job.saved, job.formation.base):  # then no other branch comes before it, whatever its number
+        unheard = {member: version for member, version in unheard.items() if job.follows(version, job.formation.base)}
+        best = max(best, job.saved, key=job.worth)
+    else:
+        best = max([job.saved, *stateful.values()])
+    better = tuple(member for member, version in unheard.items() if version > best)
     if better:
         whose = f"the last generation is lost, and the most advanced state left may be {_named(better)}'s"
         return Wait(f"{whose}: waiting for it to answer", better)

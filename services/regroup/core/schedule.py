@@ -36,8 +36,7 @@ def lent(cluster: Cluster, job: Job, expected: Set[str], idle: Set[str] = frozen
     it waits: then others must be able to take the place of those that are gone.
     """
     listed = {member.worker for member in job.formation.members} if job.formation is not None else expected
-    between = job.formation is not None and job.round is None and job.formation.generation != job.generation
-    others = frozenset() if job.phase is JobPhase.WAITING else listed & expected if between else listed
+    others = frozenset() if job.phase is JobPhase.WAITING else listed & expected if job.between else listed
     return [
         name
         for name, worker in cluster.workers.items()

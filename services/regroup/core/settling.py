@@ -39,7 +39,9 @@ def verdict_on(
     goers = frozenset(name for name, worker in turn.workers.items() if worker.departs)
     tried, unable = watch.failed_savers, watch.unable
     severed = apart(turn, job, [member.worker for member in answers])
-    verdict = conclude(job, job.generation, answers, passed(turn, job), tried, unheard, unable, goers, severed)
+    gone = passed(turn, job)
+    leased = job.wanted is Wanted.STOP and not gone <= passed(turn, replace(job, wanted=Wanted.RUN))
+    verdict = conclude(job, job.generation, answers, gone, tried, unheard, unable, goers, severed, leased)
     yet = untold(turn) if not isinstance(verdict, Wait) and verdict.rolled_back else []
     if yet:
         return Wait(f"the last generation is lost, and {', '.join(yet)} has yet to tell what it holds")
@@ -116,8 +118,8 @@ def _come_back(turn: Turn, job: Job, answers: Mapping[Member, Answer]) -> list[s
     """Who stays, is heard, and says that it holds what is durable, though it was not there in time to answer, of a job
     that is to run and whose others leave: it need not read that again, if it can at all. And who may do so soon."""
     told = candidates(turn.cluster, job) if job.wanted is Wanted.RUN else {}
-    least, others = job.worth(job.saved), {one: said.version for one, said in told.items() if one not in answers}
-    holds = [one for one, held in others.items() if held is not None and job.worth(held) >= least]
+    others = {one: said.version for one, said in told.items() if one not in answers}
+    holds = [one for one, held in others.items() if held is not None and held >= job.saved]
     late = [one.worker for one in holds if not (is_stuck(turn, one) or turn.cluster.hangs(one))]
     heard = [name for name in late if heard_lately(turn, name) and not turn.workers[name].departs]
     return [*heard, *returning(turn, job)]
@@ -126,7 +128,7 @@ def _come_back(turn: Turn, job: Job, answers: Mapping[Member, Answer]) -> list[s
 def returning(turn: Turn, job: Job) -> list[str]:
     """Who stays in a job that is to run, and may be back in a moment with what is durable in its memory."""
     told = away(turn, job) if job.wanted is Wanted.RUN else {}
-    names = (member.worker for member, version in told.items() if job.worth(version) >= job.worth(job.saved))
+    names = (member.worker for member, version in told.items() if version >= job.saved)
     return [name for name in names if turn.workers[name].job == job.id and not turn.workers[name].departs]
 
 

@@ -112,6 +112,7 @@ def _with_sequences(plan: Plan) -> Plan:
     begins = any(SEQUENCES[name].begins for name in ordered)
     chunk = max(plan.chunk, *(SEQUENCES[name].chunk for name in ordered))
     heals = max(plan.heals, *(SEQUENCES[name].heals for name in ordered))
+    plan = replace(plan, **{key: value for name in ordered for key, value in SEQUENCES[name].changes.items()})
     return replace(plan, jobs=jobs, faults=more, chunk=chunk, begins=begins, heals=heals)
 
 

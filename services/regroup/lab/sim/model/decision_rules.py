@@ -9,7 +9,7 @@ from dataclasses import replace
 from regroup.core.cluster import Cluster, Watch, reached
 from regroup.core.decide import Decision
 from regroup.core.jobs import ENDED, ORIGIN, Formation, Job, JobPhase, Link, Round, Version
-from regroup.core.messages.orders import Discard, Form, Go, Heard, Kill, Release
+from regroup.core.messages.orders import Discard, Form, Go, Heard, Kill, Release, Save
 from regroup.core.phases import JOB_ARROWS
 from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.model import (
@@ -26,11 +26,12 @@ from regroup.lab.sim.model import (
     striking_rules,
 )
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
-from regroup.lab.sim.model.rollback_rules import gave_up
+from regroup.lab.sim.model.rollback_rules import gave_up, said_silent
 from regroup.lab.sim.model.world import World, answered, changes, fresh, given_up, is_overtaken, told_back
 
 JOIN = "prepared to join: "
 NO_BOUNDARY = "no boundary was reached"
+SILENT = "was heard for as long as its lease lasts"
 
 
 def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -> None:
@@ -95,6 +96,7 @@ def _watched(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     if job.round is not None and (job.id not in before.jobs or job.round is not before.jobs[job.id].round):
         again = watch.evicted.intersection(job.round.participants)
         assert not again, f"{again} were given up, and are asked again"
+    memory_rules.gone_is_dead(decision.cluster, job, watch)
     _answered(world, job, watch, before.watches.get(job.id))
     striking_rules.heard(ghosts, watch)
     _owes(ghosts, world, decision, job, watch)
@@ -145,6 +147,8 @@ def _ordered(ghosts: Ghosts, world: World, decision: Decision) -> None:
         if isinstance(order, Discard):
             saving_rules.discards(ghosts, decision.cluster, order)
             beginning_rules.discards(ghosts, decision.cluster, order)
+        if isinstance(order, Save):
+            saving_rules.asked(world, decision.cluster, name, order)
         if isinstance(order, Go | Release | Kill):
             lending_rules.told_first(decision.cluster, name, order)
         if isinstance(order, Go):
@@ -183,6 +187,8 @@ def _changed(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     ending_rules.goes_on(decision, old, job)
     if job.round is not None and job.round is not old.round and job.round.reason.startswith(JOIN):
         _joins(decision.cluster, job, job.round)
+    if job.round is not None and job.round is not old.round and SILENT in job.round.reason:
+        said_silent(world, before, decision.cluster, old, job)
     if job.round is not None and job.round is not old.round and job.round.reason.startswith(NO_BOUNDARY):
         _waited(world, before, job)
     cut_short = job.phase is JobPhase.FAILED or ending_rules.is_at_once(job)

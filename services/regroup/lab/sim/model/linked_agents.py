@@ -21,7 +21,7 @@ from regroup.core.workers import TrainerStatus
 from regroup.lab.sim.model import trainer_rules
 from regroup.lab.sim.model.agents import Agent, Agents, first_words, said_by
 from regroup.lab.sim.model.trainer import Trainer
-from regroup.worker.lease_ledger import LeaseLedger
+from regroup.worker.lease_ledger import KEPT, LeaseLedger
 
 LATEST = 8  # reports of measurements that an agent sends again on a new connection
 
@@ -134,8 +134,12 @@ class LinkedAgents(Agents[ALinkedAgent]):
             super().obey(agent, order)
             return
         self.forget(agent, order)
+        first = order.sequence in agent.beats and order.sequence not in agent.answered
         self._lease(agent, order)
         if (renewed := agent.leases.renewed_by(order)) is not None:
             left = agent.beats[order.sequence]
             assert renewed.sent == left, f"a lease counts from {renewed.sent}, and its heartbeat left at {left}"
             self.tell(agent, renewed)
+        else:
+            late = order.sequence <= agent.sequence - KEPT
+            assert late or not (first and order.settled), f"{agent.name} hears of {order.settled}, and tells nobody"

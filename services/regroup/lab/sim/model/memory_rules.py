@@ -116,3 +116,12 @@ def _counted(before: Cluster, decision: Decision) -> None:
         if counts and not job.ended and not told_back(decision, job.id):
             step = watch.committed.get(member, -1)
             assert told.version.step <= step, f"{member} told of {told.version}, and step {step} is counted"
+
+
+def gone_is_dead(cluster: Cluster, job: Job, watch: Watch) -> None:
+    """Nobody waits for the answer of a trainer that its agent has not any more."""
+    for member in job.round.participants if job.round is not None else ():
+        seen = cluster.present(member.worker)
+        trainer = seen.trainer if seen is not None else None
+        gone = seen is not None and seen.told and (trainer is None or trainer.incarnation != member.incarnation)
+        assert not gone or member in watch.dead, f"{member} is gone, and its answer is waited for"

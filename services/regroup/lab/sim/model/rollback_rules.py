@@ -3,6 +3,7 @@
 Owns: when that is allowed, and how far. Refuses to know: what is then done with the older state.
 """
 
+from dataclasses import replace
 from math import inf
 
 from regroup.core.cluster import Cluster
@@ -73,3 +74,12 @@ def goes_back_no_further(world: World, before: Cluster, job: Job, base: Version)
         told = status.version
         lower = told is not None and told > base and told.step > job.origin.step
         assert evicted or silent or not lower, f"rolled back to {base}, and {trainer.member} holds {status.version}"
+
+
+def said_silent(world: World, before: Cluster, cluster: Cluster, old: Job, job: Job) -> None:
+    """A generation goes on no more because all were silent: each was for as long as its lease takes, whatever is wanted
+    of the job."""
+    runs, watch = replace(job, wanted=Wanted.RUN), cluster.watches[job.id]
+    for member in old.formation.members if old.formation is not None else ():
+        over = member in watch.dead or is_silent(world, before, cluster, old, runs, member)
+        assert over, f"{member} is said to have lost its lease, and may have it"

@@ -8,8 +8,8 @@ from collections.abc import Collection
 
 from regroup.core.cluster import Cluster, reached
 from regroup.core.decide import Decision
-from regroup.core.jobs import Formation, Job, JobPhase, Member, Version
-from regroup.core.messages.orders import Discard
+from regroup.core.jobs import Formation, Job, JobPhase, Member, Version, Wanted
+from regroup.core.messages.orders import Discard, Save
 from regroup.core.workers import TrainerStatus
 from regroup.lab.sim.model import leaving_rules
 from regroup.lab.sim.model.ending_rules import is_at_once
@@ -215,3 +215,11 @@ def _all_made(before: Cluster, after: Cluster, job: Job, formation: Formation) -
 def _line(job: Job, said: int) -> History:
     newest = job.history[-1]
     return surviving(job.history, Version(newest.generation, max(said, newest.base_step)), job.origin.step)
+
+
+def asked(world: World, cluster: Cluster, name: str, order: Save) -> None:
+    """Who saves the state with which its job ends makes the task's report, too."""
+    job = cluster.jobs[order.job]
+    ends = job.wanted is Wanted.STOP or order.version.step == job.steps
+    said = f"{name} saves, {job.id} ends with it: {ends}, and its report is due: {order.final}"
+    assert order.final is ends or is_overtaken(world, job), said

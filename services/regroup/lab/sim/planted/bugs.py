@@ -1,7 +1,7 @@
 """All bugs that are planted, one at a time, to see whether the simulator finds them.
 
 Owns: that they are these. Each table is a seam of the code: five of the core, one of the worker, one of the
-shell; the last one has what escaped the rules once.
+shell; the last two have what escaped the rules once.
 Refuses to know: how one is planted (`planting`), and how it is found. A test says when the text of one is gone.
 """
 
@@ -11,6 +11,7 @@ from regroup.lab.sim.planted import (
     forming_bugs,
     leaving_bugs,
     noticing_bugs,
+    outside_bugs,
     saving_bugs,
     shell_bugs,
     worker_bugs,
@@ -25,4 +26,5 @@ BUGS = (
     *worker_bugs.BUGS,
     *shell_bugs.BUGS,
     *escaped_bugs.BUGS,
+    *outside_bugs.BUGS,
 )

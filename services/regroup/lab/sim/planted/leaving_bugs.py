@@ -89,7 +89,7 @@ BUGS = (
     Bug(
         "a waiting job counts those that are gone",
         SCHEDULE,
-        "others = frozenset() if job.phase is JobPhase.WAITING else listed & expected if between else listed",
+        "others = frozenset() if job.phase is JobPhase.WAITING else listed & expected if job.between else listed",
         "others = listed",
     ),
     Bug(

@@ -141,8 +141,8 @@ BUGS = (
     Bug(
         "the least of the answers is saved",
         REGROUP,
-        "return _Base(max(best, job.saved, key=job.worth))",
-        "return _Base(best if job.wanted is Wanted.RUN else min(stateful.values()))",
+        "return _Base(max(best, job.saved))  #",
+        "return _Base(best if job.wanted is Wanted.RUN else min(stateful.values()))  #",
         among="STOP",
     ),
     Bug(
@@ -186,8 +186,8 @@ BUGS = (
     Bug(
         "a newer state that is durable is forgotten for what is answered",
         REGROUP,
-        "_Base(max(best, job.saved, key=job.worth))",
-        "_Base(best)",
+        "_Base(max(best, job.saved))  #",
+        "_Base(best)  #",
         among="a step more",
     ),
     Bug(
@@ -229,8 +229,8 @@ BUGS = (
     Bug(
         "a final state that nobody holds is to be saved",
         REGROUP,
-        "ends = rests or (finished and holders)",
-        "ends = rests or finished",
+        "ends, alone = rests or (finished and holders),",
+        "ends, alone = rests or finished,",
         among="REPORT_DIES",
     ),
     Bug(

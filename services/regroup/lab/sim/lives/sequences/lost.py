@@ -13,6 +13,7 @@ from regroup.lab.sim.lives.sequences.sequence import (
     long,
     long_and_small,
     one_waits_for_all,
+    two_at_least,
     two_of_two,
 )
 
@@ -129,6 +130,22 @@ def _hangs_as_it_forms(random: Random, workers: int) -> list[Fault]:
     return [*lost, stop, deaf, Fault(random.choice(ENDINGS), (one,), at=at + random.uniform(6.0, 9.0))]
 
 
+def _hangs_unseen(random: Random, workers: int) -> list[Fault]:
+    """The others are off for as long as one waits for them, with the only state; as they prepare anew it hangs for a
+    while, and its agent does not see that."""
+    at, (one, *others) = random.uniform(1.5, 2.5), random.sample(range(workers), k=workers)
+    off = random.uniform(6.0, 7.5)
+    hangs = Fault(Kind.HANG, (one,), at=at + off, border="prepared", seconds=4.0)
+    return [Fault(Kind.AWAY, tuple(others), at=at, seconds=off), hangs]
+
+
+def _under_another_limit(random: Random, workers: int) -> list[Fault]:
+    """One is cut off and trains on; the others die, and the next coordinator has a shorter limit for a lease."""
+    at, (one, *others) = random.uniform(1.5, 3.0), random.sample(range(workers), k=workers)
+    cut, dies = Fault(Kind.ISOLATE, (one,), at=at, seconds=12.0), Fault(Kind.KILL_TRAINER, tuple(others), at=at + 0.3)
+    return [cut, dies, Fault(Kind.CRASH, (0,), at=at + 0.6)]
+
+
 LOST = {  # by the names of their dice
     "ahead": Sequence(0.03, 1, _ahead),
     "left behind": Sequence(0.05, 2, _left_behind),
@@ -143,4 +160,8 @@ LOST = {  # by the names of their dice
     "answers and hangs": Sequence(0.02, 2, _answers_and_hangs, long_and_small),
     "hangs as it forms": Sequence(0.02, 2, _hangs_as_it_forms, long_and_small),
     "away while held": Sequence(0.015, 2, _away_while_held, long),
+    "hangs unseen": Sequence(0.01, 2, _hangs_unseen, two_at_least, heals=20.0, changes={"learned": False}),
+    "another limit": Sequence(
+        0.01, 2, _under_another_limit, long_and_small, heals=20.0, changes={"detached": (9.0, 2.0)}
+    ),
 }

@@ -3,9 +3,10 @@
 Owns: these values. Refuses to know: which sequences there are.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any
 
 from regroup.core.spec import JobSpec
 from regroup.lab.sim.lives.plan import Fault, Kind
@@ -22,6 +23,7 @@ class Sequence:
     begins: bool = False  # the later ones begin from the first one's checkpoint
     chunk: float = 0.0  # for an evaluation with chunks of so many seconds
     heals: float = 14.0  # seconds after which all is well
+    changes: Mapping[str, Any] = field(default_factory=dict)  # of the plan
 
 
 def long(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
@@ -44,6 +46,10 @@ def impatient(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
 def one_after_another(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
     first = replace(spec, steps=24, epochs=None, min_workers=1, max_workers=1, checkpoint_every=1)
     return first, replace(first, max_workers=workers)
+
+
+def two_at_least(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
+    return (replace(spec, steps=24, epochs=None, min_workers=2, max_workers=workers),)
 
 
 def evaluated(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
