@@ -16,6 +16,11 @@ from regroup.lab.sim.lives.sequences.saved import SAVED
 SEQUENCES = {**LOST, **SAVED, **BLAMED, **LEAVING}  # by the names of their dice
 
 
+def may_have(name: str, seed: int) -> bool:
+    """Whether the dice of this life say so, if it has enough workers; to ask takes less than to draw a life."""
+    return Random(f"{seed} {name}").random() < SEQUENCES[name].chance
+
+
 def drawn(name: str, seed: int, workers: int) -> list[Fault]:
     """The faults of this sequence; most lives have none."""
     sequence, random = SEQUENCES[name], Random(f"{seed} {name}")
