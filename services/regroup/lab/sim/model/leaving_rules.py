@@ -76,11 +76,16 @@ def rests(world: World, before: Cluster, decision: Decision, old: Job, job: Job)
     listed = [one for one in left if not (departs(after, one) or (watch is not None and one in watch.dead))]
     heard = [one for one in listed if is_heard(world, after, one.worker)]
     there = [(one, after.trainer(one)) for one in heard]
-    stay = [one for one, status in there if status is not None and status.version == job.saved]
+    stay = [one for one, status in there if status is not None and _holds(job, status.version)]
     stay = [one for one in stay if after.hang(one) is None or (watch is not None and one in watch.answers)]
-    away = [one for one in listed if one not in heard and _held_when_cut_off(world, after, one, 0.9) == job.saved]
+    away = [one for one in listed if one not in heard and _holds(job, _held_when_cut_off(world, after, one, 0.9))]
     assert not stay, f"{job.id} rests, and {stay} stay with its state"
     assert not away, f"{job.id} rests, and {away} may be back in a moment with its state"
+
+
+def _holds(job: Job, version: Version | None) -> bool:
+    """Whether that is what is durable, or the step more that one may have made before the group broke."""
+    return version is not None and version >= job.saved
 
 
 def _held_when_cut_off(world: World, cluster: Cluster, member: Member, share: float) -> Version | None:
@@ -110,9 +115,9 @@ def saved(world: World, cluster: Cluster, old: Job, job: Job) -> None:
     gone = late or cluster.trainer(old.saver) is None or cluster.hang(old.saver) is not None
     if job.round is not None and (gone or job.complete_at(job.saved.step)):
         return  # of a final state the report is due, too
-    have = [member for member, version in _told(cluster, job).items() if version == job.saved]
+    have = [member for member, version in _told(cluster, job).items() if _holds(job, version)]
     members = old.formation.members if old.formation is not None else ()
-    away = [one for one in members if _held_when_cut_off(world, cluster, one, 1.1) == job.saved]
+    away = [one for one in members if _holds(job, _held_when_cut_off(world, cluster, one, 1.1))]
     if not all(departs(cluster, one) for one in (*away, *_yet_to_tell(world, cluster, old))):
         return  # it is waited for
     assert job.ended or not have or not all(departs(cluster, one) for one in have), (
