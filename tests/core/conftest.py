@@ -170,6 +170,21 @@ class Scene:
         self.halt("a", (1, 3))
         assert self.members == ["a"]
 
+    def lost_behind(self, gone: str, leads: str, more: str) -> None:
+        """One that trains alone is cut off for as long as rule 7 takes; two newcomers go on from what is durable, the
+        first of them before the other one is prepared."""
+        there = leads + more
+        self.does(Disconnected(gone))
+        self.register(leads, more)
+        self.after(1, heard=there)
+        self.prepare(leads)
+        self.after(self.policy.detached_limit + self.policy.detached_margin + 1, heard=there)
+        self.halt(leads, None)
+        self.after(self.policy.halt_limit + 0.1, heard=there)
+        assert self.members == [leads]
+        self.after(0.2, heard=there)
+        self.prepare(more)
+
     def left_behind(self, gone: str, others: str, step: int) -> None:
         """All hold step 3 of generation 1; this one is cut off, and the others go on without it to `step`."""
         self.does(Disconnected(gone))

@@ -260,13 +260,13 @@ class Job:
     @property
     def between(self) -> bool:
         """Whether its last generation is over, and nobody is asked for anything: as before a save is tried again."""
-        idle = self.formation is not None and self.round is None and self.saver is None
-        return idle and self.formation is not None and self.formation.generation != self.generation
+        last = self.formation
+        return last is not None and last.generation != self.generation and self.round is None and self.saver is None
 
     @property
     def needs(self) -> int:
         """Workers without which it cannot go on: one, where the final state is durable, and asked for its report."""
-        done = self.checkpoint is not None and self.complete_at(self.saved.step)
+        done = self.checkpoint is not None and self.complete_at(self.checkpoint.version.step)
         return 1 if done else self.spec.min_workers
 
     def follows(self, state: Version, base: Version) -> bool:

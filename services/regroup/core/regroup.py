@@ -231,12 +231,12 @@ def _base(
         way_out = "resume or stop the job to go on without it" if patient else "or for its lease to be over"
         reason = f"{whose}: waiting for it to answer, {way_out}"
         return Wait(reason, missing)
-    if job.follows(job.saved, job.formation.base):  # then no other branch comes before it, whatever its number
-        unheard = {member: version for member, version in unheard.items() if job.follows(version, job.formation.base)}
-        best = max(best, job.saved, key=job.worth)
-    else:
-        best = max([job.saved, *stateful.values()])
-    better = tuple(member for member, version in unheard.items() if version > best)
+    last = job.formation.base
+    # No other branch comes before a durable state of the last line, whatever its number.
+    any_line = not job.follows(job.saved, last)
+    best = max([job.saved, *(one for one in stateful.values() if any_line or job.follows(one, last))])
+    others = {member: version for member, version in unheard.items() if any_line or job.follows(version, last)}
+    better = tuple(member for member, version in others.items() if version > best)
     if better:
         whose = f"the last generation is lost, and the most advanced state left may be {_named(better)}'s"
         return Wait(f"{whose}: waiting for it to answer", better)

@@ -9,8 +9,9 @@ from collections.abc import Set
 from math import inf
 
 from regroup.core.cluster import Answer, Cluster
+from regroup.core.copies import is_at_work
 from regroup.core.jobs import Job, Member, Version, Wanted
-from regroup.core.suspicion import is_mute, is_stuck
+from regroup.core.suspicion import is_mute
 from regroup.core.turn import Turn
 from regroup.core.workers import LEFT
 
@@ -76,7 +77,7 @@ def back_with_state(turn: Turn, job: Job) -> list[Member]:
     if last is None:
         return []
     told = {one: said.version for one, said in candidates(turn.cluster, job).items() if one not in last.members}
-    there = [one for one in told if not (is_stuck(turn, one) or turn.cluster.hangs(one) or is_mute(turn, one.worker))]
+    there = [one for one in told if not (is_at_work(turn.cluster, one.worker) or is_mute(turn, one.worker))]
     return [one for one in there if (held := told[one]) is not None and job.follows(held, last.base)]
 
 

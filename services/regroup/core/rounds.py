@@ -57,7 +57,7 @@ def stage(job: Job) -> Stage:
         return Stage.SAVING
     if job.round is not None:
         return Stage.HALTING
-    if job.formation is None or job.formation.generation != job.generation:
+    if job.formation is None or job.between:
         return Stage.GATHERING
     return Stage.TRAINING if job.phase is JobPhase.RUNNING else Stage.FORMING
 

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from regroup.core.cluster import ASKED, Answer, Watch, furthest, reached
+from regroup.core.copies import is_at_work
 from regroup.core.jobs import Formation, Job, JobPhase, Link, Member, Version, Wanted
 from regroup.core.regroup import ASKED_TO, RESTED, Hold, NothingToSave, SaveState, Train, Verdict, Wait, conclude
 from regroup.core.roster import away, candidates, is_silent, passed, untold
@@ -51,7 +52,7 @@ def verdict_on(
 def gathered(turn: Turn, job: Job) -> tuple[dict[Member, Answer], list[Member], Verdict]:
     """Who could answer a round now, whose step loops do not come back, and what the words of the first would mean."""
     told = candidates(turn.cluster, job)
-    stuck = [member for member in told if is_stuck(turn, member) or turn.cluster.hangs(member)]
+    stuck = [member for member in told if is_at_work(turn.cluster, member.worker)]
     present = {one: said for one, said in told.items() if one not in stuck and not is_mute(turn, one.worker)}
     return present, stuck, verdict_on(turn, job, present, _unheard(turn, job, present))
 
@@ -120,7 +121,7 @@ def _come_back(turn: Turn, job: Job, answers: Mapping[Member, Answer]) -> list[s
     told = candidates(turn.cluster, job) if job.wanted is Wanted.RUN else {}
     others = {one: said.version for one, said in told.items() if one not in answers}
     holds = [one for one, held in others.items() if held is not None and held >= job.saved]
-    late = [one.worker for one in holds if not (is_stuck(turn, one) or turn.cluster.hangs(one))]
+    late = [one.worker for one in holds if not is_at_work(turn.cluster, one.worker)]
     heard = [name for name in late if heard_lately(turn, name) and not turn.workers[name].departs]
     return [*heard, *returning(turn, job)]
 

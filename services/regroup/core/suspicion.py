@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from regroup.core.cluster import Doubt
-from regroup.core.copies import may_be_last_copy
+from regroup.core.copies import is_at_work, may_be_last_copy
 from regroup.core.jobs import Formation, Job, Member
 from regroup.core.severed import let_rest, odd_ones
 from regroup.core.turn import Turn
@@ -153,7 +153,7 @@ def reprieve(turn: Turn, job: Job) -> None:
 def _may_answer(turn: Turn, member: Member) -> bool:
     """Whether it only did not answer in time, though others did, and may do so yet: nobody says that it hangs."""
     seen = turn.sightings[member.worker]
-    if turn.cluster.hangs(member) or is_stuck(turn, member):
+    if is_at_work(turn.cluster, member.worker):
         return False
     return turn.waited(seen.moved) <= turn.policy.detached_limit
 

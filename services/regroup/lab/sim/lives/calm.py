@@ -17,7 +17,7 @@ from regroup.core.workers import Worker
 from regroup.lab.sim.lives.excuses import STORE
 from regroup.lab.sim.lives.faults import GENTLE
 from regroup.lab.sim.lives.plan import Kind
-from regroup.lab.sim.model.rollback_rules import is_silent
+from regroup.lab.sim.model.rollback_rules import is_over
 from regroup.lab.sim.model.world import given_up, holders, is_overtaken, tells
 
 if TYPE_CHECKING:
@@ -101,17 +101,12 @@ class Calm:
 
     def _stops(self, after: Cluster, job: Job) -> None:
         """Once nobody may hold more, whatever is left is saved."""
-        members, watch = job.formation.members if job.formation is not None else (), after.watches.get(job.id)
-        waits = job.wanted is Wanted.STOP and not job.ended and job.saver is None and watch is not None
-        dead = watch.dead if watch is not None else {}
-        known = all(one.worker in after.workers for one in members)
-        silent = [
-            one for one in members if known and (one in dead or is_silent(self._life, after, after, job, job, one))
-        ]
-        waited = self._lasts(
-            "stops", job.id, waits and len(silent) == len(members), None, self._life.faults.last(KEEPS_FROM_HEARING)
-        )
-        assert waited < GIVES_UP, f"{job.id} is to stop, and waits for {silent} for {waited:.1f} s: {job.reason}"
+        members = job.formation.members if job.formation is not None else ()
+        waits = job.wanted is Wanted.STOP and not job.ended and job.saver is None and job.id in after.watches
+        waits = waits and all(one.worker in after.workers for one in members)
+        waits = waits and all(is_over(self._life, after, after, job, job, one) for one in members)
+        waited = self._lasts("stops", job.id, waits, harmed=self._life.faults.last(KEEPS_FROM_HEARING))
+        assert waited < GIVES_UP, f"{job.id} is to stop, and waits for {members} for {waited:.1f} s: {job.reason}"
 
     def _tells_who_lags(self, after: Cluster, job: Job) -> None:
         members, faults = job.formation.members if job.formation is not None else (), self._life.faults

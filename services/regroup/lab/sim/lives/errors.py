@@ -11,7 +11,7 @@ from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.jobs import IN_REPORT, IN_STATE, Job, JobPhase, StepFailure
 from regroup.lab.sim.lives.excuses import Excuses
-from regroup.lab.sim.model.world import changes, lost
+from regroup.lab.sim.model.world import changes, lost, newly_ended
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
@@ -52,8 +52,7 @@ class Errors:
 
     def _once(self, before: Cluster, decision: Decision, name: str) -> None:
         after, known = decision.cluster, before.sightings.get(name)
-        seen = after.sightings.get(name)
-        ended = set(seen.ended if seen else ()) - set(known.ended if known else ())
+        ended = newly_ended(before, after, name)
         given_up = {one for id, watch in after.watches.items() for one in watch.evicted - lost(before, id)}
         for note in [note for note in decision.notes if note.worker == name]:
             suspected = any(words in note.reason for words in SUSPECTED)

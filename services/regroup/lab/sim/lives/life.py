@@ -203,8 +203,8 @@ class Life(Paced):
         (before, decision), process.pending = process.pending, None
         self.decided_at, self.policy, self.awake = process.decided_at, process.policy, process.awake
         self.took = process.clock() - process.came
+        process.shows(decision.cluster)
         if saved:
-            process.shows(decision.cluster)
             self._stored(decision.cluster)
             self.jobs, self.workers = dict(decision.cluster.jobs), dict(decision.cluster.workers)
             for note in decision.notes:

@@ -161,7 +161,6 @@ class Watched(Shell):
             "a command is carried out, and its user was told it is not"
         )
         self._process.life.durable(self._process, saved=False)
-        self._process.shows(self.cluster)
         self._process.life.adopted(decision)
 
     def _awake(self) -> None:

@@ -15,7 +15,7 @@ from regroup.core.jobs import ORIGIN, Job, Member, Version
 from regroup.lab.sim.lives.excuses import AWAY, LATE, Excuses
 from regroup.lab.sim.model.limits import COMING_BACK, OF_ONE
 from regroup.lab.sim.model.trainer import Trainer
-from regroup.lab.sim.model.world import fresh, holders, is_heard
+from regroup.lab.sim.model.world import fresh, holders, is_heard, newly_ended
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
@@ -62,8 +62,7 @@ class Waiting:
             # Who is stuck in the kernel goes on after that, and may end of something else.
             if note.kind == "exited" and note.reason.endswith("killed by SIGSEGV") and note.worker in self._segfaulted:
                 member, where = self._segfaulted[note.worker]
-                known = before.sightings.get(note.worker)
-                told = {*after.sightings[note.worker].ended} - {*(known.ended if known is not None else ())}
+                told = newly_ended(before, after, note.worker)
                 ran = after.jobs[where[0]].formation is not None  # told at a rest, it counts beside the next
                 if ran and member.incarnation in told:  # else another trainer's end is heard of
                     self._killed_in.setdefault(where, set()).add(note.worker)

@@ -28,7 +28,7 @@ from regroup.core.schedule import at_hand, reads_in_vain
 from regroup.core.workers import Worker
 from regroup.lab.sim.model import likeness_rules
 from regroup.lab.sim.model.ghosts import Ghosts
-from regroup.lab.sim.model.world import World, is_heard, lost, may_try, told_back
+from regroup.lab.sim.model.world import World, is_heard, lost, may_try, newly_ended, told_back
 
 ROW = 6  # failures of one worker alone, one after the other, that are too many
 HUNG = "it hung"  # the first words of a failure that is an eviction
@@ -62,8 +62,7 @@ def failed(ghosts: Ghosts, world: World, before: Cluster, old: Job, job: Job) ->
 def suspected(before: Cluster, after: Cluster, old: Job, job: Job) -> None:
     """Who was given up for a suspicion may have been sound: that it ended is no failure of the task."""
     for failure in [one for one in job.failures if one not in old.failures and one.error.startswith(HUNG)]:
-        known, seen = before.sightings.get(failure.worker), after.sightings.get(failure.worker)
-        ended = {*(seen.ended if seen else ())} - {*(known.ended if known else ())}
+        ended = newly_ended(before, after, failure.worker)
         doubted = {one.incarnation for one in before.watches[job.id].suspected if one.worker == failure.worker}
         assert not ended or ended - doubted, f"{failure.worker} was suspected, and that counts as {failure}"
 

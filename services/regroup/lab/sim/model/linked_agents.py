@@ -35,11 +35,8 @@ class LinkedAgent(Agent):
     ended: list[tuple[int, TrainerStatus]] = field(default_factory=list)  # the last heartbeat before each end
     beats: dict[int, float] = field(default_factory=dict)  # when each heartbeat left, which no agent remembers
     answered: set[int] = field(default_factory=set)  # heartbeats; nor this
-    leased: tuple[Member | None, int, float] = (
-        None,
-        0,
-        0.0,
-    )  # whose lease, in which generation, began at which of them
+    # Nor this: whose lease, in which generation, began when which of them left.
+    leased: tuple[Member | None, int, float] = (None, 0, 0.0)
     unsent: list[Report] = field(default_factory=list)  # waits for a connection
     measured: deque[Report] = field(default_factory=lambda: deque(maxlen=LATEST))  # the last that were sent
 
@@ -110,11 +107,9 @@ class LinkedAgents(Agents[ALinkedAgent]):
         self.report(agent, said_by(agent, agent.sequence, agent.status, self.pace(agent)))
 
     def _lease(self, agent: ALinkedAgent, answer: Heard) -> None:
-        """Whose lease this answer renews, and from when on, whatever the agent and the session make of it: the first
-        answer to a heartbeat of this agent's, once the formation is there."""
-        trainer, left = agent.trainer, agent.beats.get(answer.sequence)
-        if left is None or answer.sequence in agent.answered:
-            return
+        """Whose lease the first answer to a heartbeat renews, and from when on, whatever the agent and the session make
+        of it: once the formation is there."""
+        trainer, left = agent.trainer, agent.beats[answer.sequence]
         agent.answered.add(answer.sequence)
         if trainer is None or trainer.hung or trainer.session.generation != answer.generation:
             return
@@ -135,7 +130,8 @@ class LinkedAgents(Agents[ALinkedAgent]):
             return
         self.forget(agent, order)
         first = order.sequence in agent.beats and order.sequence not in agent.answered
-        self._lease(agent, order)
+        if first:
+            self._lease(agent, order)
         if (renewed := agent.leases.renewed_by(order)) is not None:
             left = agent.beats[order.sequence]
             assert renewed.sent == left, f"a lease counts from {renewed.sent}, and its heartbeat left at {left}"

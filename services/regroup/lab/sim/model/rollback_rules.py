@@ -40,6 +40,12 @@ def is_silent(world: World, before: Cluster, cluster: Cluster, old: Job, job: Jo
     return world.decided_at - since > limit
 
 
+def is_over(world: World, before: Cluster, cluster: Cluster, old: Job, job: Job, member: Member) -> bool:
+    """Whether it is known dead, or was not heard for so long."""
+    watch = cluster.watches.get(job.id)
+    return (watch is not None and member in watch.dead) or is_silent(world, before, cluster, old, job, member)
+
+
 def _nobody_may_commit(world: World, old: Job, n: int) -> None:
     assert old.formation is not None, "a roll-back of what never began"
     for member in old.formation.members:
@@ -79,7 +85,7 @@ def goes_back_no_further(world: World, before: Cluster, job: Job, base: Version)
 def said_silent(world: World, before: Cluster, cluster: Cluster, old: Job, job: Job) -> None:
     """A generation goes on no more because all were silent: each was for as long as its lease takes, whatever is wanted
     of the job."""
-    runs, watch = replace(job, wanted=Wanted.RUN), cluster.watches[job.id]
+    runs = replace(job, wanted=Wanted.RUN)
     for member in old.formation.members if old.formation is not None else ():
-        over = member in watch.dead or is_silent(world, before, cluster, old, runs, member)
+        over = is_over(world, before, cluster, old, runs, member)
         assert over, f"{member} is said to have lost its lease, and may have it"

@@ -73,6 +73,12 @@ def fresh(before: Cluster, after: Cluster) -> list[tuple[str, TrainerStatus]]:
     return [(name, status) for name, status, known in told if status is not None and status is not known]
 
 
+def newly_ended(before: Cluster, after: Cluster, worker: str) -> set[str]:
+    """The incarnations of a worker's trainers of whose ends this decision heard."""
+    known, seen = before.sightings.get(worker), after.sightings.get(worker)
+    return {*(seen.ended if seen is not None else ())} - {*(known.ended if known is not None else ())}
+
+
 def given_up(cluster: Cluster, job: str) -> Set[Member]:
     """The trainers that a job gave up."""
     watch = cluster.watches.get(job)

@@ -18,11 +18,16 @@ SEQUENCES = {**LOST, **SAVED, **BLAMED, **LEAVING}  # by the names of their dice
 
 def may_have(name: str, seed: int) -> bool:
     """Whether the dice of this life say so, if it has enough workers; to ask takes less than to draw a life."""
-    return Random(f"{seed} {name}").random() < SEQUENCES[name].chance
+    return _dice(name, seed) is not None
 
 
 def drawn(name: str, seed: int, workers: int) -> list[Fault]:
     """The faults of this sequence; most lives have none."""
-    sequence, random = SEQUENCES[name], Random(f"{seed} {name}")
-    may = workers >= sequence.least and random.random() < sequence.chance
-    return sequence.faults(random, workers) if may else []
+    sequence, random = SEQUENCES[name], _dice(name, seed)
+    return sequence.faults(random, workers) if random is not None and workers >= sequence.least else []
+
+
+def _dice(name: str, seed: int) -> Random | None:
+    """What is left of its dice once they have fallen for it; None: they have not."""
+    random = Random(f"{seed} {name}")
+    return random if random.random() < SEQUENCES[name].chance else None
