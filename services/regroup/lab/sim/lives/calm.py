@@ -105,7 +105,8 @@ class Calm:
         waits = job.wanted is Wanted.STOP and not job.ended and job.saver is None and job.id in after.watches
         waits = waits and all(one.worker in after.workers for one in members)
         waits = waits and all(is_over(self._life, after, after, job, job, one) for one in members)
-        waited = self._lasts("stops", job.id, waits, harmed=self._life.faults.last(KEEPS_FROM_HEARING))
+        harmed = self._life.faults.last(KEEPS_FROM_HEARING) if waits else 0.0
+        waited = self._lasts("stops", job.id, waits, harmed=harmed)
         assert waited < GIVES_UP, f"{job.id} is to stop, and waits for {members} for {waited:.1f} s: {job.reason}"
 
     def _tells_who_lags(self, after: Cluster, job: Job) -> None:
@@ -174,10 +175,10 @@ class Calm:
     def _lasts(self, rule: str, whose: str, holds: bool, state: object = None, harmed: float | None = None) -> float:
         """Seconds of calm for which this holds, and nothing about it changed; `harmed`: when that was over last."""
         now, key = self._life.now, (rule, whose)
-        since, was = self._since.get(key, (inf, None))
         if not holds:
             self._since.pop(key, None)
             return 0.0
+        since, was = self._since.get(key, (inf, None))
         if since == inf or was != state:
             since = now
             self._since[key] = since, state

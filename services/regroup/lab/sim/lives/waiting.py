@@ -126,6 +126,8 @@ class Waiting:
         raised = self._raised_in_state.get(job.id, [])
         often = len(set(raised)) > 1 or len(raised) > OF_ONE
         assert not often, f"state() raised on {raised}, and {job.id} goes on"
+        if not self._wedged:
+            return
         calm = self._life.faults.last((*AWAY, *LATE))
         if calm == self._life.now:
             return
