@@ -958,3 +958,22 @@ def cannot_load(scene, name):
     n = scene.job.generation
     scene.beat(name, TrainerPhase.FORMING, promised=n, generation=n)
     scene.raises(name, generation=n, step=8, shard=IN_LOAD)
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_what_fails_on_one_alone_is_not_the_tasks_error_while_another_one_may_hold_the_state(scene, back):
+    """b was cut off with that step; each new generation of a has a higher number, and begins with the same one."""
+    scene.running("a", "b", min_workers=1, max_workers=2, steps=100, step=3)
+    scene.does(Disconnected("b"))
+    scene.breaks("a", 1)
+    held = (1, 3)
+    for tried in range(5):
+        scene.halt("a", held)
+        scene.train("a")
+        held = (scene.job.generation, 3)
+        if back and tried == 4:
+            scene.register("b")
+            scene.beat("b", TrainerPhase.BROKEN, promised=1, generation=1, version=Version(1, 3))
+        scene.after(0.3, heard="ab" if back and tried == 4 else "a")
+        scene.raises("a", generation=scene.job.formation.generation, step=3, shard=2)
+    assert not scene.job.ended

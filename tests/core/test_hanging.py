@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from regroup.core.cluster import Rest
-from regroup.core.hanging import GRACE
-from regroup.core.jobs import IN_LOAD, OUTSIDE, Checkpoint, Fingerprint, JobPhase, Version, Wanted
+from regroup.core.cluster import Answer, Rest
+from regroup.core.hanging import GRACE, awaits_data
+from regroup.core.jobs import IN_LOAD, OUTSIDE, Checkpoint, Fingerprint, JobPhase, Member, Version, Wanted
 from regroup.core.messages.agent_reports import MAX_STACKS, AgentLeft, Heartbeat, StacksTaken
 from regroup.core.messages.commands import DrainWorker, PauseJob, ResumeJob, StopJob
 from regroup.core.messages.events import Disconnected, Tick
 from regroup.core.messages.orders import Heard, Kill
+from regroup.core.turn import Turn
 from regroup.core.workers import Hang, LoopPhase, TrainerPhase, TrainerStatus
 
 HANG = Hang(phase=LoopPhase.COMPUTE, lasts=4.2, limit=4.0)
@@ -825,3 +826,19 @@ def test_who_stands_still_with_the_only_copy_in_reach_is_spared_though_it_is_dur
     accuse(scene, "a", Hang(phase=LoopPhase.IDLE, lasts=4.2, limit=4.0, stands=True))
     scene.after(0.2, heard="a")
     assert evicted(scene) == []
+
+
+@pytest.mark.parametrize("durable", [None, Checkpoint(Version(1, 4), "/c/4", "sum", 1)])
+def test_who_waits_for_data_is_set_aside_if_another_one_holds_what_is_gone_on_from_or_can_read_it(scene, durable):
+    """The writer of a checkpoint was a step ahead of those that are left."""
+    scene.running("a", "b", min_workers=1, max_workers=2, steps=100, step=3)
+    scene.breaks("a", 1)
+    scene.halt("a", (1, 3))
+    accuse(scene, "b", STARVES)
+    watch = scene.cluster.watches["j"]
+    told = {Member(name, "i1"): Answer(Version(1, 3), "s") for name in "ab"}
+    job = replace(scene.job, checkpoint=durable)
+    cluster = replace(scene.cluster, jobs={"j": job}, watches={"j": replace(watch, answers=told)})
+    assert awaits_data(Turn(cluster, scene.now, scene.policy), job) == [Member("b", "i1")]
+    alone = replace(cluster, watches={"j": replace(watch, answers={Member("b", "i1"): Answer(Version(1, 3), "s")})})
+    assert awaits_data(Turn(alone, scene.now, scene.policy), job) == []

@@ -12,7 +12,6 @@ from regroup.core.jobs import (
     Formation,
     Job,
     JobPhase,
-    Link,
     Member,
     Seat,
     Version,
@@ -32,56 +31,6 @@ def test_steps_of_epochs_need_the_datasets_length():
 
 def test_versions_are_ordered_by_generation_first():
     assert Version(2, 1) > Version(1, 9) > Version(1, 8) > ORIGIN
-
-
-# Generation 2 went on alone to step 40; 4 was put back to step 8 of it, and 5 went on from the 40 once they were there.
-BRANCHES = (Link(1, 0, 0), Link(2, 1, 5), Link(4, 2, 8), Link(5, 2, 40))
-
-
-@pytest.mark.parametrize(
-    ("state", "base", "follows"),
-    [
-        (Version(2, 41), Version(2, 40), True),
-        (Version(5, 40), Version(2, 40), True),
-        (Version(5, 47), Version(5, 40), True),
-        (Version(2, 40), Version(5, 40), False),  # its holder never was in 5
-        (Version(4, 8), Version(2, 40), False),
-        (Version(4, 50), Version(2, 40), False),  # another branch, with more steps
-        (Version(4, 50), Version(2, 8), True),
-        (Version(1, 6), Version(2, 5), False),  # a void step
-        (ORIGIN, ORIGIN, True),
-    ],
-)
-def test_a_state_goes_on_from_a_base_if_history_leads_from_one_to_the_other(state, base, follows):
-    assert Job(id="j", spec=GOOD, submitted=0.0, history=BRANCHES).follows(state, base) is follows
-
-
-def test_what_a_generation_made_that_the_store_forgot_goes_on_from_all_that_is_known():
-    job = Job(id="j", spec=GOOD, submitted=0.0, history=BRANCHES)
-    assert job.follows(Version(7, 60), Version(5, 40))
-    assert not job.follows(Version(3, 60), Version(2, 40))  # nor is this a number that was ever formed
-
-
-def test_a_state_of_the_last_formations_line_is_worth_more_than_one_with_a_higher_number():
-    last = Formation(5, (), 0, Version(2, 40), (0,), "s")
-    job = Job(id="j", spec=GOOD, submitted=0.0, history=BRANCHES, formation=last)
-    states = [Version(1, 60), Version(4, 8), Version(4, 50), Version(2, 40), Version(2, 41), Version(5, 40)]
-    assert sorted(states, key=job.worth) == states
-
-
-def test_a_long_history_is_not_walked_through_for_each_state():
-    looked = 0
-
-    class Links(tuple):
-        def __getitem__(self, index):
-            nonlocal looked
-            looked += 1
-            return super().__getitem__(index)
-
-    links = Links(Link(each, each - 1, each) for each in range(1, 100_001))
-    job = Job(id="j", spec=GOOD, submitted=0.0, history=links)
-    assert job.follows(Version(100_000, 100_007), Version(99_999, 100_000))
-    assert looked < 50
 
 
 @pytest.mark.parametrize(("saved", "needs"), [(9, 3), (10, 1)])

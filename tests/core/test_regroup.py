@@ -160,7 +160,7 @@ def test_nor_is_whoever_may_hold_more_given_up_for_it():
     assert verdict.missing == (B,)
 
 
-def test_once_all_of_the_last_generation_is_lost_a_file_of_its_line_comes_before_another_branch():
+def test_once_all_of_the_last_generation_is_lost_a_file_of_more_steps_comes_before_another_branch():
     file = Checkpoint(Version(2, 40), "/c/s40", "sum", 1)
     asked = job(A, B, generation=5, base=Version(2, 40), history=BRANCHES, checkpoint=file)
     verdict = train(asked, {A: (1, 5), C: (4, 8)}, passed={B})
@@ -169,6 +169,13 @@ def test_once_all_of_the_last_generation_is_lost_a_file_of_its_line_comes_before
     waits = conclude(asked, 9, answers({A: (1, 5), C: (4, 8)}), {B}, unheard={D: Version(2, 41)})
     assert isinstance(waits, Wait)
     assert waits.missing == (D,)
+
+
+@pytest.mark.parametrize(("other", "base"), [((4, 8), (2, 40)), ((4, 50), (4, 50))])
+def test_or_else_the_state_with_the_most_steps_is_gone_on_from_on_whatever_branch(other, base):
+    asked = job(A, B, generation=5, base=Version(2, 40), history=BRANCHES)
+    verdict = train(asked, {C: other, D: (2, 40)}, passed={A, B})
+    assert (verdict.rolled_back, verdict.formation.base) == (True, Version(*base))
 
 
 def test_nor_is_a_job_that_is_to_stop_trained_on_while_one_of_the_last_generation_may_be():

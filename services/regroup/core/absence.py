@@ -1,7 +1,7 @@
 """What becomes of workers that are not heard of: first they are taken off their job, much later they are forgotten.
 
 Owns: for how long a worker is absent, or there and of no use, and what rests on it so that it must stay. One that a
-formation lists stays: until it is known dead, it may be committing (`settling.passed`).
+formation lists stays: until it is known dead, it may be committing (`roster.passed`).
 Refuses to know: why it is gone. If it comes back, it registers as anybody does.
 """
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from regroup.core.absence import others_to_try, untried
+from regroup.core.branches import follows
 from regroup.core.cluster import reached
 from regroup.core.copies import other_holders
 from regroup.core.failures import AT_A_SAVE, beside_others, is_made
@@ -201,12 +202,12 @@ def _others_hold(turn: Turn, job: Job, name: str) -> list[Member]:
     if formation is None:
         return []
     holders = other_holders(turn.cluster, job, name, quiet(turn), owing=True)
-    return [member for member, version in holders if member in formation.members and version >= formation.base]
+    return [one for one, held in holders if one in formation.members and follows(job, held, formation.base)]
 
 
 def _others_are_away(turn: Turn, job: Job, name: str) -> bool:
-    """Whether another one that may hold the state has yet to be asked: a member of the last formation that is not heard
-    of, and may train on all the same; one that was cut off a moment ago, or is back, and was not asked since."""
+    """Whether another one may hold the state: a member of the last formation that is not heard of, and may train on all
+    the same; one that was cut off a moment ago; one that is back with it, and may be asked."""
     members = job.formation.members if job.formation is not None else ()
     # One that is to stop waits less long for them; of the task that says nothing.
     lasting = replace(job, wanted=Wanted.RUN) if job.wanted is Wanted.STOP else job

@@ -6,6 +6,7 @@ Refuses to know: why a worker was taken off its job, and who is heard (`suspicio
 
 from collections.abc import Iterator, Set
 
+from regroup.core.branches import as_far, follows
 from regroup.core.cluster import Cluster, Watch
 from regroup.core.jobs import Job, Member, Version
 from regroup.core.workers import TrainerPhase, TrainerStatus
@@ -41,8 +42,8 @@ def may_be_last_copy(
     if job.formation is None or trainer.version is None or not trainer.version.step:
         return False  # what no step was made from is built again
     for other, version in other_holders(cluster, job, name, quiet, owing):
-        listed_holder = other in job.formation.members and job.follows(version, job.formation.base)
-        if listed_holder or job.worth(version) >= job.worth(trainer.version):
+        listed_holder = other in job.formation.members and follows(job, version, job.formation.base)
+        if listed_holder or as_far(job, version, trainer.version):
             return False
     return True
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from regroup.core.blame import blame_task
+from regroup.core.branches import best_of
 from regroup.core.cluster import Late, reached
 from regroup.core.jobs import IN_DATA, Job, JobPhase, Member, StepFailure
 from regroup.core.messages.agent_reports import MAX_STACKS, StacksTaken
@@ -76,13 +77,14 @@ def waits_in_vain(turn: Turn, job: Job, unanswered: Sequence[Member]) -> bool:
 
 
 def awaits_data(turn: Turn, job: Job) -> list[Member]:
-    """Those that answered, and whose data does not come: to form with them is in vain, and others hold what they do."""
+    """Those that answered, and whose data does not come: to form with them is in vain, and others hold what is gone on
+    from, or can read it."""
     watch = turn.watch(job.id)
     answers = {one: said for one, said in watch.answers.items() if one not in watch.dead and turn.cluster.trainer(one)}
     hangs = {one: hang for one in answers if (hang := turn.cluster.hang(one)) is not None}
-    best = max((one.version for one in answers.values() if one.version is not None), default=None, key=job.worth)
-    fit = [one for one in answers if one not in hangs and told_lately(turn, one.worker)]
-    others = [one for one in fit if answers[one].version == best]
+    held = {one: said.version for one, said in answers.items() if said.version is not None}
+    best, fit = best_of(job, held), [one for one in answers if one not in hangs and told_lately(turn, one.worker)]
+    others = [one for one in fit if answers[one].version == best] if best in held.values() else fit
     return [one for one, hang in hangs.items() if hang.fetch] if others else []
 
 

@@ -4,12 +4,10 @@ Owns: the values that every process shares.
 Refuses to know: what a user may ask for (`spec`), where they are stored, how they travel, when they change (`decide`).
 """
 
-from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from operator import attrgetter
 from typing import Any
 
 from regroup.core.spec import JobSpec
@@ -22,7 +20,7 @@ class JobPhase(StrEnum):
     PREPARING = "preparing"
     RUNNING = "running"
     REGROUPING = "regrouping"
-    WAITING = "waiting"  # fewer than min_workers; the survivors keep the state in memory
+    WAITING = "waiting"  # fewer workers than it needs; the survivors keep the state in memory
     PAUSED = "paused"  # until its user resumes it; its state is in a checkpoint, or held in the workers' memory
     STOPPED = "stopped"
     COMPLETED = "completed"
@@ -259,33 +257,15 @@ class Job:
 
     @property
     def between(self) -> bool:
-        """Whether its last generation is over, and nobody is asked for anything: as before a save is tried again."""
+        """Whether its last generation is over, and nobody is asked for anything now."""
         last = self.formation
         return last is not None and last.generation != self.generation and self.round is None and self.saver is None
 
     @property
     def needs(self) -> int:
-        """Workers without which it cannot go on: one, where the final state is durable, and asked for its report."""
+        """The fewest workers with which it goes on: one, once its final state is durable."""
         done = self.checkpoint is not None and self.complete_at(self.checkpoint.version.step)
         return 1 if done else self.spec.min_workers
-
-    def follows(self, state: Version, base: Version) -> bool:
-        """Whether a state goes on from `base`, by the chain of history. Else it is older, or of another branch, which
-        may have a higher number and fewer steps. What a generation made of which history does not know yet, because
-        the store lost it, is the newest."""
-        if state < base or not self.history:
-            return state >= base
-        while base.generation < state.generation <= self.history[-1].generation:
-            link = self.history[bisect_left(self.history, state.generation, key=attrgetter("generation"))]
-            if link.generation != state.generation:
-                return False
-            state = Version(link.parent, link.base_step)
-        return state.generation > base.generation or state >= base
-
-    def worth(self, state: Version) -> tuple[bool, Version]:
-        """Of two states, the one to go on from has more of it: first what goes on from the last formation's base, then
-        the higher version (rule 4)."""
-        return self.formation is not None and self.follows(state, self.formation.base), state
 
     def complete_at(self, step: int) -> bool:
         return self.steps is not None and step >= self.steps

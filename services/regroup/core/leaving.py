@@ -9,6 +9,7 @@ Does not guarantee: that whoever goes waits for it. An agent ends in any case af
 
 from dataclasses import replace
 
+from regroup.core.branches import as_far, best_of, follows
 from regroup.core.copies import is_at_work, other_holders
 from regroup.core.jobs import Job, JobPhase, Member, Version, Wanted
 from regroup.core.roster import away, candidates, untold
@@ -74,8 +75,8 @@ def _is_needed(turn: Turn, job: Job, name: str) -> bool:
     unsure = frozenset(one for one in turn.workers if not told_lately(turn, one) or is_at_work(turn.cluster, one))
     for other, version in other_holders(turn.cluster, job, name, unsure):
         stays, anchors = not turn.workers[other.worker].departs, other in formation.members
-        enough = job.worth(version) >= job.worth(trainer.version) or (anchors and not listed)
-        if stays and enough and version >= formation.base and (anchors or not listed):
+        enough = as_far(job, version, trainer.version) or (anchors and not listed)
+        if stays and enough and follows(job, version, formation.base) and (anchors or not listed):
             return False
     return True
 
@@ -99,14 +100,14 @@ def is_held_by_goers(turn: Turn, job: Job) -> bool:
     if job.phase is not JobPhase.PAUSED or job.wanted is not Wanted.HOLD or _may_come_back(turn, job):
         return False
     told = {one: said for one, said in candidates(turn.cluster, job).items() if not is_mute(turn, one.worker)}
-    versions = {member: answer.version for member, answer in told.items()}
-    best = max((version for version in versions.values() if version is not None), default=job.saved, key=job.worth)
-    holders = [member for member, version in versions.items() if version is not None and version == best]
+    versions = {member: answer.version for member, answer in told.items() if answer.version is not None}
+    best = best_of(job, versions)
+    holders = [member for member, version in versions.items() if version == best] or [*versions]  # durable is more
     stay = [member for member in holders if not (departs(turn, member) or turn.cluster.hangs(member))]
     # Who is drained has the time that one who was cut off a moment ago may need; an agent that is to end has not.
     if not any(turn.workers[member.worker].leaving for member in holders):
         near = away(turn, job).items()
-        stay += [one for one, version in near if job.worth(version) >= job.worth(best) and not departs(turn, one)]
+        stay += [one for one, version in near if as_far(job, version, best) and not departs(turn, one)]
     return not stay and any(departs(turn, member) for member in holders)
 
 
@@ -115,7 +116,7 @@ def is_left_by(turn: Turn, job: Job, version: Version) -> bool:
     if _may_come_back(turn, job):
         return False
     told = away(turn, job) | {member: answer.version for member, answer in candidates(turn.cluster, job).items()}
-    holders = [member for member, held in told.items() if held is not None and held >= version]
+    holders = [member for member, held in told.items() if held is not None and as_far(job, held, version)]
     return bool(holders) and all(departs(turn, member) for member in holders)
 
 

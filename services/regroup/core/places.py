@@ -5,6 +5,7 @@ leave, or is gone (`leaving`, `absence`).
 """
 
 from regroup.core.absence import idle, is_useless
+from regroup.core.branches import as_far, best_of
 from regroup.core.copies import is_at_work, is_spared, known_to_hold
 from regroup.core.jobs import Job, Member
 from regroup.core.roster import candidates
@@ -19,7 +20,7 @@ def read_elsewhere(turn: Turn, job: Job) -> None:
     that was not; and those that were not may be by now, each time after twice as long."""
     told = {one: said for one, said in candidates(turn.cluster, job).items() if not is_mute(turn, one.worker)}
     held = [answer.version for answer in told.values() if answer.version is not None]
-    if any(job.worth(version) >= job.worth(job.saved) for version in held):
+    if any(as_far(job, version, job.saved) for version in held):
         return
     watch, tried = turn.watch(job.id), could_not_read(turn.cluster, job)
     empty = [member.worker for member, answer in told.items() if answer.version is None and member.worker in tried]
@@ -51,7 +52,8 @@ def unlend_older(turn: Turn, job: Job) -> None:
     counts any more: the job rests with what it has."""
     listed = job.formation.members if job.formation is not None else ()
     held = {one: said.version for one, said in candidates(turn.cluster, job).items() if said.version is not None}
-    best, silent = max(map(job.worth, held.values()), default=job.worth(job.saved)), quiet(turn)
-    for member in [one for one, version in held.items() if one not in listed and job.worth(version) < best]:
+    best, silent = best_of(job, held), quiet(turn)
+    older = [one for one, version in held.items() if not as_far(job, version, best)]
+    for member in [one for one in older if one not in listed]:
         if not is_spared(turn.cluster, member.worker, silent):
             turn.unlend(member.worker, "the job holds a newer state than it has")

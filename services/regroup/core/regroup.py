@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from regroup.core.branches import anchored, best_of
 from regroup.core.cluster import Answer
 from regroup.core.jobs import (
     IN_LOAD,
@@ -122,7 +123,7 @@ def conclude(
         left = "newer state" if job.checkpoint is not None else "state"
         reason = f"{verb} {where}" + (f": no {left} is left" if base.rolled_back else "")
         return NothingToSave(base.rolled_back, reason)
-    # Else it is durable, and is read once more for the task's report alone; or who could not save gives it to another.
+    # A final state that nobody holds is durable, and is read once more for the task's report alone.
     ends, alone = rests or (finished and holders), base.rolled_back and leased
     if ends and (alone or not _another_saves(job, answers, holders, tried, departing)):
         return _save(job, base, holders, finished, tried)
@@ -130,12 +131,13 @@ def conclude(
         kept = f"at step {base.version.step}, in the memory of {_named(holders)}" if holders else durable(job)
         lost = ": no newer state is left" if base.rolled_back else ""
         return Hold(base.version, base.rolled_back, f"held {kept}{lost}")
+    vain = f": {_named(holders)} could not save it" if ends else ""
     staying = {member: answer for member, answer in answers.items() if member.worker not in departing}
     failed = Counter(one.worker for one in job.failures if _as_leader(one, base.version.step))
     if holders and staying.keys().isdisjoint(holders):
         if _take_over(job, staying, vain=set(holders) <= set(tried)):
             giver = min(holders, key=lambda one: failed[one.worker])
-            return _train(job, generation, {**staying, giver: answers[giver]}, base, giver)
+            return _train(job, generation, {**staying, giver: answers[giver]}, base, giver, vain)
         if base.version == job.saved:
             return NothingToSave(base.rolled_back, f"rests {durable(job)}: all that hold it leave")
         return _save(job, base, holders, finished, tried)
@@ -151,7 +153,7 @@ def conclude(
         why = "; ".join(f"{member.worker}: {error}" for member, error in sorted(unable.items()))
         return Wait(f"no worker can read the checkpoint of step {base.version.step}: {why}")
     leader = min(leaders, key=lambda one: (not holders and one.worker in tried_to_read, failed[one.worker]))
-    return _train(job, generation, staying, base, leader)
+    return _train(job, generation, staying, base, leader, vain)
 
 
 def _another_saves(
@@ -219,24 +221,19 @@ def _base(
         return _Base(job.saved)  # whatever any trainer still holds of a generation that a pause closed is void
     stateful = {member: answer.version for member, answer in answers.items() if answer.version is not None}
     listed = job.formation.members
-    best = max(stateful.values(), default=job.origin, key=job.worth)
+    best = best_of(job, stateful)
     # A listed member's promise ends the last generation; but one that never got its base, and answers with an older
     # state of its own, or with one of another branch, must not put the others back to that.
-    if job.follows(best, job.formation.base) and any(member in stateful for member in listed):
-        return _Base(max(best, job.saved))  # who wrote the checkpoint may have been a step ahead of who is left
+    if anchored(job, stateful):
+        return _Base(best)
     missing = tuple(member for member in listed if member not in answers and member not in passed)
     if missing:
         whose = f"the state of generation {job.formation.generation} may live on {_named(missing)}"
-        patient = job.wanted in (Wanted.HOLD, Wanted.PAUSE)  # nothing is given up for a rest (`settling.passed`)
+        patient = job.wanted in (Wanted.HOLD, Wanted.PAUSE)  # nothing is given up for a rest (`roster.passed`)
         way_out = "resume or stop the job to go on without it" if patient else "or for its lease to be over"
         reason = f"{whose}: waiting for it to answer, {way_out}"
         return Wait(reason, missing)
-    last = job.formation.base
-    # No other branch comes before a durable state of the last line, whatever its number.
-    any_line = not job.follows(job.saved, last)
-    best = max([job.saved, *(one for one in stateful.values() if any_line or job.follows(one, last))])
-    others = {member: version for member, version in unheard.items() if any_line or job.follows(version, last)}
-    better = tuple(member for member, version in others.items() if version > best)
+    better = tuple(member for member, version in unheard.items() if best_of(job, {**stateful, member: version}) != best)
     if better:
         whose = f"the last generation is lost, and the most advanced state left may be {_named(better)}'s"
         return Wait(f"{whose}: waiting for it to answer", better)
@@ -247,7 +244,10 @@ def _named(members: Sequence[Member]) -> str:
     return ", ".join(sorted(member.worker for member in members))
 
 
-def _train(job: Job, generation: int, answers: Mapping[Member, Answer], base: _Base, leader: Member) -> Train:
+def _train(
+    job: Job, generation: int, answers: Mapping[Member, Answer], base: _Base, leader: Member, vain: str
+) -> Train:
+    """`vain`: why others are to take a state that is to be saved."""
     # The leader first, then those that need no transfer.
     by_worth = sorted(answers, key=lambda member: (member != leader, answers[member].version != base.version, member))
     members = sorted(by_worth[: job.spec.max_workers])
@@ -274,7 +274,7 @@ def _train(job: Job, generation: int, answers: Mapping[Member, Answer], base: _B
         start = f"{lost}from step {base.version.step}, the most advanced state left, on"
     else:
         start = f"from step {base.version.step} on"
-    return Train(formation, base.rolled_back, f"{start} {names}")
+    return Train(formation, base.rolled_back, f"{start} {names}{vain}")
 
 
 def _owners(job: Job, members: Sequence[Member], step: int) -> tuple[int, ...]:

@@ -72,13 +72,13 @@ def away(turn: Turn, job: Job) -> dict[Member, Version]:
 
 
 def back_with_state(turn: Turn, job: Job) -> list[Member]:
-    """Who is there with what the last formation could go on from, and is no member of it: it was not asked yet."""
+    """Who is there with as many steps as the last formation began with, and is no member of it: a round may ask it."""
     last = job.formation
     if last is None:
         return []
     told = {one: said.version for one, said in candidates(turn.cluster, job).items() if one not in last.members}
     there = [one for one in told if not (is_at_work(turn.cluster, one.worker) or is_mute(turn, one.worker))]
-    return [one for one in there if (held := told[one]) is not None and job.follows(held, last.base)]
+    return [one for one in there if (held := told[one]) is not None and held.step >= last.base.step]
 
 
 def untold(turn: Turn) -> list[str]:

@@ -117,7 +117,7 @@ def _candidates_for(turn: Turn, job: Job, living: Set[Member]) -> Set[Member]:
     fit = {one for one, answer in there.items() if one in living or answer.version or not rests(turn, job, one.worker)}
     fit = {
         one for one in fit if one in living or not is_stuck(turn, one)
-    }  # nobody waits for a pass of a group that was
+    }  # a pass of a group that was is not waited for
     stay = {one for one in fit if not (departs(turn, one) or is_mute(turn, one.worker))}
     enough = len(stay) >= job.needs and not stay <= turn.watch(job.id).unable.keys()
     return fit if enough else set(there)
@@ -153,8 +153,8 @@ def _gather(turn: Turn, job: Job) -> None:
         read_elsewhere(turn, job)
     present, stuck, verdict = gathered(turn, job)
     ends = isinstance(verdict, Train) and (job.wanted in RESTED or job.complete_at(verdict.formation.base.step))
-    if (ends or isinstance(verdict, SaveState)) and failed_lately(turn, job):  # others are to take it, and save
-        return
+    if (ends or isinstance(verdict, SaveState)) and failed_lately(turn, job):
+        return  # it is too soon, also for others that are to take it, and save
     if isinstance(verdict, Wait):
         if untold := [member.worker for member in present if owes_word(turn, job, member)]:
             begin_round(turn, job, f"{', '.join(untold)} may go, once it told what it holds")

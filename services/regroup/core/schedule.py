@@ -2,7 +2,7 @@
 
 Owns: the order in which jobs get workers. A worker that brings the last copy of a state back goes to its job
 (`copies`); then one more to each job of which no worker can read the checkpoint, whether there is room or not; then
-come the jobs that began and are below `min_workers`. The oldest queued job starts as soon as `min_workers` are free;
+come the jobs that began and have fewer than they need. The oldest queued job starts as soon as enough are free;
 running jobs grow to `max_workers` from what no queued job can use. Whoever needs more workers than there are gets none,
 and keeps those that it has. Jobs that began and keep each other from going on make room, the youngest first: each may
 have what the other lacks, workers, or one that can read its checkpoint.
@@ -32,8 +32,9 @@ def is_free(cluster: Cluster, name: str) -> bool:
 def lent(cluster: Cluster, job: Job, expected: Set[str], idle: Set[str] = frozenset()) -> list[str]:
     """The workers lent to a job that are connected and stay, and are not `idle`; and those that are still expected.
 
-    While it prepares its first, that is whoever is away for a moment; later, whoever its last formation lists, unless
-    it waits: then others must be able to take the place of those that are gone.
+    While it prepares its first, those are all that are away for a moment; later, all that its last formation lists, of
+    whom between two generations only those that are away for a moment, and none while it waits: then others must be
+    able to take the place of those that are gone.
     """
     listed = {member.worker for member in job.formation.members} if job.formation is not None else expected
     others = frozenset() if job.phase is JobPhase.WAITING else listed & expected if job.between else listed

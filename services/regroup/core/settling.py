@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from regroup.core.branches import as_far, follows
 from regroup.core.cluster import ASKED, Answer, Watch, furthest, reached
 from regroup.core.copies import is_at_work
 from regroup.core.jobs import Formation, Job, JobPhase, Link, Member, Version, Wanted
@@ -110,26 +111,27 @@ def _let_rest(turn: Turn, job: Job, unanswered: Sequence[Member]) -> None:
     told, last = candidates(turn.cluster, job), job.formation
     for member in unanswered:
         held = told[member].version if member in told else None
-        trained = last is not None and member in last.members and held is not None and held >= last.base
+        trained = last is not None and member in last.members and held is not None and follows(job, held, last.base)
         if member in told and not trained:
             let_rest(turn, job, member.worker)
 
 
 def _come_back(turn: Turn, job: Job, answers: Mapping[Member, Answer]) -> list[str]:
-    """Who stays, is heard, and says that it holds what is durable, though it was not there in time to answer, of a job
-    that is to run and whose others leave: it need not read that again, if it can at all. And who may do so soon."""
+    """Who stays, is heard, and says that it holds what is durable, or more, though it was not there in time to answer,
+    of a job that is to run and whose others leave: it need not read that again, if it can at all. And who may do so
+    soon."""
     told = candidates(turn.cluster, job) if job.wanted is Wanted.RUN else {}
     others = {one: said.version for one, said in told.items() if one not in answers}
-    holds = [one for one, held in others.items() if held is not None and held >= job.saved]
+    holds = [one for one, held in others.items() if held is not None and as_far(job, held, job.saved)]
     late = [one.worker for one in holds if not is_at_work(turn.cluster, one.worker)]
     heard = [name for name in late if heard_lately(turn, name) and not turn.workers[name].departs]
     return [*heard, *returning(turn, job)]
 
 
 def returning(turn: Turn, job: Job) -> list[str]:
-    """Who stays in a job that is to run, and may be back in a moment with what is durable in its memory."""
+    """Who stays in a job that is to run, and may be back in a moment with what is durable, or more, in its memory."""
     told = away(turn, job) if job.wanted is Wanted.RUN else {}
-    names = (member.worker for member, version in told.items() if version >= job.saved)
+    names = (member.worker for member, version in told.items() if as_far(job, version, job.saved))
     return [name for name in names if turn.workers[name].job == job.id and not turn.workers[name].departs]
 
 
@@ -177,8 +179,8 @@ def _has(job: Job, member: Member, answer: Answer, trainer: TrainerStatus | None
     if answer.version is None or least is None or job.formation is None:
         return answer.version is not None
     if member in job.formation.members:
-        return job.follows(answer.version, job.formation.base)
-    return job.worth(answer.version) >= job.worth(least)
+        return follows(job, answer.version, job.formation.base)
+    return as_far(job, answer.version, least)
 
 
 def _issue(turn: Turn, job: Job, verdict: Train) -> None:

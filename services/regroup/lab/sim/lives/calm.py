@@ -39,6 +39,7 @@ HOLDS_UP = (  # one worker
 KEEPS_FROM_HEARING = (*STORE, Kind.STORE_SLOW, Kind.SLOW, Kind.LOSSY, Kind.JUMBLED, Kind.FREEZE)  # all of them
 HARMS = tuple(kind for kind in Kind if kind not in GENTLE and kind is not Kind.SEVER)
 UNANSWERED = ("did not answer", "did not come back", " hangs in phase ", "did not prepare")
+STEPS = ("stepping", "contributed", "applying")  # where a step loop stands that makes steps, and evaluates nothing
 TRAINS = (JobPhase.RUNNING, JobPhase.REGROUPING)
 GROWS = (JobPhase.RUNNING, JobPhase.PREPARING, JobPhase.WAITING)
 
@@ -113,7 +114,9 @@ class Calm:
         members, faults = job.formation.members if job.formation is not None else (), self._life.faults
         lagging = [one.worker for one in members if faults.lasts(Kind.LAG, one.worker)]
         there = all(tells(self._life, after, one.worker) for one in members)
-        runs = job.phase is JobPhase.RUNNING and job.round is None and there and len(lagging) < (len(members) + 1) / 2
+        steps = [one for one in self._life.trainers() if one.member in members and one.loop.at in STEPS]
+        runs = job.phase is JobPhase.RUNNING and job.round is None and there and len(steps) == len(members)
+        runs = runs and len(lagging) < (len(members) + 1) / 2
         for name in lagging:
             waited = self._lasts("lags", name, runs and not is_straggler(after, job, name), job.generation)
             assert waited < LAGS, f"{name} is slower than the others for {waited:.1f} s, and nobody says so"

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
+from regroup.core.branches import anchored
 from regroup.core.cluster import Cluster, reached
 from regroup.core.decide import Decision
 from regroup.core.jobs import ORIGIN, Job, Member, Version
 from regroup.lab.sim.lives.excuses import AWAY, LATE, Excuses
 from regroup.lab.sim.model.limits import COMING_BACK, OF_ONE
 from regroup.lab.sim.model.trainer import Trainer
-from regroup.lab.sim.model.world import fresh, holders, is_heard, newly_ended
+from regroup.lab.sim.model.world import fresh, gets_as_far, holders, is_heard, newly_ended
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
@@ -160,7 +161,7 @@ class Waiting:
         listed = job.formation.members if job.formation is not None else ()
         able = [one for one in holders(self._life, job.id) if one.member in listed and not one.wedged]
         heard = [one for one in able if one is not trainer and is_heard(self._life, after, one.member.worker)]
-        have = [one.member.worker for one in heard if (one.session.version or ORIGIN) >= held]
+        have = [one.member.worker for one in heard if gets_as_far(job, one.session.version or ORIGIN, held)]
         return min([after.sightings[name].since for name in have], default=None)
 
     def _saver(self, before: Cluster, after: Cluster, job: Job, saver: Member) -> None:
@@ -192,11 +193,8 @@ class Waiting:
             there = [one for one in watch.answers if one not in watch.dead and after.present(one.worker)]
             told = {one: watch.answers[one] for one in there}
             rest = [one for one in job.round.participants if one not in watch.answers and one not in watch.dead]
-            best = max((each.version or ORIGIN for each in told.values()), default=ORIGIN)
-            anchored = best >= formation.base and any(
-                one in told and told[one].version is not None for one in formation.members
-            )
-            vain = bool(rest) and anchored and all(after.hang(one) is not None for one in rest)
+            held = {one: each.version for one, each in told.items() if each.version is not None}
+            vain = bool(rest) and bool(anchored(job, held)) and all(after.hang(one) is not None for one in rest)
         if not vain:
             self._vain.pop(job.id, None)
             return

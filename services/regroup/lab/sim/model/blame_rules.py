@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from regroup.core.branches import follows
 from regroup.core.cluster import ASKED, Cluster, reached
 from regroup.core.decide import Decision
 from regroup.core.jobs import (
@@ -120,7 +121,7 @@ def _staying_holders(world: World, before: Cluster, job: Job, but: str) -> list[
     others = [one for one in formation.members if one.worker != but and one not in gone]
     there = [one for one in others if is_heard(world, before, one.worker) and _stays(before.workers[one.worker], job)]
     told = {one: status.version for one in there if (status := before.trainer(one)) is not None}
-    return [one for one, version in told.items() if version is not None and version >= formation.base]
+    return [one for one, version in told.items() if version is not None and follows(job, version, formation.base)]
 
 
 def _stays(worker: Worker, job: Job) -> bool:
@@ -192,7 +193,7 @@ def _again(ghosts: Ghosts, world: World, cluster: Cluster, job: Job, last: StepF
     assert not (steps and lost), f"{name} is refused for its steps, and {job.id} has some to lose"
     if last.step < 0 or steps:
         fit = may_try(cluster, job, but=name)
-        assert len(fit) >= job.spec.min_workers, f"{name} is refused, and {fit} are all that is left"
+        assert len(fit) >= job.needs, f"{name} is refused, and {fit} are all that is left"
     if last.shard == IN_LOAD and job.beginning is None and not any(made):
         took = {one.member for one in world.trainers() if one.job == job.id and one.session.version is not None}
         told = {name: seen.trainer for name, seen in cluster.sightings.items() if seen.trainer is not None}

@@ -27,7 +27,7 @@ from regroup.lab.sim.model import (
 )
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up, said_silent
-from regroup.lab.sim.model.world import World, answered, changes, fresh, given_up, is_overtaken, told_back
+from regroup.lab.sim.model.world import World, answered, changes, fresh, given_up, goes_best, is_overtaken, told_back
 
 JOIN = "prepared to join: "
 NO_BOUNDARY = "no boundary was reached"
@@ -240,7 +240,8 @@ def _at_the_boundary(ghosts: Ghosts, after: Cluster, old: Job, job: Job, asked: 
     answers = answered(after, job) if job.id in after.watches else {}
     if not answers.keys() >= {*old.formation.members}:
         return
-    base = max([version for version in answers.values() if version is not None], default=None)
+    held = {member: version for member, version in answers.items() if version is not None}
+    base = goes_best(old, held) if held else None
     if job.formation is not None and job.formation is not old.formation:
         base = job.formation.base
     elif job.saver is not None:
@@ -284,7 +285,8 @@ def _issued(ghosts: Ghosts, world: World, before: Cluster, after: Cluster, old: 
     owned = [formation.owners.count(rank) for rank in ranks]
     assert max(owned) - min(owned) <= 1, f"members own as different numbers of shards as {owned}"
     assert len({member.worker for member in formation.members}) == len(ranks), "two members on one worker"
-    least = 1 if job.complete_at(base.step) and formation.checkpoint is not None else job.spec.min_workers
+    final = job.checkpoint is not None and job.complete_at(job.checkpoint.version.step)
+    least = 1 if final else job.spec.min_workers
     assert least <= len(ranks) <= job.spec.max_workers, f"{len(ranks)} members, not as asked for"
     assert job.history[-1] == Link(n, base.generation, base.step), "history does not tell of the formation"
     members = [trainer for trainer in map(world.living, formation.members) if trainer is not None]

@@ -11,7 +11,16 @@ from regroup.core.messages.orders import Go
 from regroup.core.regroup import RESTED
 from regroup.core.workers import Worker
 from regroup.lab.sim.model import lending_rules
-from regroup.lab.sim.model.world import World, answered, is_evicted, is_heard, is_yet_to_tell, lost
+from regroup.lab.sim.model.world import (
+    World,
+    answered,
+    gets_as_far,
+    goes_best,
+    is_evicted,
+    is_heard,
+    is_yet_to_tell,
+    lost,
+)
 
 
 def departs(cluster: Cluster, member: Member) -> bool:
@@ -85,7 +94,7 @@ def rests(world: World, before: Cluster, decision: Decision, old: Job, job: Job)
 
 def _holds(job: Job, version: Version | None) -> bool:
     """Whether that is what is durable, or the step more that one may have made before the group broke."""
-    return version is not None and version >= job.saved
+    return version is not None and gets_as_far(job, version, job.saved)
 
 
 def _held_when_cut_off(world: World, cluster: Cluster, member: Member, share: float) -> Version | None:
@@ -129,7 +138,8 @@ def held(world: World, cluster: Cluster, job: Job) -> None:
     """A job is not held by those alone that are to go, but for moments in which one that stays is cut off, or has yet
     to tell a coordinator that just began."""
     if job.phase is JobPhase.PAUSED and job.formation is not None and (told := _told(cluster, job)):
-        have = [member for member, version in told.items() if version == max(told.values())]
+        best = goes_best(job, told)
+        have = [member for member, version in told.items() if version == best] or [*told]
         patient = not any(cluster.workers[one.worker].leaving for one in have)
         near = _away_with_as_much(world, cluster, job, have[0]) if patient else []
         stay = [one for one in (*have, *near, *_yet_to_tell(world, cluster, job)) if not departs(cluster, one)]

@@ -6,6 +6,7 @@ Owns: the rules for loans, releases and evictions. Refuses to know: what the job
 from collections.abc import Callable
 from math import inf
 
+from regroup.core.branches import follows
 from regroup.core.cluster import Cluster, Watch
 from regroup.core.decide import Decision
 from regroup.core.jobs import ORIGIN, Formation, Job, Member, Version
@@ -17,6 +18,7 @@ from regroup.lab.sim.model.trainer import Trainer
 from regroup.lab.sim.model.world import (
     World,
     changes,
+    gets_as_far,
     holders,
     is_durable,
     is_heard,
@@ -127,7 +129,8 @@ def released(world: World, cluster: Cluster, name: str, id: str) -> None:
     for other in heard:
         known = cluster.present(other)
         status = known.trainer if known is not None else None
-        others += [other] if status is not None and (status.version or ORIGIN) >= seen.trainer.version else []
+        held = (status.version or ORIGIN) if status is not None else None
+        others += [other] if held is not None and gets_as_far(job, held, seen.trainer.version) else []
     assert excused or others, f"{trainer.member} is ended, and holds the last state: {trainer.session.version}"
 
 
@@ -135,7 +138,7 @@ def _has_base(cluster: Cluster, job: Job, member: Member) -> bool:
     """Whether it said that it holds what the last generation began from, or more."""
     status = cluster.trainer(member)
     assert job.formation is not None, "what never began has no base"
-    return status is not None and status.version is not None and status.version >= job.formation.base
+    return status is not None and status.version is not None and follows(job, status.version, job.formation.base)
 
 
 def given_up_unheard(cluster: Cluster, watch: Watch) -> set[Member]:
@@ -203,7 +206,7 @@ def evicted(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, j
     others += [one.member for one in able if (one.session.version or ORIGIN) >= enough]
     mine = trainer.session.version or ORIGIN
     besides = [one for one in holders(world, job.id) if one is not trainer and not one.stuck]  # whom nobody listed
-    others += [one.member for one in besides if one.session.version is not None and one.session.version >= mine]
+    others += [one.member for one in besides if (held := one.session.version) and gets_as_far(job, held, mine)]
     assert others or patient, f"{member} is evicted with the only state"
     if job.round is not None and known is not None and known.version is not None and not patient:
         gave = [one for one, answer in watch.answers.items() if answer.version is not None and one not in watch.dead]

@@ -8,7 +8,7 @@ from math import inf
 
 from regroup.core.cluster import Cluster
 from regroup.core.jobs import Job, Member, Version, Wanted
-from regroup.lab.sim.model.world import World, given_up, holders, is_yet_to_tell
+from regroup.lab.sim.model.world import World, gets_as_far, given_up, holders, is_yet_to_tell
 
 
 def gave_up(world: World, before: Cluster, cluster: Cluster, old: Job, job: Job, base: Version) -> None:
@@ -66,8 +66,8 @@ def goes_back_no_further(world: World, before: Cluster, job: Job, base: Version)
     for trainer in holders(world, job.id):
         name, held = trainer.member.worker, trainer.session.version
         seen = before.sightings.get(name)
-        ahead = held is not None and held > base and held.step > job.origin.step and not trainer.stuck
-        untold = ahead and is_yet_to_tell(world, before, name, 1.0)
+        ahead = held is not None and not gets_as_far(job, base, held) and held.step > job.origin.step
+        untold = ahead and not trainer.stuck and is_yet_to_tell(world, before, name, 1.0)
         assert not untold, f"rolled back to {base}, and {trainer.member} with {held} has yet to tell what it holds"
         if seen is not None and (not seen.connected or job.wanted is Wanted.STOP):
             seen = seen if world.decided_at - max(seen.seen, before.awake) < policy.absent_limit else None
@@ -78,7 +78,7 @@ def goes_back_no_further(world: World, before: Cluster, job: Job, base: Version)
         moved = min(seen.moved, max(seen.seen, before.awake))  # to be lent anew is no word of its own
         silent = world.decided_at - moved > limit
         told = status.version
-        lower = told is not None and told > base and told.step > job.origin.step
+        lower = told is not None and not gets_as_far(job, base, told) and told.step > job.origin.step
         assert evicted or silent or not lower, f"rolled back to {base}, and {trainer.member} holds {status.version}"
 
 

@@ -6,6 +6,7 @@ Owns: the rules for checkpoints. Refuses to know: formations (`decision_rules`),
 
 from collections.abc import Collection
 
+from regroup.core.branches import follows
 from regroup.core.cluster import Cluster, reached
 from regroup.core.decide import Decision
 from regroup.core.jobs import Formation, Job, JobPhase, Member, Version, Wanted
@@ -16,7 +17,7 @@ from regroup.lab.sim.model.ending_rules import is_at_once
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up
 from regroup.lab.sim.model.trainer import History
-from regroup.lab.sim.model.world import World, answered, fresh, is_overtaken, told_back
+from regroup.lab.sim.model.world import World, answered, fresh, goes_best, is_overtaken, told_back
 
 
 def to_save(
@@ -26,13 +27,13 @@ def to_save(
     cluster, formation = decision.cluster, old.formation
     assert formation is not None, "a state is to be saved, and no generation made it"
     answers = answered(cluster, job)
-    held = [version for version in answers.values() if version is not None]
-    version = answers.get(saver)
+    held = {member: version for member, version in answers.items() if version is not None}
+    version, best = answers.get(saver), goes_best(job, held)
     assert version is not None, f"{saver} is to save, and said that it holds nothing"
-    assert version == max(held), f"{version} is to be saved, and {max(held)} was answered"
+    assert version == best, f"{version} is to be saved, and {best} was answered"
     ghosts.savers.setdefault(job.id, {})[saver] = version
     leaving_rules.to_save(cluster, job, version, saver)
-    if version < formation.base or all(answers.get(member) is None for member in formation.members):
+    if not follows(job, version, formation.base) or all(answers.get(member) is None for member in formation.members):
         gave_up(world, before, cluster, old, job, version)
         shown = reached(old, before.watches.get(job.id))
         assert version.step >= shown or told_back(decision, job.id), "steps that were shown are given up unsaid"

@@ -9,6 +9,7 @@ from regroup.lab.sim.planted.planting import Bug
 ROUNDS = "regroup.core.rounds"
 OBSERVING = "regroup.core.observing"
 JOBS = "regroup.core.jobs"
+BRANCHES = "regroup.core.branches"
 REGROUP = "regroup.core.regroup"
 SHARDS = "regroup.core.shards"
 SEVERED = "regroup.core.severed"
@@ -47,9 +48,9 @@ BUGS = (
     # rule 4: the highest (generation, step) leads, whoever differs is replaced
     Bug(
         "the highest step leads, whatever its generation",
-        REGROUP,
-        "best = max(stateful.values(), default=job.origin, key=job.worth)",
-        "best = max(stateful.values(), default=job.origin, key=lambda version: version.step)",
+        BRANCHES,
+        "return max([*line, job.saved])  #",
+        "return max([*line, job.saved], key=lambda state: state.step)  #",
         among="BREAK",
         rule=4,
     ),
@@ -65,14 +66,14 @@ BUGS = (
     Bug(
         "no anchor is needed",
         REGROUP,
-        "if job.follows(best, job.formation.base) and any(member in stateful for member in listed):",
+        "if anchored(job, stateful):",
         "if stateful:",
         rule=6,
     ),
     Bug(
         "an anchor below the base will do",
         REGROUP,
-        "if job.follows(best, job.formation.base) and any(member in stateful for member in listed):",
+        "if anchored(job, stateful):",
         "if any(member in stateful for member in listed):",
         rule=6,
     ),

@@ -8,6 +8,7 @@ from regroup.lab.sim.planted.planting import Bug
 SAVES = "regroup.core.saves"
 CLUSTER = "regroup.core.cluster"
 WRITTEN = "regroup.core.written"
+BRANCHES = "regroup.core.branches"
 HISTORY = "regroup.core.history"
 BEGINNING = "regroup.core.beginning"
 KEEPING = "regroup.core.keeping"
@@ -141,8 +142,8 @@ BUGS = (
     Bug(
         "the least of the answers is saved",
         REGROUP,
-        "return _Base(max(best, job.saved))  #",
-        "return _Base(best if job.wanted is Wanted.RUN else min(stateful.values()))  #",
+        "        return _Base(best)\n    missing",
+        "        return _Base(best if job.wanted is Wanted.RUN else min(stateful.values()))\n    missing",
         among="STOP",
     ),
     Bug(
@@ -185,9 +186,9 @@ BUGS = (
     ),
     Bug(
         "a newer state that is durable is forgotten for what is answered",
-        REGROUP,
-        "_Base(max(best, job.saved))  #",
-        "_Base(best)  #",
+        BRANCHES,
+        "return max([*line, job.saved])  #",
+        "return max(line)  #",
         among="a step more",
     ),
     Bug(
