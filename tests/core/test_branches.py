@@ -348,3 +348,26 @@ def test_who_is_to_go_is_not_kept_for_a_held_job_whose_file_has_more_steps_than_
         scene.after(1, heard="a")
     assert scene.job.reason == "paused at step 36; its state is in s3://c/j/36: no newer state is left"
     assert scene.cluster.workers["a"].job is None
+
+
+def test_who_is_to_go_is_let_go_if_another_one_holds_the_same_state_of_a_branch_that_was_left(scene):
+    scene.running("a", "d", "e", step=3, min_workers=1, max_workers=3, steps=100)
+    last = Formation(3, (Seat(Member("a", "i1"), Version(1, 9)),), 0, Version(1, 9), (0,) * 4, "s", detached_limit=60)
+    take_up(scene, last, generation=3, step=12, spec=replace(scene.job.spec, min_workers=3))
+    scene.exits("a")
+    scene.beat("a")
+    scene.does(Disconnected("a"))
+    for _ in range(3):
+        for name in "de":
+            if scene.job.round is not None:
+                scene.halt(name, (2, 60))
+            else:
+                scene.beat(name, TrainerPhase.BROKEN, promised=2, generation=2, version=Version(2, 60))
+        scene.after(scene.policy.halt_limit + 0.1, heard="de")
+    assert scene.job.reason == "waits for workers: 2 of 3 are ready; step 60 is kept in memory"
+    scene.does(DrainWorker("d"))
+    for _ in range(2):
+        for name in "de" if scene.job.round is not None else "":
+            scene.halt(name, (2, 60))
+        scene.after(1, heard="de")
+    assert [scene.cluster.workers[name].job for name in "de"] == [None, "j"]

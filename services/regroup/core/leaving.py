@@ -74,9 +74,9 @@ def _is_needed(turn: Turn, job: Job, name: str) -> bool:
         return False
     unsure = frozenset(one for one in turn.workers if not told_lately(turn, one) or is_at_work(turn.cluster, one))
     for other, version in other_holders(turn.cluster, job, name, unsure):
-        stays, anchors = not turn.workers[other.worker].departs, other in formation.members
-        enough = as_far(job, version, trainer.version) or (anchors and not listed)
-        if stays and enough and follows(job, version, formation.base) and (anchors or not listed):
+        anchors = other in formation.members and follows(job, version, formation.base)
+        far = as_far(job, version, trainer.version)
+        if (anchors and far if listed else anchors or far) and not turn.workers[other.worker].departs:
             return False
     return True
 
@@ -112,7 +112,7 @@ def is_held_by_goers(turn: Turn, job: Job) -> bool:
 
 
 def is_left_by(turn: Turn, job: Job, version: Version) -> bool:
-    """Whether all that hold this state, or a step more, are to go, also those that are cut off for a moment."""
+    """Whether all that hold this state, or more steps, are to go, also those that are cut off for a moment."""
     if _may_come_back(turn, job):
         return False
     told = away(turn, job) | {member: answer.version for member, answer in candidates(turn.cluster, job).items()}

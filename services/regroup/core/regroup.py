@@ -103,7 +103,7 @@ def conclude(
     `passed` are the members of the last formation that rule 7 lets us roll back past: known dead, or silent for the
     detached limit and its margin. `tried` are the members that failed to save the state, in the order of their tries:
     whoever failed last is asked again only after all others. `unheard` are there and have not answered, or were not
-    asked yet, and this is what they last said they hold: no roll-back goes below it while they may still answer.
+    asked yet, and this is what they last said they hold: none of it is rolled back past while they may still answer.
     `unable` could not read the checkpoint, each with its reason: where nobody holds the state, they do not lead.
     `departing` workers are to go: they take no part in what is formed, and what they alone hold is saved. But where
     others stay with an older state, one of them leads once more, until those have its state. `apart` are workers that

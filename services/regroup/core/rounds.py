@@ -115,9 +115,8 @@ def _candidates_for(turn: Turn, job: Job, living: Set[Member]) -> Set[Member]:
     none of them can read the checkpoint."""
     there = candidates(turn.cluster, job)
     fit = {one for one, answer in there.items() if one in living or answer.version or not rests(turn, job, one.worker)}
-    fit = {
-        one for one in fit if one in living or not is_stuck(turn, one)
-    }  # a pass of a group that was is not waited for
+    # Nobody waits for a pass of a group that was.
+    fit = {one for one in fit if one in living or not is_stuck(turn, one)}
     stay = {one for one in fit if not (departs(turn, one) or is_mute(turn, one.worker))}
     enough = len(stay) >= job.needs and not stay <= turn.watch(job.id).unable.keys()
     return fit if enough else set(there)

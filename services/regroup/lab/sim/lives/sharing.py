@@ -13,7 +13,7 @@ from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.jobs import Job, JobPhase, Member, Wanted
 from regroup.core.workers import Sighting, Worker
-from regroup.lab.sim.model.world import given_up, is_heard, is_mute, tells
+from regroup.lab.sim.model.world import given_up, is_heard, tells
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.life import Life
@@ -122,11 +122,12 @@ class Sharing:
         undisturbed = job.phase is JobPhase.RUNNING and job.round is None and after.jobs[job.id].round is None
         if job.formation is None or was is None or watch is None or not undisturbed:
             return
+        if job.formation.generation != job.generation:
+            return  # its last generation is over, and nobody is asked for anything
         if watch.unable or (seen is not None and seen.trainer is not None):
             return  # it may read, or bring back, what the others cannot
         members, lost = job.formation.members, {*watch.dead, *watch.evicted, *watch.resting}
         there = [one for one in members if one not in lost and one.worker not in lost and after.trainer(one)]
-        there = [one for one in there if not is_mute(self._life, before, one.worker)]
         mine = [one for one in there if (held := after.workers[one.worker]).job == job.id and not held.departs]
         full = len(mine) == len(members) == job.spec.max_workers
         assert not full, f"{worker} is lent to {job.id}, in which {mine} have all the seats"

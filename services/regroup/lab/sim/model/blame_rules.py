@@ -238,6 +238,7 @@ def _lacks(world: World, before: Cluster, decision: Decision, id: str) -> bool:
     """Whether those that a job has, and that are heard and not given up, are too few, or cannot read its checkpoint."""
     job, watches = before.jobs[id], (before.watches.get(id), decision.cluster.watches.get(id))
     given_up = {one.worker for watch in watches if watch for one in watch.evicted}  # it may be in the same breath
+    given_up |= {name for watch in watches if watch for name in watch.resting}  # nobody reaches it
     given_up |= {note.worker for note in decision.notes if note.kind == "unlent" and note.worker is not None}
     sound = [name for name in at_hand(before, job) if is_heard(world, before, name) and name not in given_up]
     return len(sound) < job.spec.min_workers or bool(reads_in_vain(before, job))

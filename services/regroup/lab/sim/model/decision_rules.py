@@ -27,7 +27,17 @@ from regroup.lab.sim.model import (
 )
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up, said_silent
-from regroup.lab.sim.model.world import World, answered, changes, fresh, given_up, goes_best, is_overtaken, told_back
+from regroup.lab.sim.model.world import (
+    World,
+    answered,
+    changes,
+    fresh,
+    gets_as_far,
+    given_up,
+    goes_best,
+    is_overtaken,
+    told_back,
+)
 
 JOIN = "prepared to join: "
 NO_BOUNDARY = "no boundary was reached"
@@ -308,8 +318,10 @@ def _issued(ghosts: Ghosts, world: World, before: Cluster, after: Cluster, old: 
     if leader is not None and leader.session.promised == n:
         assert base == ORIGIN or read is not None or leader.session.version == base, "the leader holds the base"
         assert leader.session.store == formation.store, "the rendezvous is the leader's"
-    best = max((trainer.session.version or ORIGIN for trainer in members), default=ORIGIN)
-    assert best <= base or ghosts.is_void(job.id, base, best), f"{best} is given up for {base}"
+    held = {version for trainer in members if (version := trainer.session.version) and version > base}
+    counts = [version for version in held if not ghosts.is_void(job.id, base, version)]
+    lost = [one for one in counts if (not gets_as_far(job, base, one) if back else ghosts.goes_on(job.id, n, one))]
+    assert not lost, f"{lost} are given up for {base}"
     if back:
         ghosts.rolled_back.add((job.id, n))
         gave_up(world, before, after, old, job, base)

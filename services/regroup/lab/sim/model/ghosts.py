@@ -7,7 +7,7 @@ Refuses to know: what must hold (`decision_rules`, `trainer_rules`).
 
 from dataclasses import dataclass, field
 
-from regroup.core.jobs import Formation, Link, Member, Version
+from regroup.core.jobs import ORIGIN, Formation, Link, Member, Version
 from regroup.core.messages.orders import Discard
 from regroup.lab.sim.model.trainer import History
 
@@ -48,6 +48,14 @@ class Ghosts:
         """The files beside those that it names which an order lets go."""
         files = {file_name(job, version) for job, version in self.written if job == order.job and version < order.below}
         return files.difference(order.keep)
+
+    def goes_on(self, job: str, generation: int, state: Version) -> bool:
+        """Whether a state goes on from the base of the formation that was issued before this one."""
+        last = max((n for id, n in self.formations if id == job and n < generation), default=0)
+        base = self.formations[job, last].base if last else ORIGIN
+        while state.generation > base.generation:
+            state = self.formations[job, state.generation].base
+        return state >= base
 
     def is_void(self, job: str, base: Version, held: Version) -> bool:
         """Whether a state is of before a pause that left this base."""

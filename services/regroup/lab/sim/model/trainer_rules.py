@@ -117,9 +117,11 @@ def replaced(ghosts: Ghosts, trainer: Trainer, formation: Formation) -> None:
     assert trainer.session.phase is TrainerPhase.FORMING, "a state is replaced after it was answered"
     assert trainer.session.generation == formation.generation, "a state of another generation is swapped in"
     mine = trainer.session.version
-    void = mine is not None and ghosts.is_void(trainer.job, formation.base, mine)
-    if mine is not None and not void and (trainer.job, formation.generation) not in ghosts.rolled_back:
-        assert mine <= formation.base, f"{trainer.member} is put back from {mine} to {formation.base}"
+    if mine is None or (trainer.job, formation.generation) in ghosts.rolled_back:
+        return
+    counts = ghosts.goes_on(trainer.job, formation.generation, mine)
+    counts = counts and not ghosts.is_void(trainer.job, formation.base, mine)
+    assert mine <= formation.base or not counts, f"{trainer.member} is put back from {mine} to {formation.base}"
 
 
 def reduced(trainer: Trainer, slots: Mapping[int, Contribution], spec: JobSpec) -> None:

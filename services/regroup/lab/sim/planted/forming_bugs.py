@@ -50,7 +50,7 @@ BUGS = (
         "the highest step leads, whatever its generation",
         BRANCHES,
         "return max([*line, job.saved])  #",
-        "return max([*line, job.saved], key=lambda state: state.step)  #",
+        "return max([*told.values(), job.saved], key=lambda state: state.step)  #",
         among="BREAK",
         rule=4,
     ),
