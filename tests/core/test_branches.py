@@ -371,3 +371,24 @@ def test_who_is_to_go_is_let_go_if_another_one_holds_the_same_state_of_a_branch_
             scene.halt(name, (2, 60))
         scene.after(1, heard="de")
     assert [scene.cluster.workers[name].job for name in "de"] == [None, "j"]
+
+
+def test_who_made_a_step_alone_is_kept_by_no_job_that_another_one_holds(scene):
+    """c is back while d is not heard for a moment; another job waits for a worker."""
+    scene.running("c", "d", step=8, min_workers=1, max_workers=2, steps=100)
+    scene.train("c", 9)
+    scene.does(Disconnected("c"))
+    scene.breaks("d", 1)
+    scene.halt("d", (1, 8))
+    scene.train("d")
+    scene.does(PauseJob("j", hold=True))
+    scene.halt("d", (2, 8))
+    scene.after(scene.policy.detached_limit + scene.policy.detached_margin + 1, heard="d")
+    assert scene.job.reason == "held at step 8, in the memory of d"
+    scene.after(5)
+    back(scene, "c", 1, 9)
+    assert scene.cluster.workers["c"].job == "j"
+    scene.submit("k", min_workers=1, max_workers=1)
+    for _ in range(3):
+        scene.after(2, heard="cd")
+    assert scene.cluster.workers["c"].job != "j"

@@ -48,12 +48,11 @@ def unlend_surplus(turn: Turn, job: Job, seated: tuple[Member, ...]) -> None:
 
 
 def unlend_older(turn: Turn, job: Job) -> None:
-    """Who came back with fewer steps than its job holds, and was lent while nobody else was heard, holds none that
+    """Who came back with another state than its job holds, and was lent while nobody else was heard, holds none that
     counts any more: the job rests with what it has."""
     listed = job.formation.members if job.formation is not None else ()
     held = {one: said.version for one, said in candidates(turn.cluster, job).items() if said.version is not None}
     best, silent = best_of(job, held), quiet(turn)
-    older = [one for one, version in held.items() if not as_far(job, version, best)]
-    for member in [one for one in older if one not in listed]:
+    for member in [one for one, version in held.items() if one not in listed and version != best]:
         if not is_spared(turn.cluster, member.worker, silent):
-            turn.unlend(member.worker, "the job holds a state that is further than its own")
+            turn.unlend(member.worker, "the job holds another state, and goes on from that")

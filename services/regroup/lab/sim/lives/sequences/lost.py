@@ -10,6 +10,7 @@ from regroup.lab.sim.lives.sequences.sequence import (
     ENDINGS,
     Sequence,
     evaluated,
+    for_long,
     long,
     long_and_small,
     one_waits_for_all,
@@ -146,6 +147,21 @@ def _under_another_limit(random: Random, workers: int) -> list[Fault]:
     return [cut, dies, Fault(Kind.CRASH, (0,), at=at + 0.6)]
 
 
+def _two_lines(random: Random, workers: int) -> list[Fault]:
+    """Some are cut off; the others go on without them, and are cut off in their turn. The first are back, and go on
+    from where they were, as rule 7 lets them; some or all of them die as they do, and the others come back."""
+    at, order = random.uniform(1.5, 2.5), random.sample(range(workers), k=workers)
+    some = random.randint(1, workers - 1)
+    first, others = tuple(order[:some]), tuple(order[some:])
+    dies, border = random.choice((Kind.KILL_AGENT, *ENDINGS)), random.choice(("form", "connecting", "regrouped"))
+    return [
+        Fault(Kind.ISOLATE, first, at=at, border="applying", seconds=random.uniform(5.0, 7.0)),
+        Fault(Kind.BREAK, others, at=at + 0.1, border="contributed"),
+        Fault(Kind.ISOLATE, others, at=at + random.uniform(2.0, 3.5), seconds=random.uniform(9.0, 14.0)),
+        Fault(dies, first[: random.randint(1, some)], at=at + 9.0, border=border),
+    ]
+
+
 LOST = {  # by the names of their dice
     "ahead": Sequence(0.03, 1, _ahead),
     "left behind": Sequence(0.05, 2, _left_behind),
@@ -161,6 +177,7 @@ LOST = {  # by the names of their dice
     "hangs as it forms": Sequence(0.02, 2, _hangs_as_it_forms, long_and_small),
     "away while held": Sequence(0.015, 2, _away_while_held, long),
     "hangs unseen": Sequence(0.01, 2, _hangs_unseen, two_at_least, heals=20.0, changes={"learned": False}),
+    "two lines": Sequence(0.02, 2, _two_lines, for_long, heals=24.0),
     "another limit": Sequence(
         0.01, 2, _under_another_limit, long_and_small, heals=20.0, changes={"detached": (9.0, 2.0)}
     ),

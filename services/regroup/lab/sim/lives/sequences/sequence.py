@@ -35,6 +35,11 @@ def long_and_small(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
     return (replace(spec, steps=24, epochs=None, min_workers=1, max_workers=workers),)
 
 
+def for_long(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
+    """It trains on while some are cut off for as long as rule 7 takes."""
+    return (replace(spec, steps=100, epochs=None, min_workers=1, max_workers=workers),)
+
+
 def written_often(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
     return (replace(spec, steps=24, epochs=None, min_workers=1, max_workers=workers, checkpoint_every=2),)
 
