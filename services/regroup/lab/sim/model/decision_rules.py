@@ -34,7 +34,6 @@ from regroup.lab.sim.model.world import (
     fresh,
     gets_as_far,
     given_up,
-    goes_best,
     is_overtaken,
     told_back,
 )
@@ -80,7 +79,7 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
     if any(worker.departs for worker in decision.cluster.workers.values()):
         for id, job in decision.cluster.jobs.items():
             if id in before.jobs and before.jobs[id].phase is job.phase:  # else the next decision saves it
-                leaving_rules.held(world, decision.cluster, job)
+                leaving_rules.held(ghosts, world, decision.cluster, job)
     _ordered(ghosts, world, decision)
 
 
@@ -251,7 +250,7 @@ def _at_the_boundary(ghosts: Ghosts, after: Cluster, old: Job, job: Job, asked: 
     if not answers.keys() >= {*old.formation.members}:
         return
     held = {member: version for member, version in answers.items() if version is not None}
-    base = goes_best(old, held) if held else None
+    base = ghosts.best(old, held) if held else None
     if job.formation is not None and job.formation is not old.formation:
         base = job.formation.base
     elif job.saver is not None:

@@ -5,9 +5,10 @@ machines do to files is written by the models of agents and disks.
 Refuses to know: what must hold (`decision_rules`, `trainer_rules`).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from regroup.core.jobs import ORIGIN, Formation, Link, Member, Version
+from regroup.core.jobs import ORIGIN, Formation, Job, Link, Member, Version
 from regroup.core.messages.orders import Discard
 from regroup.lab.sim.model.trainer import History
 
@@ -56,6 +57,15 @@ class Ghosts:
         while state.generation > base.generation:
             state = self.formations[job, state.generation].base
         return state >= base
+
+    def best(self, job: Job, told: Mapping[Member, Version]) -> Version:
+        """What is gone on from: the highest version that goes on from the last formation's base, where one of its
+        members is there with a state; else the most steps, of these and of what is durable."""
+        there = job.formation is not None and not told.keys().isdisjoint(job.formation.members)
+        line = [state for state in told.values() if there and self.goes_on(job.id, job.generation, state)]
+        if line:
+            return max([*line, job.saved])
+        return max([*told.values(), job.saved], key=lambda state: (state >= job.saved, state.step, state))
 
     def is_void(self, job: str, base: Version, held: Version) -> bool:
         """Whether a state is of before a pause that left this base."""

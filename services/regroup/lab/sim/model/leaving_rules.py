@@ -11,11 +11,11 @@ from regroup.core.messages.orders import Go
 from regroup.core.regroup import RESTED
 from regroup.core.workers import Worker
 from regroup.lab.sim.model import lending_rules
+from regroup.lab.sim.model.ghosts import Ghosts
 from regroup.lab.sim.model.world import (
     World,
     answered,
     gets_as_far,
-    goes_best,
     is_evicted,
     is_heard,
     is_yet_to_tell,
@@ -125,8 +125,9 @@ def saved(world: World, cluster: Cluster, old: Job, job: Job) -> None:
     if job.round is not None and (gone or job.complete_at(job.saved.step)):
         return  # of a final state the report is due, too
     have = [member for member, version in _told(cluster, job).items() if _holds(job, version)]
-    members = old.formation.members if old.formation is not None else ()
-    away = [one for one in members if _holds(job, _held_when_cut_off(world, cluster, one, 1.1))]
+    known = [(name, seen.trainer) for name, seen in cluster.sightings.items()]
+    mine = [Member(name, one.incarnation) for name, one in known if one is not None and one.job == job.id]
+    away = [one for one in mine if _holds(old, _held_when_cut_off(world, cluster, one, 1.1))]
     if not all(departs(cluster, one) for one in (*away, *_yet_to_tell(world, cluster, old))):
         return  # it is waited for
     assert job.ended or not have or not all(departs(cluster, one) for one in have), (
@@ -134,11 +135,11 @@ def saved(world: World, cluster: Cluster, old: Job, job: Job) -> None:
     )
 
 
-def held(world: World, cluster: Cluster, job: Job) -> None:
+def held(ghosts: Ghosts, world: World, cluster: Cluster, job: Job) -> None:
     """A job is not held by those alone that are to go, but for moments in which one that stays is cut off, or has yet
     to tell a coordinator that just began."""
     if job.phase is JobPhase.PAUSED and job.formation is not None and (told := _told(cluster, job)):
-        best = goes_best(job, told)
+        best = ghosts.best(job, told)
         have = [member for member, version in told.items() if version == best] or [*told]
         patient = not any(cluster.workers[one.worker].leaving for one in have)
         near = _away_with_as_much(world, cluster, job, have[0]) if patient else []
@@ -153,7 +154,7 @@ def _away_with_as_much(world: World, cluster: Cluster, job: Job, like: Member) -
         status, near = seen.trainer, world.decided_at - max(seen.seen, cluster.awake) <= world.policy.absent_limit
         if seen.connected or status is None or trainer is None or status.job != job.id or not near:
             continue
-        if status.version == trainer.version:
+        if status.version and trainer.version and gets_as_far(job, status.version, trainer.version):
             found.append(Member(name, status.incarnation))
     return found
 

@@ -17,7 +17,7 @@ from regroup.lab.sim.model.ending_rules import is_at_once
 from regroup.lab.sim.model.ghosts import Ghosts, surviving
 from regroup.lab.sim.model.rollback_rules import gave_up
 from regroup.lab.sim.model.trainer import History
-from regroup.lab.sim.model.world import World, answered, fresh, goes_best, is_overtaken, told_back
+from regroup.lab.sim.model.world import World, answered, fresh, is_overtaken, told_back
 
 
 def to_save(
@@ -28,7 +28,7 @@ def to_save(
     assert formation is not None, "a state is to be saved, and no generation made it"
     answers = answered(cluster, job)
     held = {member: version for member, version in answers.items() if version is not None}
-    version, best = answers.get(saver), goes_best(job, held)
+    version, best = answers.get(saver), ghosts.best(job, held)
     assert version is not None, f"{saver} is to save, and said that it holds nothing"
     assert version == best, f"{version} is to be saved, and {best} was answered"
     ghosts.savers.setdefault(job.id, {})[saver] = version

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
-from regroup.core.branches import follows
 from regroup.core.cluster import Cluster, Policy
 from regroup.core.decide import Decision
 from regroup.core.jobs import Formation, Job, Member, Version
@@ -143,19 +142,6 @@ def tells(world: World, cluster: Cluster, worker: str) -> bool:
 def gets_as_far(job: Job, state: Version, other: Version) -> bool:
     """Whether it has as many steps, of whatever generation; what is older than what is durable counts less."""
     return (state >= job.saved, state.step, state) >= (other >= job.saved, other.step, other)
-
-
-def goes_best(job: Job, told: Mapping[Member, Version]) -> Version:
-    """The highest version that goes on from the last formation's base, where one of its members is there with a state;
-    else the one with the most steps, of these and of what is durable."""
-    last = job.formation
-    there = last is not None and not told.keys().isdisjoint(last.members)
-    line = [state for state in told.values() if there and last is not None and follows(job, state, last.base)]
-    return (
-        max([*line, job.saved])
-        if line
-        else max([*told.values(), job.saved], key=lambda state: (state >= job.saved, state.step, state))
-    )
 
 
 def is_durable(job: Job, formation: Formation, version: Version) -> bool:
