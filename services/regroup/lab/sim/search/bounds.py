@@ -81,6 +81,7 @@ _GREAT: Mapping[str, Bounds] = {
     "three workers": Bounds(workers=3, generations=2, deaths=1),
     "two workers, and one hands over": Bounds(workers=2, generations=2, departures=1),
     "two workers: one is drained, and one dies": Bounds(workers=2, generations=2, drains=1, deaths=1),
+    "two workers: one is drained, and one is cut off": Bounds(workers=2, generations=2, drains=1, cuts=1),
     "one worker hands over, and the coordinator dies": Bounds(workers=1, generations=3, departures=1, crashes=1),
     "one leaves, a stop, cannot save": Bounds(workers=2, generations=3, leaves=1, stops=1, failed_saves=1),
     "two workers are paused, and one dies": Bounds(workers=2, generations=3, pauses=1, deaths=1),
