@@ -37,7 +37,8 @@ def long_and_small(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
 
 def for_long(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
     """It trains on while some are cut off for as long as rule 7 takes."""
-    return (replace(spec, steps=100, epochs=None, min_workers=1, max_workers=workers),)
+    asked = replace(spec, steps=100, epochs=None, min_workers=1, max_workers=workers)
+    return (replace(asked, evaluate_every=None, keep_best=0),)
 
 
 def written_often(spec: JobSpec, workers: int) -> tuple[JobSpec, ...]:
