@@ -182,6 +182,16 @@ def test_a_file_is_read_again_though_another_branch_has_a_higher_number(scene):
     assert scene.job.generation > tried
 
 
+def forgets(scene, before):
+    """The coordinator begins anew, and the store lost what was decided since: generation 2, in which a and b train."""
+    scene.cluster = Cluster(started=scene.now, jobs=before.jobs, workers=before.workers)
+    scene.register("a", "b")
+    for name in "ab":
+        scene.beat(name, TrainerPhase.TRAINING, promised=2, generation=2, version=Version(2, 40))
+    scene.after(0.2, heard="ab")
+    scene.halt("ab", (2, 40))
+
+
 @pytest.mark.parametrize("saved", [False, True])
 def test_what_a_generation_made_that_the_store_lost_is_gone_on_from(scene, saved):
     """The formation of generation 2 was sent, and the store forgot it as it crashed."""
@@ -196,12 +206,7 @@ def test_what_a_generation_made_that_the_store_lost_is_gone_on_from(scene, saved
     scene.halt("ab", (1, 3))
     scene.train("ab", 40)
     assert scene.job.formation.generation == 2
-    scene.cluster = Cluster(started=scene.now, jobs=before.jobs, workers=before.workers)
-    scene.register("a", "b")
-    for name in "ab":
-        scene.beat(name, TrainerPhase.TRAINING, promised=2, generation=2, version=Version(2, 40))
-    scene.after(0.2, heard="ab")
-    scene.halt("ab", (2, 40))
+    forgets(scene, before)
     assert (scene.job.formation.base, scene.noted("rolled_back")) == (Version(2, 40), [])
 
 
@@ -282,12 +287,7 @@ def test_what_goes_on_from_a_generation_that_the_store_lost_is_not_given_up_for_
     scene.breaks("a", 1)
     scene.halt("ab", (1, 3))
     scene.train("ab", 40)
-    scene.cluster = Cluster(started=scene.now, jobs=before.jobs, workers=before.workers)
-    scene.register("a", "b")
-    for name in "ab":
-        scene.beat(name, TrainerPhase.TRAINING, promised=2, generation=2, version=Version(2, 40))
-    scene.after(0.2, heard="ab")
-    scene.halt("ab", (2, 40))
+    forgets(scene, before)
     scene.train("ab")
     scene.train("ab", 50)
     for name in "ab":

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from regroup.core.jobs import ORIGIN, Formation, Job, Link, Member, Version
 from regroup.core.messages.orders import Discard
 from regroup.lab.sim.model.trainer import History
+from regroup.lab.sim.model.world import extent
 
 
 @dataclass(slots=True)
@@ -65,7 +66,7 @@ class Ghosts:
         line = [state for state in told.values() if there and self.goes_on(job.id, job.generation, state)]
         if line:
             return max([*line, job.saved])
-        return max([*told.values(), job.saved], key=lambda state: (state >= job.saved, state.step, state))
+        return max([*told.values(), job.saved], key=lambda state: extent(job, state))
 
     def is_void(self, job: str, base: Version, held: Version) -> bool:
         """Whether a state is of before a pause that left this base."""

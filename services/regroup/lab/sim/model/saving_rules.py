@@ -6,7 +6,6 @@ Owns: the rules for checkpoints. Refuses to know: formations (`decision_rules`),
 
 from collections.abc import Collection
 
-from regroup.core.branches import follows
 from regroup.core.cluster import Cluster, reached
 from regroup.core.decide import Decision
 from regroup.core.jobs import Formation, Job, JobPhase, Member, Version, Wanted
@@ -33,7 +32,9 @@ def to_save(
     assert version == best, f"{version} is to be saved, and {best} was answered"
     ghosts.savers.setdefault(job.id, {})[saver] = version
     leaving_rules.to_save(cluster, job, version, saver)
-    if not follows(job, version, formation.base) or all(answers.get(member) is None for member in formation.members):
+    if not ghosts.goes_on(job.id, job.generation, version) or all(
+        answers.get(member) is None for member in formation.members
+    ):
         gave_up(world, before, cluster, old, job, version)
         shown = reached(old, before.watches.get(job.id))
         assert version.step >= shown or told_back(decision, job.id), "steps that were shown are given up unsaid"

@@ -141,7 +141,11 @@ def tells(world: World, cluster: Cluster, worker: str) -> bool:
 
 def gets_as_far(job: Job, state: Version, other: Version) -> bool:
     """Whether it has as many steps, of whatever generation; what is older than what is durable counts less."""
-    return (state >= job.saved, state.step, state) >= (other >= job.saved, other.step, other)
+    return extent(job, state) >= extent(job, other)
+
+
+def extent(job: Job, state: Version) -> tuple[bool, int, Version]:
+    return state >= job.saved, state.step, state
 
 
 def is_durable(job: Job, formation: Formation, version: Version) -> bool:
