@@ -348,6 +348,17 @@ def test_measurements_are_void_from_where_the_lost_line_parted() -> None:
     assert _void_from(replace(before, reason="told"), before) == []
 
 
+def test_measurements_are_void_from_where_the_line_parted_that_is_gone_back_to() -> None:
+    """Generation 3 began at step 3 of generation 2, and 4 at step 4 of it, which a member cut off had made. Both are
+    lost to each other in turn: what is gone back to is generation 3 at step 13, whose step 3 is its own."""
+    job, _, _ = training(6)
+    history = (Link(1, 0, 0), Link(2, 1, 1), Link(3, 2, 3), Link(4, 2, 4), Link(5, 4, 27))
+    before = replace(job, generation=6, step=27, history=history)
+    formation = replace(job.formation, generation=6, base=Version(3, 13))
+    after = replace(before, formation=formation, history=(*history, Link(6, 3, 13)))
+    assert _void_from(after, before) == [3]
+
+
 def test_measurements_beyond_the_state_that_a_job_rests_or_stops_at_are_void() -> None:
     job, _, _ = training(3)
     paused = replace(job, history=(Link(1, 0, 0),), checkpoint=Checkpoint(Version(1, 3), "/c/j", "sum", 1))

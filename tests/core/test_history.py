@@ -2,7 +2,7 @@
 
 import pytest
 
-from regroup.core.history import survives
+from regroup.core.history import shared_steps, survives
 from regroup.core.jobs import Link, Version
 
 # Generation 3 went back past 2, which nobody survived; 5 went on from 3.
@@ -36,3 +36,20 @@ def test_of_what_the_store_lost_nothing_survives():
     history = (Link(1, 0, 0), Link(4, 3, 8))
     assert not survives(history, Version(2, 5), committed=9)
     assert survives(history, Version(4, 9), committed=9)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "steps"),
+    [
+        (Version(5, 22), Version(5, 24), 22),
+        (Version(5, 22), Version(3, 12), 12),  # 3 leads to 5
+        (Version(3, 25), Version(5, 22), 20),  # and went on beyond what 5 began with
+        (Version(2, 15), Version(5, 22), 8),  # 2 and 3 both went on from 1, the latter from an older state
+        (Version(2, 15), Version(1, 9), 9),
+        (Version(5, 22), Version(0, 0), 0),
+        (Version(4, 1), Version(5, 22), 1),  # what the store lost goes on from all before
+        (Version(4, 30), Version(3, 25), 25),
+    ],
+)
+def test_two_lines_have_in_common_what_both_went_on_from(one, other, steps):
+    assert shared_steps(LINE, one, other) == shared_steps(LINE, other, one) == steps

@@ -22,6 +22,7 @@ from regroup.coordinator.points import whole
 from regroup.coordinator.skew import skew
 from regroup.core.cluster import Cluster, Policy, Refusal
 from regroup.core.decide import Decision, decide
+from regroup.core.history import shared_steps
 from regroup.core.jobs import Job, JobPhase, StepPoint, Version
 from regroup.core.messages.agent_reports import AgentRegistered, Heartbeat, RecordsFailed, RecordsListed, RecordsRead
 from regroup.core.messages.commands import Command
@@ -359,9 +360,11 @@ def _void_from(job: Job, before: Job | None, back: int | None = None) -> list[in
 
 
 def _measured_to(job: Job, state: Version, until: int) -> int:
-    """Steps of which the measurements may be this state's: those of generations after it, below `until`, are void."""
-    later = [link.base_step for link in job.history if state.generation < link.generation < until]
-    return min([state.step, *later])
+    """Steps of which the measurements may be this state's: generations after it, below `until`, measured others from
+    where their lines parted from its own."""
+    later = [link for link in job.history if state.generation < link.generation < until]
+    parted = (shared_steps(job.history, state, Version(link.parent, link.base_step)) for link in later)
+    return min([state.step, *parted])
 
 
 def _stamped(job: Job, before: Job | None, now: float) -> Job:
