@@ -485,6 +485,17 @@ def test_a_report_that_takes_its_time_is_not_given_up_for_a_connection_that_was_
     assert scene.noted("evicted") == []
 
 
+def test_a_saver_that_writes_for_long_is_not_given_up_for_a_connection_that_is_lost_for_a_moment(scene):
+    scene.finished("a", "b")
+    scene.passes(2 * scene.policy.halt_limit, heard="ab")
+    scene.does(Disconnected("a"))
+    scene.after(1.0, heard="b")
+    assert scene.job.saver.worker == "a"
+    scene.after(scene.policy.halt_limit, heard="b")
+    assert scene.job.saver is None
+    assert scene.job.reason == "a is gone and did not save: another member will"
+
+
 # --- A saver that ended while nobody heard it
 
 

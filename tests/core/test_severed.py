@@ -522,6 +522,24 @@ def test_who_is_seldom_heard_and_promises_each_time_is_done_without_once_that_wa
     assert scene.members == ["a", "c"]
 
 
+def test_who_formed_while_another_one_was_away_has_not_failed_twice_in_a_row(scene):
+    scene.running("a", "b", "c", min_workers=1, step=3)
+    scene.after(scene.policy.halt_limit, heard="abc")
+    scene.breaks("a", 1)
+    state = (1, 3)
+    for formed, heard in [("a", "abc"), ("ab", "ab"), ("ac", "abc")]:
+        n = scene.job.generation
+        for name in "abc":
+            scene.halt(name, state if name in "ab" else (1, 3))
+        assert scene.members == ["a", "b", "c"]
+        for name in "abc":
+            scene.beat(name, TrainerPhase.FORMING, promised=n, generation=n, version=Version(1, 3))
+        scene.train(formed)
+        state = (n, 3) if formed == "ab" else state
+        scene.after(scene.policy.form_limit + 0.1, heard=heard)
+    assert evicted(scene) == {}
+
+
 def test_of_those_that_could_not_reach_each_other_the_one_is_apart_that_most_could_not_reach(four):
     turn = Turn(four.cluster, four.now, four.policy)
     assert apart(turn, four.job, "abcd") == set()

@@ -42,6 +42,14 @@ def passed(turn: Turn, job: Job) -> Set[Member]:
     return frozenset(member for member in listed if member in dead or is_silent(turn, job, member))
 
 
+def is_cut_off(turn: Turn, member: Member, asked: float) -> bool:
+    """Whether nothing was heard of it for a while since it was asked. What it does may take longer than that, and its
+    connection be lost for a moment."""
+    sighting = turn.sightings.get(member.worker)
+    heard = asked if sighting is None else sighting.since if sighting.connected else sighting.seen
+    return turn.cluster.trainer(member) is None and turn.waited(max(asked, heard)) > turn.policy.halt_limit
+
+
 def is_silent(turn: Turn, job: Job, member: Member) -> bool:
     """Whether it was not heard for as long as is waited for what it may hold, connected or not."""
     if job.formation is None or job.wanted in (Wanted.HOLD, Wanted.PAUSE):

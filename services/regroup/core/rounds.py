@@ -20,7 +20,7 @@ from regroup.core.jobs import Formation, Job, JobPhase, Member, Round, Wanted
 from regroup.core.leaving import departs, is_held_by_goers, owes_word
 from regroup.core.places import read_elsewhere, unlend_older, unlend_surplus
 from regroup.core.regroup import ASKED_TO, RESTED, NothingToSave, SaveState, Train, Verdict, Wait, durable
-from regroup.core.roster import candidates, passed
+from regroup.core.roster import candidates, is_cut_off, passed
 from regroup.core.settling import (
     answers_of,
     gathered,
@@ -371,8 +371,7 @@ def _take_in_newcomers(turn: Turn, job: Job, formation: Formation) -> None:
 def _save(turn: Turn, job: Job) -> None:
     watch, saver = turn.watch(job.id), job.saver
     assert saver is not None
-    gone = turn.cluster.trainer(saver) is None
-    if saver in watch.dead or (gone and turn.waited(watch.since) > turn.policy.halt_limit):
+    if saver in watch.dead or is_cut_off(turn, saver, watch.since):
         begin_round(turn, job, f"{saver.worker} is gone and did not save: another member will")
         return
     why = ""

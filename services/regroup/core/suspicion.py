@@ -250,9 +250,10 @@ def suspect(turn: Turn, job: Job, missing: list[Member]) -> None:
 def _leave_out_seldom(turn: Turn, job: Job, formation: Formation, missing: list[Member]) -> None:
     """Whoever promises each time, does not form, and is not heard just then; unless nobody else is heard to have the
     state that they begin with."""
-    stumbled, holders = turn.watch(job.id).stumbled, _holders(turn, job, formation)
-    counts = {one: stumbled.get(one, 0) + 1 for one in missing if not told_lately(turn, one.worker)}
-    turn.change_watch(job.id, stumbled={**stumbled, **counts})
+    watch, holders = turn.watch(job.id), _holders(turn, job, formation)
+    before = {one: times for one, times in watch.stumbled.items() if one not in watch.formed}
+    counts = {one: before.get(one, 0) + 1 for one in missing if not told_lately(turn, one.worker)}
+    turn.change_watch(job.id, stumbled={**before, **counts})
     heard = {one for one in holders if told_lately(turn, one.worker) and not turn.cluster.hangs(one)}
     for member in [one for one, count in counts.items() if count >= SELDOM]:
         if heard or not holders:
