@@ -43,6 +43,8 @@ class Justice:
         self._issued_at: dict[tuple[str, int], float] = {}  # by job and generation
         self._begun: Counter[tuple[object, ...]] = Counter()  # how often the same members began the same step
         self._raised: dict[tuple[str, int], tuple[int, int, str]] = {}  # in a generation: step, shard, worker
+        # Coordinator and job -> when it last refused somebody or took all back, and how often it did, as it had to.
+        self._out: dict[tuple[float, str], tuple[float, int]] = {}
 
     # --- what is remembered
 
@@ -88,6 +90,8 @@ class Justice:
                 assert had > 0.9 * limit, f"{worker} had {had:.2f} s to start a trainer, and may take {limit:g}"
                 late = self._excuses.late(life.policy.prepare_limit + 2.0)
                 self._errors.cause(worker, life.agents[worker].trainer is None or late)
+            case Note(kind="refused" | "readmitted", job=str(job), reason=why):
+                self._takes_back(before, job, "cannot go on without" in why)
             case Note(kind="unlent", worker=worker, reason=why) if "not heard of for" in why:
                 assert life.awake > 0.9 * life.policy.absent_limit, f"{worker} is absent, and nobody looked"
             case Note(kind="straggler", worker=worker):
@@ -107,6 +111,15 @@ class Justice:
         mine = [one for one in told if one is not None and one.generation == formation.generation]
         stepped = [one for one in mine if one.step > formation.base.step]
         assert not stepped, f"{formation.generation} of {job} did not form, and its members told of {stepped}"
+
+    def _takes_back(self, before: Cluster, job: str, has_to: bool) -> None:
+        """Who is taken back because a job cannot go on without, and is refused again, waits for twice as long each
+        time."""
+        since, times = self._out.get((before.started, job), (0.0, 0))
+        waited = self._life.decided_at - since
+        enough = waited > self._life.policy.absent_limit * 2.0**times
+        assert enough or not has_to, f"{job} takes back whom it refused {waited:.1f} s ago, for the {times + 1}th time"
+        self._out[before.started, job] = self._life.decided_at, times + has_to
 
     def _differs(self, after: Cluster, job: str, digests: list[str]) -> None:
         """That members hold different bits is a cause for each that is not like most. Where there are no most, it is
@@ -139,7 +152,11 @@ class Justice:
             seen = before.trainer(trainer.member)
             late = at is None or life.now - at < 0.9 * life.policy.halt_limit / 2  # its connection is a little older
             assert not (healthy and seen and late), f"{worker} is given up, and was told to halt a moment ago: {at}"
-        if agent.trainer is not None and ("did not answer" in why or "did not come back" in why):
+        silent = "did not answer" in why or "did not come back" in why
+        if silent and known.round is not None:
+            had = life.decided_at - before.watches[job].since
+            assert had > 0.9 * life.policy.halt_limit, f"{worker} had {had:.2f} s to answer"
+        if silent and agent.trainer is not None:
             self._left(known, agent.trainer)
         if " hangs in phase " in why:
             self._hung(before, after, job, worker)
@@ -218,6 +235,8 @@ class Justice:
             if (job.id, job.formation.generation) not in self._formed:
                 self._begins(after, job, job.formation)
             self._formed.add((job.id, job.formation.generation))
+        if job.phase is JobPhase.RUNNING or watch is None:
+            self._out.pop((before.started, job.id), None)
         if job.formation is not None and not job.ended and watch is not None:
             for one in job.formation.members:
                 left = one.worker in after.workers and after.workers[one.worker].boot == LEFT
@@ -226,6 +245,12 @@ class Justice:
             self._issued(before, after, old, job, job.formation)
         if job.phase is JobPhase.PAUSED and job.formation is None and old.formation is not None:
             assert job.id not in after.watches, "what was watched outlives a rest"
+
+    def _gave(self, after: Cluster, member: Member, formation: Formation) -> bool:
+        """Whether it gave its promise for this formation, and holds what that begins with."""
+        told = after.trainer(member)
+        promised = told is not None and told.promised == formation.generation and not told.at_work
+        return promised and told is not None and told.version == formation.base
 
     def _issued(self, before: Cluster, after: Cluster, old: Job, job: Job, formation: Formation) -> None:
         self._issued_at[job.id, formation.generation] = self._life.decided_at
@@ -236,7 +261,7 @@ class Justice:
         if formation.checkpoint is not None and leader.worker in {one.worker for one in asked.unable}:
             others = [one for one in formation.members if one.worker not in {each.worker for each in asked.unable}]
             assert not others, f"{leader} could not read, and leads again before {others} tried"
-        base = [member for member, answer in asked.answers.items() if answer.version == formation.base]
+        base = [one for one in old.round.participants if self._gave(after, one, formation)] if old.round else []
         gone = {*now.dead, *now.evicted}
         fit = [one for one in base if one not in gone and after.present(one.worker)]
         stay = [one for one in fit if not after.workers[one.worker].departs]

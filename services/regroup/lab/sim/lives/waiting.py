@@ -13,6 +13,7 @@ from regroup.core.branches import anchored
 from regroup.core.cluster import Cluster, reached
 from regroup.core.decide import Decision
 from regroup.core.jobs import ORIGIN, Job, Member, Version
+from regroup.core.workers import TrainerPhase
 from regroup.lab.sim.lives.excuses import AWAY, LATE, Excuses
 from regroup.lab.sim.model.limits import COMING_BACK, OF_ONE
 from regroup.lab.sim.model.trainer import Trainer
@@ -72,6 +73,7 @@ class Waiting:
             if job.ended and job is before.jobs.get(id):
                 continue
             self._waits(after, job)
+            self._reaches(after, job)
             old = before.jobs.get(id)
             if old is not None and old is not job:
                 if not set(job.kept) <= set(old.kept):
@@ -83,6 +85,7 @@ class Waiting:
                     self._killed_in[which] -= forgiven
                 if job.saver is not None and job.saver != old.saver:
                     self._saver(before, after, job, job.saver)
+                self._saver_is_gone(after, old, job)
                 self._saver_evaluates(old, job)
                 self._members_evaluate(old, job)
             made = [one.version.step for _, one in heard if one.job == id and one.version is not None]
@@ -96,6 +99,16 @@ class Waiting:
         """Steps that were made fail anew, if they do."""
         for which in [which for which in self._killed_in if which[0] == id and which[1] < made]:
             self._killed_in.pop(which)
+
+    def _saver_is_gone(self, after: Cluster, old: Job, job: Job) -> None:
+        """Who saves is not replaced for a connection that is lost for a moment."""
+        if old.saver is None or job.reason == old.reason or " is gone and did not save" not in job.reason:
+            return
+        watch, seen = after.watches.get(job.id), after.sightings.get(old.saver.worker)
+        dead = watch is not None and old.saver in watch.dead
+        silent = self._life.decided_at - (seen.seen if seen is not None else after.started)
+        long = silent > 0.9 * self._life.policy.halt_limit
+        assert dead or long, f"{old.saver} saves, and was heard {silent:.2f} s ago"
 
     def _saver_evaluates(self, before: Job, job: Job) -> None:
         """Who ends the last evaluation is not given up for the time that all of it takes."""
@@ -185,8 +198,23 @@ class Waiting:
         soon = waited < 0.9 * self._life.policy.save_retry and not newer  # who is back may bring more
         assert not soon, f"a failed save is tried again after {waited:.2f} s"
 
+    def _reaches(self, after: Cluster, job: Job) -> None:
+        """Once one is at a boundary all are, but for what the task does: no step is made any more."""
+        watch, formation, asked = after.watches.get(job.id), job.formation, job.round
+        if asked is None or not asked.boundary or watch is None or formation is None:
+            return
+        if watch.answers.keys().isdisjoint(formation.members):
+            return
+        others = [after.trainer(one) for one in asked.participants if one not in watch.answers]
+        # Who promised in the middle of a pass may take as long as a step.
+        passes = any(one is not None and one.at_work and one.phase is TrainerPhase.HALTED for one in others)
+        late = self._life.decided_at - max(watch.since, watch.answered, after.awake, after.started)
+        soon = late < self._life.policy.halt_limit + SLACK
+        assert passes or soon, f"one is at the boundary, and others are waited for {late:.2f} s"
+
     def _waits(self, after: Cluster, job: Job) -> None:
-        """Where all others have answered, who hangs is not waited for, unless its state is needed."""
+        """Where all others have answered, who hangs is not waited for, unless its state is needed; nor who is cut off
+        from a group that broke, or was never formed."""
         watch, formation = after.watches.get(job.id), job.formation
         vain = False
         if job.round is not None and not job.round.boundary and watch is not None and formation is not None:
@@ -194,7 +222,10 @@ class Waiting:
             told = {one: watch.answers[one] for one in there}
             rest = [one for one in job.round.participants if one not in watch.answers and one not in watch.dead]
             held = {one: each.version for one, each in told.items() if each.version is not None}
-            vain = bool(rest) and bool(anchored(job, held)) and all(after.hang(one) is not None for one in rest)
+            unformed = not watch.formed.issuperset(formation.members) or watch.broken is not None
+            gone = [one for one in rest if unformed and one.worker in after.sightings and not after.present(one.worker)]
+            useless = all(one in gone or after.hang(one) is not None for one in rest)
+            vain = bool(rest) and bool(anchored(job, held)) and useless
         if not vain:
             self._vain.pop(job.id, None)
             return
@@ -203,5 +234,5 @@ class Waiting:
         since = max(self._vain[job.id][1], after.awake)
         waited = self._life.decided_at - since
         assert waited < COMING_BACK + 1.5 * self._life.policy.tick, (
-            f"who hangs is waited for {waited:.2f} s, and all others wait"
+            f"who hangs, or is cut off, is waited for {waited:.2f} s, and all others wait"
         )

@@ -156,17 +156,20 @@ def restarted(before: Cluster, decision: Decision, old: Job, job: Job) -> None:
     dead = watch.dead if watch is not None else {}
     # Who ends in the decision by which the job rests may have been ended on purpose, too: nothing keeps that.
     ended = all(dead.get(member, None if issued else ASKED) == ASKED for member in old.formation.members)
-    assert not lost or ended or job.restarts > old.restarts, f"{shown} steps were shown, and to lose them is no restart"
+    counted = job.restarts > old.restarts
+    assert not lost or ended or counted, f"{shown} steps were shown, and to lose them is no restart"
+    asked = all(dead.get(member) == ASKED for member in old.formation.members)
+    assert not (asked and counted), f"all members of {job.id} were ended on purpose, and that is a restart"
 
 
-def refused(ghosts: Ghosts, world: World, decision: Decision) -> None:
+def refused(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -> None:
     """Nobody is refused for what it failed at once, for what others fail at, too, or for a state that nobody took."""
     for note in decision.notes:
         job = decision.cluster.jobs.get(note.job or "")
         why = job.refused.get(note.worker or "") if job is not None else None
         if note.kind != "refused" or job is None or job.ended or why is None:
             continue
-        likeness_rules.refused(job, why)
+        likeness_rules.refused(world, before, job, note.worker or "", why)
         if job.failures and why.endswith((" times", "for the second time", "and nobody else")):
             last = job.failures[-1]
             assert last.worker == note.worker, f"{note.worker} is refused, and the last that failed is {last.worker}"

@@ -74,7 +74,7 @@ def decided(ghosts: Ghosts, world: World, before: Cluster, decision: Decision) -
     blame_rules.tried_again(ghosts, world, before, decision)
     blame_rules.left_refused(ghosts, world, decision)
     blame_rules.blamed_unseen(before, decision)
-    blame_rules.refused(ghosts, world, decision)
+    blame_rules.refused(ghosts, world, before, decision)
     _noted(world, decision)
     if any(worker.departs for worker in decision.cluster.workers.values()):
         for id, job in decision.cluster.jobs.items():
@@ -108,6 +108,7 @@ def _watched(ghosts: Ghosts, world: World, before: Cluster, decision: Decision, 
     memory_rules.gone_is_dead(decision.cluster, job, watch)
     _answered(world, job, watch, before.watches.get(job.id))
     striking_rules.heard(ghosts, watch)
+    saving_rules.counts(before, decision.cluster, job, watch)
     _owes(ghosts, world, decision, job, watch)
     for member in watch.evicted - given_up(before, job.id):
         lending_rules.evicted(ghosts, world, before, decision, before.jobs[job.id], member)

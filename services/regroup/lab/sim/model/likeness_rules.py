@@ -5,7 +5,7 @@ Owns: these rules. Refuses to know: who is blamed for replicas that differ (`liv
 
 from regroup.core.cluster import Cluster
 from regroup.core.jobs import Job, Member
-from regroup.lab.sim.model.world import World, given_up, is_mute
+from regroup.lab.sim.model.world import World, given_up, is_mute, is_yet_to_tell
 
 OTHER_DATA_WORDS = "whose checkpoint this job begins from"  # in the words of each refusal for what `other_data` finds
 
@@ -49,8 +49,13 @@ def _prepares(world: World, cluster: Cluster, job: str, name: str) -> bool:
     return seen.trainer.fingerprint is None and Member(name, seen.trainer.incarnation) not in given_up(cluster, job)
 
 
-def refused(job: Job, why: str) -> None:
-    """Where two find the same of the data that a job is to begin from, that is the job's, and fails it."""
+def refused(world: World, before: Cluster, job: Job, name: str, why: str) -> None:
+    """Where two find the same of the data that a job is to begin from, that is the job's, and fails it. Nobody is
+    unlike others while one of them has yet to tell."""
+    if "from the other workers'" in why:
+        lent = [one for one, worker in before.workers.items() if worker.job == job.id and one != name]
+        untold = [one for one in lent if is_yet_to_tell(world, before, one, 0.9)]
+        assert not untold, f"{name} is said to differ, and {untold} may be like it"
     if job.beginning is not None and not job.history and OTHER_DATA_WORDS in why:
         same = [name for name, theirs in job.refused.items() if theirs == why]
         assert len(same) < 2, f"{same} found the same of the data of {job.id}, and each is refused for it"

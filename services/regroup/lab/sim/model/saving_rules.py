@@ -6,7 +6,7 @@ Owns: the rules for checkpoints. Refuses to know: formations (`decision_rules`),
 
 from collections.abc import Collection
 
-from regroup.core.cluster import Cluster, reached
+from regroup.core.cluster import Cluster, Watch, reached
 from regroup.core.decide import Decision
 from regroup.core.jobs import Formation, Job, JobPhase, Member, Version, Wanted
 from regroup.core.messages.orders import Discard, Save
@@ -139,6 +139,19 @@ def goes_on(before: Cluster, job: Job, base: Version) -> None:
     for version in [one.version for one in watch.written] if watch is not None else ():
         counts = version <= newest or version.generation != base.generation or version > base
         assert counts, f"{job.id} goes on from {base}, {version} is known to be whole, and {newest} counts"
+
+
+def counts(before: Cluster, after: Cluster, job: Job, watch: Watch) -> None:
+    """A file counts as soon as it is told that all that may be alive have made its step, or told of it again."""
+    if job.formation is None or job.saver is not None or job.struck:
+        return
+    was = before.watches.get(job.id)
+    stepped = was is None or was.committed != watch.committed
+    told = {one.version for _, status in fresh(before, after) if status.job == job.id for one in status.written}
+    made = min([watch.committed.get(one, -1) for one in job.formation.members if one not in watch.dead], default=-1)
+    wait = [one.version for one in watch.written if one.version.generation == job.formation.generation]
+    late = [each for each in wait if job.saved < each and each.step <= made and (stepped or each in told)]
+    assert not late, f"all have made the steps of {late}, which wait to count"
 
 
 def _generations(job: Job) -> set[int]:

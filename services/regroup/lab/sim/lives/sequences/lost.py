@@ -162,6 +162,14 @@ def _two_lines(random: Random, workers: int) -> list[Fault]:
     ]
 
 
+def _cut_off_as_they_form(random: Random, workers: int) -> list[Fault]:
+    """One is cut off as a group forms anew, and another one dies before all are heard to have formed."""
+    at, (cut, dead, *others) = random.uniform(1.0, 3.0), random.sample(range(workers), k=workers)
+    off = [Fault(kind, (cut,), at=at + 0.1, border="connecting", seconds=4.0) for kind in (Kind.ISOLATE, Kind.CUT)]
+    dies = Fault(random.choice(ENDINGS), (dead,), at=at + 0.1, border=random.choice(("connecting", "connected")))
+    return [Fault(Kind.BREAK, (others[0],), at=at, border="contributed"), *off, dies]
+
+
 LOST = {  # by the names of their dice
     "ahead": Sequence(0.03, 1, _ahead),
     "left behind": Sequence(0.05, 2, _left_behind),
@@ -177,6 +185,7 @@ LOST = {  # by the names of their dice
     "hangs as it forms": Sequence(0.02, 2, _hangs_as_it_forms, long_and_small),
     "away while held": Sequence(0.015, 2, _away_while_held, long),
     "hangs unseen": Sequence(0.01, 2, _hangs_unseen, two_at_least, heals=20.0, changes={"learned": False}),
+    "cut off as they form": Sequence(0.01, 3, _cut_off_as_they_form, long_and_small),
     "two lines": Sequence(0.02, 2, _two_lines, for_long, heals=24.0),
     "another limit": Sequence(
         0.01, 2, _under_another_limit, long_and_small, heals=20.0, changes={"detached": (9.0, 2.0)}
