@@ -249,8 +249,9 @@ class Justice:
     def _gave(self, after: Cluster, member: Member, formation: Formation) -> bool:
         """Whether it gave its promise for this formation, and holds what that begins with."""
         told = after.trainer(member)
-        promised = told is not None and told.promised == formation.generation and not told.at_work
-        return promised and told is not None and told.version == formation.base
+        if told is None or told.at_work:
+            return False
+        return (told.promised, told.version) == (formation.generation, formation.base)
 
     def _issued(self, before: Cluster, after: Cluster, old: Job, job: Job, formation: Formation) -> None:
         self._issued_at[job.id, formation.generation] = self._life.decided_at

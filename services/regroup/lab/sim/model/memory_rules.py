@@ -65,10 +65,9 @@ def watched(before: Cluster, decision: Decision, old: Job, job: Job) -> None:
         assert not gone, f"{job.id} forms anew with {gone}, whose end is said to be meant"
     if was is None:
         return
-    if formation is old.formation and watch.stumbled != was.stumbled:
-        formed = watch.formed & watch.stumbled.keys()
-        assert not formed, f"{set(formed)} formed, and are still said to have failed to, in a row"
     if formation is old.formation:
+        formed = watch.formed & watch.stumbled.keys() if watch.stumbled != was.stumbled else set()
+        assert not formed, f"{set(formed)} formed, and are still said to have failed to, in a row"
         told_late = [pair for pair in watch.severed - was.severed if not was.formed.isdisjoint(pair)]
         assert not told_late, f"{told_late} are said to be apart, and one of them has reached all by then"
     if job.round is not None and job.round is not old.round:

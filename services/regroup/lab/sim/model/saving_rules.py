@@ -143,7 +143,7 @@ def goes_on(before: Cluster, job: Job, base: Version) -> None:
 
 def counts(before: Cluster, after: Cluster, job: Job, watch: Watch) -> None:
     """A file counts as soon as it is told that all that may be alive have made its step, or told of it again."""
-    if job.formation is None or job.saver is not None or job.struck:
+    if not watch.written or job.formation is None or job.saver is not None or job.struck:
         return
     was = before.watches.get(job.id)
     stepped = was is None or was.committed != watch.committed
