@@ -6,7 +6,7 @@ import pytest
 
 from regroup.core.workers import Hang, LoopPhase
 from regroup.worker.pulse import Mark
-from regroup.worker.watching import LOOK, Watching, limit_of
+from regroup.worker.watching import LOOK, Watching, is_news, limit_of
 
 FLOOR, MOST = 4.0, 60.0
 
@@ -165,3 +165,58 @@ def test_data_that_does_not_come_is_a_hang_also_once_nobody_waits_for_it_until_t
     one.enters(LoopPhase.FIRST_BATCH, None, fetch=9)
     one.looks()
     assert one.hang is None
+
+
+def lacking() -> Watched:
+    """A trainer whose data does not come, as is said; it has answered a Halt."""
+    one = Watched()
+    one.enters(LoopPhase.DATA, fetch=7)
+    one.sits(4.5)
+    one.enters(LoopPhase.IDLE, fetch=7)
+    one.sits(1.0)
+    assert one.hang is not None
+    assert one.hang.fetch == 7
+    return one
+
+
+def test_who_lacks_its_data_and_stands_still_is_said_to_stand_still_until_it_goes_on() -> None:
+    one = lacking()
+    before, one.ticks = one.hang, False
+    one.sits(4.5)
+    assert one.hang is not None
+    assert (one.hang.phase, one.hang.stands, one.hang.fetch) == (LoopPhase.IDLE, True, 0)
+    assert is_news(before, one.hang)
+    one.ticks = True
+    one.looks()
+    assert one.hang is not None
+    assert (one.hang.stands, one.hang.fetch) == (False, 7)
+
+
+def test_who_stands_still_as_it_waits_for_its_data_is_no_longer_said_to_wait_for_it() -> None:
+    one = Watched()
+    one.enters(LoopPhase.DATA, fetch=7)
+    one.sits(4.5)
+    before, one.ticks = one.hang, False
+    one.sits(4.5)
+    assert one.hang is not None
+    assert (one.hang.phase, one.hang.stands, one.hang.fetch) == (LoopPhase.DATA, True, 0)
+    assert is_news(before, one.hang)
+
+
+def test_who_lacks_its_data_and_hangs_in_something_else_is_said_to_hang_there() -> None:
+    one = lacking()
+    one.enters(LoopPhase.STATE, fetch=7)
+    one.sits(4.5)
+    assert one.hang is not None
+    assert (one.hang.phase, one.hang.fetch) == (LoopPhase.STATE, 0)
+
+
+def test_what_merely_lasts_longer_is_no_news() -> None:
+    one = Watched()
+    one.sits(4.5)
+    before = one.hang
+    one.sits(2.0)
+    assert one.hang != before
+    assert not is_news(before, one.hang)
+    assert is_news(None, one.hang)
+    assert is_news(one.hang, None)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from regroup.core.workers import Hang
 from regroup.worker.pulse import last_mark
-from regroup.worker.watching import LOOK, Watching
+from regroup.worker.watching import LOOK, Watching, is_news
 
 
 class Watch:
-    """`changed` is called when a trainer begins to hang, with where; and with None when it comes back."""
+    """`changed` is called when a trainer begins to hang, or hangs otherwise, with how; with None when it comes back."""
 
     def __init__(self, changed: Callable[[Hang | None], None]) -> None:
         self._changed = changed
@@ -43,9 +43,8 @@ class Watch:
             return
         before = self._watching.hang
         self._watching = self._watching.look(last_mark(self._pulse), time.monotonic())
-        now = self._watching.hang
-        if (before and before.phase) != (now and now.phase):
-            self._changed(now)
+        if is_news(before, self._watching.hang):
+            self._changed(self._watching.hang)
 
     async def keep(self) -> None:
         """Look, again and again."""

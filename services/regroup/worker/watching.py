@@ -35,6 +35,7 @@ class Watching:
     lasts: float = 0.0  # the pass under way
     silent: float = 0.0  # the pulse
     hang: Hang | None = None
+    lacks: Hang | None = None  # what was said of data that has not come since
 
     def look(self, mark: Mark | None, now: float) -> "Watching":
         """With the newest mark; None: there is none to be had."""
@@ -45,21 +46,27 @@ class Watching:
         same = self.mark is not None and mark.number == self.mark.number
         lasts = self.lasts + gone if same else max(0.0, min(now - mark.entered, gone))
         silent = self.silent + gone if self.mark is not None and mark.beat == self.mark.beat else 0.0
-        after = replace(self, looked=now, mark=mark, lasts=lasts, silent=silent)
-        return replace(after, hang=after._judged(mark, self.hang))
+        # To wait for it no longer, as a Halt says, does not bring the data.
+        lacks = self.lacks if self.lacks is not None and self.lacks.fetch == mark.fetch else None
+        after = replace(self, looked=now, mark=mark, lasts=lasts, silent=silent, lacks=lacks)
+        hang = after._judged(mark)
+        return replace(after, hang=hang, lacks=hang if hang is not None and hang.fetch else lacks)
 
-    def _judged(self, mark: Mark, before: Hang | None) -> Hang | None:
+    def _judged(self, mark: Mark) -> Hang | None:
+        """A hang of its own, or a process that stands still, is said rather than that data has not come."""
         if mark.phase is LoopPhase.PREPARING:
             return None
         still = limit_of(0.0, self.floor, self.most)
-        if before is not None and before.fetch and before.fetch == mark.fetch:
-            return before  # to wait for it no longer, as a Halt says, does not bring the data
         if mark.phase in WAITS:
             over = self.silent > still
-            return Hang(phase=mark.phase, lasts=self.silent, limit=still, stands=True) if over else None
-        limit = limit_of(mark.longest, self.floor, self.most)
-        if self.lasts <= limit:
-            return None
-        stands = self.silent > still - BLUR
+            return Hang(phase=mark.phase, lasts=self.silent, limit=still, stands=True) if over else self.lacks
+        limit, stands = limit_of(mark.longest, self.floor, self.most), self.silent > still - BLUR
+        if self.lasts <= limit or (self.lacks is not None and mark.phase in _DATA and not stands):
+            return self.lacks
         fetch = mark.fetch if mark.phase in _DATA and mark.fetch % 2 and not stands else 0
         return Hang(phase=mark.phase, lasts=self.lasts, limit=limit, stands=stands, fetch=fetch)
+
+
+def is_news(before: Hang | None, now: Hang | None) -> bool:
+    """Whether it is another word: what merely lasts longer is none."""
+    return (before and (before.phase, before.stands)) != (now and (now.phase, now.stands))

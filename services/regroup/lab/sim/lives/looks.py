@@ -1,6 +1,7 @@
 """Agents that watch their trainers in a life: the real judgement, of marks that follow from where a step loop stands.
 
-Owns: the marks, the looks at their times, and the rule that a witness is never accused.
+Owns: the marks, the looks at their times, and the rules for what is said: a witness is accused only if it stands still,
+and then it is.
 Refuses to know: what a coordinator makes of an agent's word (`justice` judges that).
 It does not model: an agent that is stopped; a life has no place where that one would differ from one that is cut off.
 """
@@ -12,7 +13,7 @@ from regroup.core.messages.agent_reports import StacksTaken
 from regroup.core.workers import Hang, LoopPhase
 from regroup.lab.sim.lives.plan import Kind
 from regroup.lab.sim.model.trainer import Place, Trainer
-from regroup.worker.pulse import ENOUGH, UNLIKE, Mark
+from regroup.worker.pulse import ENOUGH, UNLIKE, WAITS, Mark
 from regroup.worker.watching import LOOK, Watching
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class Looks:
         self._moves: dict[Member, tuple[int, float]] = {}  # how many a step loop made, and when the last
         self._seen: dict[Member, int] = {}  # the beat of a trainer that hangs stays as it was
         self._starves: dict[Member, float] = {}  # since when a loader gets no data
+        self._lacks: dict[Member, int] = {}  # the fetch that is said not to come
+        self._beats: dict[Member, tuple[int, float]] = {}  # the last beat, and since when it is the last
         self.accused: set[Member] = set()  # of which an agent said that it hangs
 
     def begin(self, trainer: Trainer) -> None:
@@ -63,7 +66,8 @@ class Looks:
         mark = self._mark(trainer)
         watching = watching.look(mark, life.now)
         before, agent.hang = agent.hang, watching.hang
-        self._goes_on(trainer, mark, before, agent.hang)
+        self._goes_on(trainer, mark, agent.hang)
+        self._stands(trainer, mark, agent.hang)
         if watching.hang is not None:
             self._is_true(trainer, watching.hang)
             self.accused.add(trainer.member)
@@ -104,12 +108,23 @@ class Looks:
         takes = FETCH * life.jobs[trainer.job].spec.step_timeout
         return 2 * int(10 * (since + takes * ((life.now - since) // takes))) + 1
 
-    def _goes_on(self, trainer: Trainer, mark: Mark, before: Hang | None, hang: Hang | None) -> None:
+    def _goes_on(self, trainer: Trainer, mark: Mark, hang: Hang | None) -> None:
         """Wherever its step loop is meanwhile, its data has not come."""
-        lacks = before is not None and before.fetch and before.fetch == mark.fetch
+        if hang is not None and hang.fetch:
+            self._lacks[trainer.member] = hang.fetch
+        lacks = mark.fetch and self._lacks.get(trainer.member) == mark.fetch
         prepares = mark.phase is LoopPhase.PREPARING
-        said = hang is not None and hang.fetch == mark.fetch
-        assert said or prepares or not lacks, f"{trainer.member} is said to hang no more, and its data has not come"
+        assert hang or prepares or not lacks, f"{trainer.member} is said to hang no more, and its data has not come"
+
+    def _stands(self, trainer: Trainer, mark: Mark, hang: Hang | None) -> None:
+        """A witness that stands still is no witness, whatever else is said of it."""
+        now = self._life.now
+        beat, since = self._beats.get(trainer.member, (-1, now))
+        self._beats[trainer.member] = mark.beat, (since if beat == mark.beat else now)
+        limit = min(self._life.policy.hang_floor, self._life.jobs[trainer.job].spec.step_timeout) + 3 * LOOK
+        still = mark.phase in WAITS and beat == mark.beat and now - since > limit
+        said = hang is not None and hang.stands
+        assert said or not still, f"{trainer.member} stands still for {now - since:.1f} s, and is said to be: {hang}"
 
     def _is_true(self, trainer: Trainer, hang: Hang) -> None:
         """Who waits for others is a witness: it hangs only if it stands still, or lacks its data."""

@@ -214,8 +214,8 @@ BUGS = (
     Bug(
         "who is halted lacks its data no more",
         WATCHING,
-        "        if before is not None and before.fetch and before.fetch == mark.fetch:\n",
-        "        if False:\n",
+        "lacks = self.lacks if self.lacks is not None and self.lacks.fetch == mark.fetch else None",
+        "lacks = None",
         among="STARVE",
     ),
     Bug(
