@@ -61,9 +61,10 @@ class Watching:
             over = self.silent > still
             return Hang(phase=mark.phase, lasts=self.silent, limit=still, stands=True) if over else self.lacks
         limit, stands = limit_of(mark.longest, self.floor, self.most), self.silent > still - BLUR
-        if self.lasts <= limit or (self.lacks is not None and mark.phase in _DATA and not stands):
+        for_data = mark.phase in _DATA and not stands
+        if self.lasts <= limit or (for_data and self.lacks is not None):
             return self.lacks
-        fetch = mark.fetch if mark.phase in _DATA and mark.fetch % 2 and not stands else 0
+        fetch = mark.fetch if for_data and mark.fetch % 2 else 0
         return Hang(phase=mark.phase, lasts=self.lasts, limit=limit, stands=stands, fetch=fetch)
 
 

@@ -13,7 +13,7 @@ from regroup.core.messages.agent_reports import StacksTaken
 from regroup.core.workers import Hang, LoopPhase
 from regroup.lab.sim.lives.plan import Kind
 from regroup.lab.sim.model.trainer import Place, Trainer
-from regroup.worker.pulse import ENOUGH, UNLIKE, WAITS, Mark
+from regroup.worker.pulse import ENOUGH, UNLIKE, Mark
 from regroup.worker.watching import LOOK, Watching
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ _PHASES: dict[Place, LoopPhase] = {
     "writing": LoopPhase.SAVING,
     "reporting": LoopPhase.REPORT,
 }
+BEATS = 10  # a second
 FETCH = 1.2  # times step_timeout: what a loader takes that gets its data too late
 _OTHERS = frozenset({LoopPhase.IDLE, LoopPhase.FORMING, LoopPhase.EXCHANGE})  # in these it waits for others
 
@@ -47,7 +48,6 @@ class Looks:
         self._seen: dict[Member, int] = {}  # the beat of a trainer that hangs stays as it was
         self._starves: dict[Member, float] = {}  # since when a loader gets no data
         self._lacks: dict[Member, int] = {}  # the fetch that is said not to come
-        self._beats: dict[Member, tuple[int, float]] = {}  # the last beat, and since when it is the last
         self.accused: set[Member] = set()  # of which an agent said that it hangs
 
     def begin(self, trainer: Trainer) -> None:
@@ -89,7 +89,7 @@ class Looks:
         life, member = self._life, trainer.member
         number, entered = self._moves[member]
         if not trainer.hung:
-            self._seen[member] = int(life.now * 10)
+            self._seen[member] = int(life.now * BEATS)
         fetch = self._fetch(trainer)
         phase = _PHASES[trainer.loop.at]
         phase = LoopPhase.DATA if fetch and phase is LoopPhase.COMPUTE else phase
@@ -118,13 +118,11 @@ class Looks:
 
     def _stands(self, trainer: Trainer, mark: Mark, hang: Hang | None) -> None:
         """A witness that stands still is no witness, whatever else is said of it."""
-        now = self._life.now
-        beat, since = self._beats.get(trainer.member, (-1, now))
-        self._beats[trainer.member] = mark.beat, (since if beat == mark.beat else now)
+        stood = self._life.now - mark.beat / BEATS
         limit = min(self._life.policy.hang_floor, self._life.jobs[trainer.job].spec.step_timeout) + 3 * LOOK
-        still = mark.phase in WAITS and beat == mark.beat and now - since > limit
         said = hang is not None and hang.stands
-        assert said or not still, f"{trainer.member} stands still for {now - since:.1f} s, and is said to be: {hang}"
+        still = mark.phase in _OTHERS and stood > limit
+        assert said or not still, f"{trainer.member} stands still for {stood:.1f} s, and is said to be: {hang}"
 
     def _is_true(self, trainer: Trainer, hang: Hang) -> None:
         """Who waits for others is a witness: it hangs only if it stands still, or lacks its data."""

@@ -2,7 +2,7 @@
 
 Owns: the bounds of a search, and which ones are searched: SMALL with every test, in seconds, the last one in a minute;
 GREAT for an hour each. Of those a sample of what is beyond the bounds stands for all: it takes up to a fifth of the
-time. The first five of GREAT are small ones with a generation more, and take a minute, as does the sixth.
+time. The first six of GREAT take a minute; five of them are small ones with a generation more.
 Refuses to know: how they are searched, and how far that comes.
 """
 
