@@ -842,3 +842,19 @@ def test_who_waits_for_data_is_set_aside_if_another_one_holds_what_is_gone_on_fr
     assert awaits_data(Turn(cluster, scene.now, scene.policy), job) == [Member("b", "i1")]
     alone = replace(cluster, watches={"j": replace(watch, answers={Member("b", "i1"): Answer(Version(1, 3), "s")})})
     assert awaits_data(Turn(alone, scene.now, scene.policy), job) == []
+
+
+@pytest.mark.parametrize(("word", "ended"), [(STARVES, True), (STANDS, False)])
+def test_who_answered_and_then_stands_still_is_no_sound_copy_for_which_another_one_is_ended(scene, word, ended):
+    """a waits for its data, answers that, and its process freezes. b hangs in the same step, and holds the same."""
+    running(scene, "a", "b", "c", max_workers=3)
+    for name in "ab":
+        accuse(scene, name, STARVES)
+    scene.halt("c", (1, 3))
+    scene.halt("a", (1, 3))
+    scene.exits("c")
+    halted = {"phase": TrainerPhase.HALTED, "promised": scene.job.generation}
+    for _ in range(10):
+        scene.after(1.0, heard="ab")
+        accuse(scene, "a", word, **halted)
+    assert (evicted(scene) == ["b"]) is ended

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Set
 from regroup.core.branches import as_far, follows
 from regroup.core.cluster import Cluster, Watch
 from regroup.core.jobs import Job, Member, Version
-from regroup.core.workers import TrainerPhase, TrainerStatus
+from regroup.core.workers import TrainerStatus
 
 
 def known_to_hold(cluster: Cluster, member: Member) -> bool:
@@ -42,10 +42,20 @@ def may_be_last_copy(
     if job.formation is None or trainer.version is None or not trainer.version.step:
         return False  # what no step was made from is built again
     for other, version in other_holders(cluster, job, name, quiet, owing):
-        listed_holder = other in job.formation.members and follows(job, version, job.formation.base)
-        if listed_holder or as_far(job, version, trainer.version):
+        if makes_up_for(job, other, version, trainer.version):
             return False
     return True
+
+
+def makes_up_for(job: Job, member: Member, held: Version, lost: Version) -> bool:
+    """Whether a state is no loss while this member holds its own: as many steps, or what is gone on from anyway."""
+    return anchors(job, member, held) or as_far(job, held, lost)
+
+
+def anchors(job: Job, member: Member, held: Version) -> bool:
+    """Whether a member of the last formation holds a state that goes on from its base (rule 6)."""
+    last = job.formation
+    return last is not None and member in last.members and follows(job, held, last.base)
 
 
 def is_spared(cluster: Cluster, name: str, quiet: Set[str]) -> bool:
@@ -67,7 +77,7 @@ def is_at_work(cluster: Cluster, name: str) -> bool:
     if trainer is None:
         return False
     hangs = cluster.hangs(Member(name, trainer.incarnation))
-    return hangs or (trainer.phase is TrainerPhase.HALTED and trainer.at_work)
+    return hangs or trainer.is_stuck
 
 
 def other_holders(

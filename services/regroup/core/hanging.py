@@ -77,8 +77,8 @@ def waits_in_vain(turn: Turn, job: Job, unanswered: Sequence[Member]) -> bool:
 
 
 def awaits_data(turn: Turn, job: Job) -> list[Member]:
-    """Those that answered, and whose data does not come: to form with them is in vain, and others hold what is gone on
-    from, or can read it."""
+    """Those that answered, and whose data does not come: to form with them is in vain, if others hold what is gone on
+    from. Where nobody does, others can read it."""
     watch = turn.watch(job.id)
     answers = {one: said for one, said in watch.answers.items() if one not in watch.dead and turn.cluster.trainer(one)}
     hangs = {one: hang for one in answers if (hang := turn.cluster.hang(one)) is not None}

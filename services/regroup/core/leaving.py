@@ -9,8 +9,8 @@ Does not guarantee: that whoever goes waits for it. An agent ends in any case af
 
 from dataclasses import replace
 
-from regroup.core.branches import as_far, best_of, follows
-from regroup.core.copies import is_at_work, other_holders
+from regroup.core.branches import as_far, best_of
+from regroup.core.copies import anchors, is_at_work, makes_up_for, other_holders
 from regroup.core.jobs import Job, JobPhase, Member, Version, Wanted
 from regroup.core.roster import away, candidates, untold
 from regroup.core.suspicion import is_mute, told_lately
@@ -74,9 +74,10 @@ def _is_needed(turn: Turn, job: Job, name: str) -> bool:
         return False
     unsure = frozenset(one for one in turn.workers if not told_lately(turn, one) or is_at_work(turn.cluster, one))
     for other, version in other_holders(turn.cluster, job, name, unsure):
-        anchors = other in formation.members and follows(job, version, formation.base)
         far = as_far(job, version, trainer.version)
-        if (anchors and far if listed else anchors or far) and not turn.workers[other.worker].departs:
+        # Where a listed one goes, an anchor must be left; of another one only what it holds.
+        enough = anchors(job, other, version) and far if listed else makes_up_for(job, other, version, trainer.version)
+        if enough and not turn.workers[other.worker].departs:
             return False
     return True
 

@@ -89,7 +89,7 @@ def bury_listed(turn: Turn, name: str, alive: str | None, cause: str) -> None:
 
 def _only_promised(before: TrainerStatus | None, status: TrainerStatus | None) -> bool:
     """Whether all that is new is a promise, while its step loop does not come back: no sign that it ever will."""
-    if before is None or status is None or not status.at_work or status.phase is not TrainerPhase.HALTED:
+    if before is None or status is None or not status.is_stuck:
         return False
     return replace(before, promised=status.promised, store=status.store, written=status.written) == status
 

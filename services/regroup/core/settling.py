@@ -9,9 +9,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from regroup.core.branches import as_far, follows
+from regroup.core.branches import as_far
 from regroup.core.cluster import ASKED, Answer, Watch, furthest, reached
-from regroup.core.copies import is_at_work
+from regroup.core.copies import anchors, is_at_work
 from regroup.core.jobs import Formation, Job, JobPhase, Link, Member, Version, Wanted
 from regroup.core.regroup import ASKED_TO, RESTED, Hold, NothingToSave, SaveState, Train, Verdict, Wait, conclude
 from regroup.core.roster import away, candidates, is_silent, passed, untold
@@ -108,10 +108,10 @@ def settle(turn: Turn, job: Job, unanswered: list[Member]) -> None:
 
 def _let_rest(turn: Turn, job: Job, unanswered: Sequence[Member]) -> None:
     """The others stood still for them in vain: each next time is later. Not for who trained with them until now."""
-    told, last = candidates(turn.cluster, job), job.formation
+    told = candidates(turn.cluster, job)
     for member in unanswered:
         held = told[member].version if member in told else None
-        trained = last is not None and member in last.members and held is not None and follows(job, held, last.base)
+        trained = held is not None and anchors(job, member, held)
         if member in told and not trained:
             let_rest(turn, job, member.worker)
 
@@ -148,7 +148,7 @@ def give_up(
             continue  # it was taken off the job, and is released, not asked
         trainer = turn.cluster.trainer(member)
         sound = [one for one in held if told_lately(turn, one.worker) and not turn.cluster.hangs(one)]
-        unheld = not any(_has(job, one, answers[one], trainer) for one in sound)
+        unheld = not any(_has(job, one, answers[one].version, trainer) for one in sound)
         if isinstance(verdict, Wait):
             over = hangs(turn, job, member, unheld, member in verdict.missing)
         else:
@@ -173,14 +173,13 @@ def give_up_left_out(turn: Turn, job: Job, formation: Formation) -> None:
         give_up(turn, job, None, hung, {one: there[one] for one in formation.members if one in there})
 
 
-def _has(job: Job, member: Member, answer: Answer, trainer: TrainerStatus | None) -> bool:
-    """Whether it holds a state, and none that counts less than this trainer's (`copies.may_be_last_copy`)."""
-    least = trainer.version if trainer is not None else None
-    if answer.version is None or least is None or job.formation is None:
-        return answer.version is not None
-    if member in job.formation.members:
-        return follows(job, answer.version, job.formation.base)
-    return as_far(job, answer.version, least)
+def _has(job: Job, member: Member, held: Version | None, trainer: TrainerStatus | None) -> bool:
+    """Whether it holds a state for which this trainer's is not waited for. A member's other branch, which gives way to
+    the base once that comes, is none, however many steps it has: more is asked than by `copies.makes_up_for`."""
+    lost = trainer.version if trainer is not None else None
+    if held is None or lost is None or job.formation is None:
+        return held is not None
+    return anchors(job, member, held) if member in job.formation.members else as_far(job, held, lost)
 
 
 def _issue(turn: Turn, job: Job, verdict: Train) -> None:

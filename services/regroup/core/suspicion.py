@@ -95,9 +95,8 @@ def hangs_for_long(turn: Turn, member: Member) -> bool:
 
 
 def is_stuck(turn: Turn, member: Member) -> bool:
-    """Whether its promise holds, and its step loop has not come back to tell it: it is in a pass, or hangs in one."""
     trainer = turn.cluster.trainer(member)
-    return trainer is not None and trainer.phase is TrainerPhase.HALTED and trainer.at_work
+    return trainer is not None and trainer.is_stuck
 
 
 def hang_at_save(turn: Turn, member: Member) -> Hang | None:
@@ -162,9 +161,8 @@ def _may_hang(turn: Turn) -> frozenset[str]:
     """The workers whose trainers hang, as their agents say, or promised long ago, and have yet to come back."""
     found = set()
     for name, seen in turn.sightings.items():
-        trainer = seen.trainer
-        promised = trainer is not None and trainer.phase is TrainerPhase.HALTED and trainer.at_work
-        if seen.hang is not None or (promised and turn.waited(seen.moved) > turn.policy.halt_limit):
+        stuck = seen.trainer is not None and seen.trainer.is_stuck
+        if seen.hang is not None or (stuck and turn.waited(seen.moved) > turn.policy.halt_limit):
             found.add(name)
     return frozenset(found)
 

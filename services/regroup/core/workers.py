@@ -44,6 +44,11 @@ class TrainerStatus:
     written: tuple[Checkpoint, ...] = ()  # that it wrote, and was not answered yet, as they came
 
     @property
+    def is_stuck(self) -> bool:
+        """Whether its promise holds, and its step loop has yet to come back to tell it: in a pass, or hanging in one."""
+        return self.phase is TrainerPhase.HALTED and self.at_work
+
+    @property
     def news(self) -> tuple[object, ...]:
         """What is not left to the next heartbeat: before that, its process may end, or be taken for one that hangs."""
         return self.phase, self.at_work, self.written, self.evaluated

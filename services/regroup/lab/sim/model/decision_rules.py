@@ -1,6 +1,6 @@
 """What must hold of every decision, whatever happens in a world. Each breach raises AssertionError and names the rule.
 
-Owns: the rules for what is known, asked and formed; it calls all others but `trainer_rules` and `measuring_rules`.
+Owns: the rules for what is known, asked and formed; it calls all others that are asked at decisions.
 Refuses to know: how the world got there, and what trainers do (`trainer_rules`).
 """
 
