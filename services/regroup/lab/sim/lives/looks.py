@@ -14,7 +14,7 @@ from regroup.core.workers import Hang, LoopPhase
 from regroup.lab.sim.lives.plan import Kind
 from regroup.lab.sim.model.trainer import Place, Trainer
 from regroup.worker.pulse import ENOUGH, UNLIKE, Mark
-from regroup.worker.watching import LOOK, Watching
+from regroup.worker.watching import LOOK, Watching, is_news
 
 if TYPE_CHECKING:
     from regroup.lab.sim.lives.pace import Paced
@@ -75,7 +75,7 @@ class Looks:
                 which = trainer.job, trainer.member.worker, len(trainer.history or ())
                 late = life.ghosts.fetches.setdefault(which, set())
                 late.add((trainer.member.incarnation, watching.hang.fetch))
-        if (before is None) != (watching.hang is None):
+        if is_news(before, watching.hang):
             life.story.tell(life.now, agent.name, f"says {watching.hang}")
             life.heartbeat(agent)
         if before is None and watching.hang is not None:
