@@ -25,6 +25,7 @@ from regroup.lab.sim.planted.bugs import BUGS
 from regroup.lab.sim.planted.finding import Found
 from regroup.lab.sim.search.bounds import GREAT, SMALL
 from regroup.lab.sim.search.breadth import search
+from regroup.lab.sim.search.runs import Telling
 
 pytestmark = pytest.mark.timeout(1500)  # it computes, and a busy machine takes longer
 
@@ -54,7 +55,57 @@ def test_a_bug_in_the_core_turns_the_command_red_and_it_says_which_seed_tells_th
     )
     assert found
     assert re.search(rf"^seed {found[1]}, regroup {version('regroup')}", told.stdout, re.M)
-    assert as_code(draw(int(found[1]))) in told.stdout, "what its seed draws may change"
+    kept = re.search(r"^Plan\(\n    seed=(\d+),.*^\)$", told.stdout, re.M | re.S)
+    assert kept, "what its seed draws may change"
+    assert kept[1] == found[1]
+    faults = re.findall(r"^ +Fault\(.*$", kept[0], re.M)
+    assert set(faults) <= set(re.findall(r"^ +Fault\(.*$", as_code(draw(int(found[1]))), re.M))
+
+
+def test_a_life_with_a_planted_bug_is_told_with_the_decision_that_is_wrong_and_who_says_so(
+    regroup_sim, capfd, tmp_path
+):
+    done = regroup_sim("--seed", 0, "--bug", "A NUMBER is used again", "--json", tmp_path / "life.json")
+    told = capfd.readouterr().out
+    assert done.exit_code == 1
+    assert re.search(r"^ +(\d+\.\d+)  coordinator \d +decided, about .*, and it is judged:$", told, re.M)
+    assert re.search(r"^ +(\d+\.\d+)  coordinator \d +orders \w: Form 1\n\nBROKEN after \1 s: Assert", told, re.M)
+    assert "\nas regroup.lab.sim.model.decision_rules._issued says; digest " in told
+    facts = json.loads((tmp_path / "life.json").read_text())
+    assert facts["error"] == "AssertionError: a generation forms once"
+    assert facts["where"] == "regroup.lab.sim.model.decision_rules._issued"
+    left_out, last = told.split(" left out; --json FILE has all ...\n")
+    assert "hears         Heard" not in left_out
+    assert "hears         Heard" in last, "what repeats may be what matters, shortly before the end"
+    several = regroup_sim("--seed", 0, "--bug", "fence")
+    assert several.exit_code == 2
+    assert "--seed tells one life, and 2 bugs are named so: a fence is forgotten; " in several.stderr
+
+
+def test_a_fault_that_strikes_nobody_is_told(regroup_sim):
+    heard = "".join(regroup_sim("--seed", seed).output for seed in range(4))
+    assert re.search(r"^ +\d+\.\d+  FAULT +.*: nobody (is there for it|came to '\w+')$", heard, re.M)
+
+
+def test_whoever_reads_no_further_ends_the_command_and_it_says_nothing_of_the_rules(tmp_path):
+    sound = "import typer; from regroup.lab.sim.command import sim; typer.run(sim)"
+    (tmp_path / "life.json").write_text("mine\n")
+    words = [sys.executable, "-c", sound, "--seed", "3", "--json", str(tmp_path / "life.json")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+    assert (tmp_path / "life.json").read_text() == "mine\n"
+    assert [each.name for each in tmp_path.iterdir()] == ["life.json"]
+
+
+def test_clusters_and_bugs_can_be_listed(regroup_sim):
+    clusters = regroup_sim("--exhaustive", "--list", "--cluster", "IS HELD")
+    assert (clusters.exit_code, len(clusters.stdout.splitlines())) == (0, 2)
+    bugs = regroup_sim("--plants", "--list")
+    assert [line.rpartition(": in ")[0] for line in bugs.stdout.splitlines()] == [str(bug) for bug in BUGS]
 
 
 def test_without_assertions_nothing_is_lived():
@@ -124,7 +175,8 @@ def test_a_record_that_cannot_be_written_is_said_before_anything_is_lived(regrou
         ("--cluster three", "--cluster says nothing without --exhaustive: leave it out"),
         ("--minutes 3", "--minutes says nothing without --exhaustive: leave it out"),
         ("--anew", "--anew says nothing without --record: leave it out"),
-        ("--bug fence", "--bug says nothing without --plants: leave it out"),
+        ("--bug fence", "--bug says nothing without --seed or --plants: leave it out"),
+        ("--seed 3 --list", "--list says nothing beside --seed: leave it out"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused_in_one_line(regroup_sim, words, why):
@@ -262,6 +314,7 @@ def test_the_searches_that_ended_before_an_interruption_are_told(regroup_sim, tm
     def searched(named, seconds, memory, processes, on_told):
         name, bounds = next(iter(named.items()))
         yield name, search(bounds, 0.0, memory)
+        on_told(Telling(list(named)[1], 7000, 12, 300))
         raise KeyboardInterrupt
 
     monkeypatch.setattr("regroup.lab.sim.search.showing.searches", searched)
@@ -270,6 +323,11 @@ def test_the_searches_that_ended_before_an_interruption_are_told(regroup_sim, tm
     assert done.stderr == f"regroup: interrupted: 1 of {len(SMALL) + len(GREAT)} searches had ended\n"
     first = next(iter(SMALL))
     assert f"{first}: to depth" in done.stdout
+    second = [*SMALL][1]
+    assert f"{second}: had come to 7,000 states, depth 12; no rule was broken in them" in done.stdout
+    facts = json.loads((tmp_path / "found.json").read_text())
+    assert facts["interrupted"]
+    assert facts["unfinished"] == {second: {"name": second, "states": 7000, "depth": 12, "waiting": 300}}
     assert json.loads((tmp_path / "found.json").read_text()).keys() & SMALL.keys() == {first}
 
 
@@ -302,7 +360,9 @@ def test_the_planted_bugs_that_were_found_before_an_end_in_between_are_told(
     done = regroup_sim("--plants", "--json", tmp_path / "found.json")
     assert (done.exit_code, done.stderr) == (code, said)
     assert f"1/{len(BUGS)}  {BUGS[0].name}\n    life 8, seed 7: AssertionError: it is wrong\n" in done.stdout
-    assert json.loads((tmp_path / "found.json").read_text())["planted"] == {BUGS[0].name: 7}
+    assert f"1 of 1 planted bug that were looked for, of {len(BUGS)}, found; lives until then: median 8" in done.stdout
+    facts = json.loads((tmp_path / "found.json").read_text())
+    assert (facts["planted"], facts["interrupted"]) == ({BUGS[0].name: 7}, code == 130)
 
 
 def test_a_bug_that_was_not_found_is_told_and_fails_the_command(regroup_sim, monkeypatch):
@@ -318,10 +378,12 @@ def test_what_is_named_and_is_not_there_is_refused_with_names_that_are(regroup_s
     done = regroup_sim("--plants", "--bug", "no such bug")
     assert done.exit_code == 2
     assert done.stderr.startswith("regroup: --bug no such bug: no bug has that in its name; there are: ")
-    assert done.stderr.endswith("; and others\n")
+    assert done.stderr.endswith("; and others: --list names all\n")
     misspelt = regroup_sim("--plants", "--bug", "fense")
     assert misspelt.exit_code == 2
     assert misspelt.stderr.startswith("regroup: --bug fense: no bug has that in its name; did you mean fence")
+    words = regroup_sim("--plants", "--bug", "Stale anser")
+    assert words.stderr == "regroup: --bug stale anser: no bug has that in its name; did you mean stale answer?\n"
 
 
 @pytest.mark.cluster

@@ -6,10 +6,13 @@ Refuses to know: what the text says.
 """
 
 from collections.abc import Iterable
-from typing import Any
+from contextlib import suppress
+from typing import Any, NoReturn
 
 from rich.console import Console
 from rich.segment import Segment
+
+UNREAD = 141  # the exit code of what SIGPIPE ends
 
 
 def printable(text: str) -> str:
@@ -28,6 +31,12 @@ class PlainConsole(Console):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, emoji=False, markup=False, **options)
+
+    def on_broken_pipe(self) -> NoReturn:
+        """Whoever closes what is printed ends the command as the signal would: nothing else went wrong."""
+        with suppress(SystemExit):
+            super().on_broken_pipe()
+        raise SystemExit(UNREAD)
 
     def render(self, *arguments: Any, **options: Any) -> Iterable[Segment]:
         for segment in super().render(*arguments, **options):

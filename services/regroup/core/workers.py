@@ -45,7 +45,7 @@ class TrainerStatus:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether its promise holds, and its step loop has yet to come back to tell it: in a pass, or hanging in one."""
+        """Whether its promise holds, and its step loop has yet to come back and tell it: it is in a pass, or hangs."""
         return self.phase is TrainerPhase.HALTED and self.at_work
 
     @property

@@ -50,6 +50,8 @@ class Faults:
     def end(self) -> None:
         """All that lasts is over, and nothing strikes any more."""
         self._over = True
+        for fault in self._armed:
+            self._strikes_nobody(fault, f"nobody came to '{fault.border}'")
         self._armed.clear()
         self._dooms.clear()
         for fault, struck in list(self._lasting):
@@ -105,6 +107,7 @@ class Faults:
         """Whether the coordinator, or the store, dies here; once."""
         fault = self._dooms.pop(kind, None)
         if fault is not None:
+            self._life.story.tell(self._life.now, "FAULT", f"{kind}, now")
             self._count(kind)
             self._remember(kind, ())
             if kind in LASTING:
@@ -143,11 +146,14 @@ class Faults:
     def _strike(self, fault: Fault, workers: tuple[str, ...]) -> None:
         life = self._life
         struck = tuple(worker for worker in workers if can_strike(life, fault.kind, worker))
-        if self._over or not struck:
+        if self._over:
+            return
+        if not struck:
+            self._strikes_nobody(fault, "nobody is there for it")
             return
         who = "cluster" if fault.kind in OF_ALL else ", ".join(struck)
         life.story.tell(life.now, "FAULT", f"{fault.kind}: {who}" + (f", {fault.seconds:g} s" if fault.seconds else ""))
-        if fault.kind in DOOMS:
+        if fault.kind in DOOMS:  # at a save to come
             self._dooms[fault.kind] = fault
             return
         self._count(fault.kind)
@@ -158,6 +164,9 @@ class Faults:
             strike(life, fault.kind, life.agents[worker])
             life.read_soon(life.agents[worker])
         life.stir()
+
+    def _strikes_nobody(self, fault: Fault, why: str) -> None:
+        self._life.story.tell(self._life.now, "FAULT", f"{fault.kind}: {why}")
 
     def _count(self, kind: Kind) -> None:
         """What it meets; before anything is done, because that changes it."""

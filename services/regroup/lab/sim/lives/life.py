@@ -32,7 +32,7 @@ from regroup.lab.sim.lives.preparing import Preparing
 from regroup.lab.sim.lives.process import Process
 from regroup.lab.sim.lives.reasons import told
 from regroup.lab.sim.lives.sharing import Sharing
-from regroup.lab.sim.lives.story import Story
+from regroup.lab.sim.lives.story import Story, about, brief
 from regroup.lab.sim.lives.strikes import home
 from regroup.lab.sim.lives.users import Users
 from regroup.lab.sim.lives.virtual import VirtualLoop, sealed
@@ -59,6 +59,7 @@ class Life(Paced):
 
     def __init__(self, plan: Plan, story: Story) -> None:
         super().__init__(plan, story, VirtualLoop(START))
+        story.begins = START
         self.store = MemoryStore(clock=self.loop.time)
         self.jobs: dict[str, Job] = {}  # durable
         self.workers: dict[str, Worker] = {}  # durable
@@ -82,11 +83,8 @@ class Life(Paced):
         self.took = 0.0  # seconds, from an event to what was decided about it
         self.over: asyncio.Future[None] = self.loop.create_future()
         self._broken: BaseException | None = None
-
-    @property
-    def seconds(self) -> float:
-        """Of virtual time, so far."""
-        return self.now - START
+        self._judged: tuple[Process, Decision] | None = None  # by the rules, at this moment
+        self.seconds = 0.0  # of virtual time, once it is over
 
     # --- one life
 
@@ -99,6 +97,7 @@ class Life(Paced):
                 if self._broken is not None:
                     raise self._broken
             finally:
+                self.seconds = self.now - START
                 self._end()
 
     async def _live(self) -> None:
@@ -115,7 +114,10 @@ class Life(Paced):
 
     def fail(self, error: BaseException) -> None:
         """The first that goes wrong, also in the last moment, when nobody waits for it any more."""
-        self._broken = self._broken or error
+        if self._broken is None:
+            self._broken = error
+            if self._judged is not None:
+                self._tell_judged(*self._judged)
         if not self.over.done():
             self.over.set_result(None)
 
@@ -212,12 +214,14 @@ class Life(Paced):
                     points = self.store.measured(note.job)
                     measuring_rules.gone_back(self.jobs[note.job], note.data["base_step"], points)
         self.reasons.update(told(before, decision.cluster))
+        self._judged = process, decision
         decision_rules.decided(self.ghosts, self, before, decision)
         self.justice.judge(before, decision)
         self.preparing.judge(before, decision)
         self.sharing.judge(before, decision)
         self.waiting.judge(before, decision)
         self.calm.judge(decision)
+        self._judged = None
 
     def _stored(self, decided: Cluster) -> None:
         """The store keeps what was decided: all of it, and nothing else. Steps alone may be ahead in it."""
@@ -232,11 +236,23 @@ class Life(Paced):
         assert kept.workers == decided.workers, "workers are not in the store as they were decided"
 
     def adopted(self, decision: Decision) -> None:
+        self._tell_notes(decision)
         for note in decision.notes:
             self.reasons.add(note.reason)
-            self.story.tell(self.now, note.job or note.worker or "cluster", f"{note.kind}: {note.reason}")
             if note.kind != "preparing":  # its border is where a trainer begins to, in `born`
                 self.faults.border(note.kind, note.worker)
+
+    def _tell_judged(self, process: Process, decision: Decision) -> None:
+        """What is wrong is mostly in there, and is not told yet."""
+        self.story.tell(self.now, process.name, f"decided, about {about(process.event)}, and it is judged:")
+        self._tell_notes(decision)
+        for worker, order in decision.orders:
+            if not isinstance(order, Heard):
+                self.story.tell(self.now, process.name, f"orders {worker}: {brief(order)}")
+
+    def _tell_notes(self, decision: Decision) -> None:
+        for note in decision.notes:
+            self.story.tell(self.now, note.job or note.worker or "cluster", f"{note.kind}: {note.reason}")
 
     # --- agents
 

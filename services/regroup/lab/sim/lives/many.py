@@ -19,8 +19,9 @@ from regroup.lab.bench.machine import Machine, this_machine
 from regroup.lab.sim.lives.code import as_code
 from regroup.lab.sim.lives.drawing import draw
 from regroup.lab.sim.lives.ledger import Ledger
+from regroup.lab.sim.lives.outcome import cut
 from regroup.lab.sim.lives.record import NoRecord, Record
-from regroup.lab.sim.lives.runs import lives
+from regroup.lab.sim.lives.runs import ANOTHER, lives
 from regroup.lab.sim.lives.showing import tell_reach
 from regroup.lab.sim.lives.tally import Tally
 from regroup.lab.sim.lives.telling import tell_plan
@@ -49,10 +50,13 @@ def live_many(
         complain(f"{error}: no more is lived")
     took = time.monotonic() - began
     if tally.lives:
+        kept = _recorded(first, tally, record, machine) if record is not None else None
         _sum_up(out, first, tally, took, show)
         if tally.broken:
             _tell_broken(out, tally, machine)
-        if record is not None and not _record(out, first, tally, record, machine):
+        if record is not None and kept is not None:
+            _tell_record(out, tally, record, kept)
+        elif record is not None:
             code = FAILED
     facts = {"first": first, "asked": count, "lives_per_second": tally.lives / took, **tally.facts()}
     facts["plans"] = {one.seed: as_code(draw(one.seed)) for one in tally.broken[:SHOWN]}
@@ -90,23 +94,26 @@ def _tell_broken(out: Console, tally: Tally, machine: Machine) -> None:
     """The plan of the first of them: what a seed draws may be another life in the morning."""
     for one in tally.broken[:SHOWN]:
         out.print(f"regroup sim --seed {one.seed} tells its story")
-    tell_plan(out, draw(tally.broken[0].seed), machine)
+    first, plan = tally.broken[0], draw(tally.broken[0].seed)
+    tell_plan(out, plan if first.error == ANOTHER else cut(plan), machine)
 
 
-def _record(out: Console, first: int, tally: Tally, record: Record, machine: Machine) -> bool:
-    """Whether it is written."""
+def _recorded(first: int, tally: Tally, record: Record, machine: Machine) -> Ledger | None:
+    """All that is in the file now; None: it cannot be written."""
     try:
-        now = record.add(first, tally, machine.commit)
+        return record.add(first, tally, machine.commit)
     except NoRecord as error:
         complain(f"not recorded: {error}")
-        return False
+        return None
+
+
+def _tell_record(out: Console, tally: Tally, record: Record, now: Ledger) -> None:
     broken = f"{len(now.broken)} broke a rule"
     lived = plural(now.lives, "life", "lives")
     out.print(f"\n{record.path}: {lived} on this code ({now.code}), {broken}", soft_wrap=True)
     for told in lived_by(now, record.simulator):
         out.print(f"  {told}", soft_wrap=True)
     tell_reach(out, {sort: one.within(now.never[sort].names) for sort, one in tally.reach.items()})
-    return True
 
 
 def lived_by(ledger: Ledger, simulator: str) -> list[str]:

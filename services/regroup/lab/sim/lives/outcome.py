@@ -7,6 +7,7 @@ Refuses to know: how many plans there are, and how the outcome is shown.
 import logging
 from collections import Counter
 from dataclasses import dataclass, field
+from traceback import walk_tb
 
 from regroup.lab.sim.lives.life import Life
 from regroup.lab.sim.lives.plan import Fault, Kind, Plan
@@ -23,6 +24,7 @@ class Outcome:
     seconds: float  # of virtual time
     digest: str  # of the story: equal digests are equal lives
     error: str | None  # None: every rule held, and every job ended
+    where: str | None = None  # the function that said so: the rule that was broken, or what raised
     met: Counter[tuple[Kind, str]] = field(default_factory=Counter)  # faults, by the phase of a job that they met
     during: Counter[tuple[Kind, frozenset[Activity]]] = field(default_factory=Counter)  # and by what was under way
     pairs: Counter[tuple[Kind, Kind]] = field(default_factory=Counter)  # faults that overlapped
@@ -34,12 +36,12 @@ def live(plan: Plan, keep: bool = False) -> Outcome:
     """One life, from its first event to its last."""
     story = Story()
     life = Life(plan, story)
-    error = None
+    error, where = None, None
     logging.disable(logging.CRITICAL)  # a record would ask the machine for the time
     try:
         life.run()
     except Exception as wrong:
-        error = f"{type(wrong).__name__}: {wrong}"
+        error, where = f"{type(wrong).__name__}: {wrong}", _where(wrong)
     finally:
         logging.disable(logging.NOTSET)
     return Outcome(
@@ -48,12 +50,21 @@ def live(plan: Plan, keep: bool = False) -> Outcome:
         seconds=life.seconds,
         digest=story.digest,
         error=error,
+        where=where,
         met=life.faults.met,
         during=life.faults.during,
         pairs=life.faults.pairs,
         reasons=frozenset(life.reasons),
         lines=tuple(story.lines) if keep else (),
     )
+
+
+def _where(wrong: Exception) -> str | None:
+    """The innermost function of ours in which it was raised. What the watch of a life found, none raised."""
+    frames = [frame for frame, _ in walk_tb(wrong.__traceback__)]
+    ours = [one for one in frames if one.f_globals["__name__"].startswith("regroup.")]
+    ours = [one for one in ours if one.f_code not in (live.__code__, Life.run.__code__)]
+    return f"{ours[-1].f_globals['__name__']}.{ours[-1].f_code.co_qualname}" if ours else None
 
 
 def cut(plan: Plan) -> Plan:

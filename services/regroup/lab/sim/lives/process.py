@@ -43,6 +43,7 @@ class Process:
         self._froze = 0.0
         self.decided_at = 0.0  # as that decision was told the time
         self.awake = 0.0  # seconds since it woke, when it decided so
+        self.event: Any = None  # that it decides about
         self.came = 0.0  # when the event came that it decides about, by its clock
         self.shown: dict[str, list[tuple[float, int]]] = {}  # by job: since when so many steps are, in the last row
         self.task = life.loop.create_task(self._run())
@@ -195,5 +196,5 @@ class _Freezing(asyncio.Queue[tuple[Any, float, Any]]):
         found = await super().get()
         if not self._process.thawed.is_set():
             await self._process.thawed.wait()
-        _, self._process.came, _ = found
+        self._process.event, self._process.came, _ = found
         return found

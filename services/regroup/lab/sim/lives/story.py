@@ -8,7 +8,7 @@ import hashlib
 from dataclasses import dataclass, field
 
 from regroup.core.messages.agent_reports import Heartbeat
-from regroup.core.messages.events import Report
+from regroup.core.messages.events import Report, Reported
 from regroup.core.messages.orders import Form, Heard, Order
 from regroup.core.messages.trainer_reports import StepsCommitted
 
@@ -18,9 +18,10 @@ QUIET = ("Heartbeat", "Heard")  # what repeats, and says nothing by itself
 @dataclass(slots=True)
 class Story:
     lines: list[str] = field(default_factory=list)
+    begins: float = 0.0  # by the clock of whoever tells: a line says how many seconds later something is
 
     def tell(self, at: float, who: str, what: str) -> None:
-        self.lines.append(f"{at:9.3f}  {who:<14}  {what}")
+        self.lines.append(f"{at - self.begins:9.3f}  {who:<14}  {what}")
 
     @property
     def events(self) -> int:
@@ -29,6 +30,14 @@ class Story:
     @property
     def digest(self) -> str:
         return hashlib.blake2b("".join(self.lines).encode(), digest_size=12).hexdigest()
+
+
+def about(event: object) -> str:
+    """What a decision is about."""
+    if isinstance(event, Reported):
+        return f"{brief(event.report)} of {event.worker}"
+    whom = getattr(event, "worker", None) or getattr(event, "job", None)
+    return type(event).__name__ + (f" {whom}" if isinstance(whom, str) else "")
 
 
 def brief(message: Report | Order) -> str:

@@ -19,6 +19,9 @@ from regroup.lab.sim.lives.plan import Plan
 from regroup.lab.sim.lives.runs import ANOTHER
 from regroup.lab.sim.lives.story import QUIET
 
+LAST = 20  # lines of a story that are told whole
+HELD = "every rule held, and every job ended"
+
 
 def tell_life(out: Console, seed: int, machine: Machine) -> tuple[bool, dict[str, Any]]:
     """Whether every rule held, and the facts."""
@@ -33,28 +36,47 @@ def tell_life(out: Console, seed: int, machine: Machine) -> tuple[bool, dict[str
     out.print(f"{_where(seed, machine)}: {size}")
     for fault in plan.faults:
         out.print(f"  {fault}", soft_wrap=True)
-    for line in outcome.lines:
-        if not any(word in line for word in QUIET):
-            out.print(line, soft_wrap=True)
-    if same:
-        held = outcome.error or "every rule held, and every job ended"
-        out.print(f"digest {outcome.digest}, lived twice; {held}", soft_wrap=True)
-    else:
+    _tell_story(out, outcome)
+    if not same:
         _tell_difference(out, outcome, again)
+    elif outcome.error is not None:
+        _tell_breach(out, outcome)
+    else:
+        out.print(f"digest {outcome.digest}, lived twice; {HELD}", soft_wrap=True)
     if error is not None:
         tell_plan(out, plan, machine)
     return error is None, {
         "seed": seed,
         "digest": outcome.digest,
         "error": error,
+        "where": outcome.where,
         "faults": [str(fault) for fault in plan.faults],
         "plan": as_code(plan),
         "story": list(outcome.lines),
     }
 
 
+def _tell_story(out: Console, outcome: Outcome) -> None:
+    """Without what repeats; but shortly before the end that may be what matters."""
+    early, late = outcome.lines[:-LAST], outcome.lines[-LAST:]
+    told = [line for line in early if not any(word in line for word in QUIET)]
+    for line in told:
+        out.print(line, soft_wrap=True)
+    if len(told) < len(early):
+        left_out = plural(len(early) - len(told), "heartbeat or answer to one", "heartbeats and answers to them")
+        out.print(f"           ... of what is above, {left_out} left out; --json FILE has all ...", style="dim")
+    for line in late:
+        out.print(line, soft_wrap=True)
+
+
+def _tell_breach(out: Console, outcome: Outcome) -> None:
+    where = outcome.where or "the watch over all of it"
+    out.print(f"\nBROKEN after {outcome.seconds:.3f} s: {outcome.error}", style="red", soft_wrap=True)
+    out.print(f"as {where} says; digest {outcome.digest}, lived twice", soft_wrap=True)
+
+
 def tell_plan(out: Console, plan: Plan, machine: Machine) -> None:
-    """To be kept, with where it was drawn."""
+    """To be kept, with where it was drawn; cut to the faults that matter."""
     out.print(f"\n{_where(plan.seed, machine)}")
     out.print("Keep this plan in tests/simulation/kept_plans.py, because what its seed draws may change:")
     out.print(as_code(plan), soft_wrap=True)
@@ -74,4 +96,4 @@ def _tell_difference(out: Console, one: Outcome, other: Outcome) -> None:
     for line in (first, second):
         out.print(f"  {line}", soft_wrap=True)
     for outcome in (one, other):
-        out.print(f"digest {outcome.digest}: {outcome.error or 'every rule held, and every job ended'}", soft_wrap=True)
+        out.print(f"digest {outcome.digest}: {outcome.error or HELD}", soft_wrap=True)

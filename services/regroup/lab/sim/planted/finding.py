@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from threading import Event
+from typing import Any
 
 from regroup.lab.sim.planted.planting import Bug
 
@@ -43,6 +44,16 @@ def find_planted(
             pool.shutdown(wait=False, cancel_futures=True)
             for one in list(running):
                 one.kill()
+
+
+def tell_planted(bug: Bug, seed: int) -> tuple[int, dict[str, Any]]:
+    """One life with it, told on this process's standard output. The exit code, and the facts. Raises RuntimeError."""
+    command = [sys.executable, "-m", "regroup.lab.sim.planted", bug.name, "--seed", str(seed)]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+    *_, facts = done.stderr.splitlines() or [""]
+    if done.returncode not in (0, 1) or not facts.startswith("{"):
+        raise RuntimeError(f"{bug.name}: {facts or 'its process was killed'}")
+    return done.returncode, json.loads(facts)
 
 
 def _find(running: set[subprocess.Popen[str]], over: Event, count: int, known: Mapping[str, int], bug: Bug) -> Found:

@@ -36,9 +36,10 @@ def exhaust(
 ) -> tuple[int, dict[str, object]]:
     """Search all of these; `memory` in bytes, for each. The exit code, and the facts of those that ended."""
     found: dict[str, Searched] = {}
+    running: dict[str, Telling] = {}  # how far each of the others came
     code = OK
     try:
-        _search(out, named, seconds, memory, processes, found)
+        _search(out, named, seconds, memory, processes, found, running)
     except KeyboardInterrupt:
         code = INTERRUPTED
         complain(f"interrupted: {len(found)} of {len(named)} searches had ended")
@@ -47,7 +48,10 @@ def exhaust(
         complain("a search was killed, as happens where memory is short: give less --memory, or fewer --processes")
     if found:
         _show(out, found)
-    facts = {name: asdict(one) | {"progress": one.progress} for name, one in found.items()}
+    for name, told in running.items():
+        out.print(f"{name}: had come to {_far(told)}; no rule was broken in them", soft_wrap=True)
+    facts: dict[str, object] = {name: asdict(one) | {"progress": one.progress} for name, one in found.items()}
+    facts |= {"unfinished": {name: asdict(told) for name, told in running.items()}} if running else {}
     sound = all(one.sound for one in found.values())
     return code or (OK if sound else FAILED), {"code": code_under_test(), **facts}
 
@@ -59,6 +63,7 @@ def _search(
     memory: float,
     processes: int,
     found: dict[str, Searched],
+    running: dict[str, Telling],
 ) -> None:
     elapsed = TimeElapsedColumn(Column(min_width=len("0:00:00")))  # is not what a narrow terminal cuts
     columns = (SpinnerColumn(), elapsed, TextColumn("{task.description}"))
@@ -66,18 +71,23 @@ def _search(
         bars = {name: progress.add_task(f"{name}: waits", start=False, total=None) for name in named}
 
         def show(told: Telling) -> None:
-            far = f"{told.states:,} states, depth {told.depth}, {told.waiting:,} wait"
             if told.name in bars:  # it may be told later than that the search is over
+                running[told.name] = told
                 progress.start_task(bars[told.name])
-                progress.update(bars[told.name], description=f"{told.name}: {far}")
+                progress.update(bars[told.name], description=f"{_far(told)}: {told.name}")  # whose end may be cut off
 
         with closing(searches(named, seconds, memory, processes, show)) as results:
             for name, one in results:
                 found[name] = one
+                running.pop(name, None)
                 progress.remove_task(bars.pop(name))
                 _tell(out, name, one)
                 if not out.is_terminal:
                     out.print(f"{name}: {one.states:,} states, {_verdict(one)}", soft_wrap=True)
+
+
+def _far(told: Telling) -> str:
+    return f"{told.states:,} states, depth {told.depth}"
 
 
 def _tell(out: Console, name: str, one: Searched) -> None:
