@@ -295,6 +295,13 @@ BUGS = (
         "return tuple((rank + turn) % ranks for rank in slices)",
         "return tuple(turn % ranks for rank in slices)",
     ),
+    Bug(
+        "who lacks its data is said to for ever, though it stands still",
+        "regroup.worker.watching",
+        "        if mark.phase in WAITS:\n",
+        "        if self.lacks is not None:\n            return self.lacks\n        if mark.phase in WAITS:\n",
+        among="starves and stands",
+    ),
     Bug("no straggler is ever told", "regroup.core.stragglers", "TIMES = 1.5  #", "TIMES = 50.0  #", among="LAG"),
     Bug(
         "a stop waits for who is silent as if it were to train on",

@@ -132,6 +132,16 @@ def _data_stalls(random: Random, workers: int) -> list[Fault]:
     return [Fault(Kind.STARVE, struck, at=random.uniform(2.0, 4.0), seconds=random.uniform(3.5, 4.5))]
 
 
+def _starves_and_stands(random: Random, workers: int) -> list[Fault]:
+    """Data comes to nobody, one dies of it, and another one stands still as it waits to form again."""
+    at, (one, other, *_) = random.uniform(1.5, 3.0), random.sample(range(workers), k=workers)
+    return [
+        Fault(Kind.STARVE, tuple(range(workers)), at=at, seconds=8.0),
+        Fault(Kind.HANG, (one,), at=at + 1.0, border="idle", seconds=random.uniform(2.5, 5.0), arrival=1),
+        Fault(Kind.KILL_TRAINER, (other,), at=at + random.uniform(1.2, 2.0)),
+    ]
+
+
 BLAMED = {  # by the names of their dice
     "dies before a step": Sequence(0.01, 2, _dies_before_a_step, needs_all),
     "begins anew": Sequence(0.01, 2, _begins_anew),
@@ -148,4 +158,5 @@ BLAMED = {  # by the names of their dice
     "other data": Sequence(0.02, 3, _other_data, one_after_another, begins=True),
     "data is slow": Sequence(0.02, 1, _data_is_slow, impatient),
     "data stalls": Sequence(0.02, 3, _data_stalls, long_and_small),
+    "starves and stands": Sequence(0.01, 2, _starves_and_stands, long_and_small, changes={"learned": True}),
 }
