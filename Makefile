@@ -33,14 +33,14 @@ demo: $(READY) ## Train on three workers, kill one in mid-step, watch the others
 up: $(READY) ## Start a cluster on this machine; Ctrl-C stops it
 	@$(BIN)/regroup up $(ARGS)
 
-test: $(READY) ## Run all tests that need no GPU; about 20 minutes on 2 cores
+test: $(READY) ## Run all tests that need no GPU; 20 to 40 minutes on 2 cores
 	@$(BIN)/python -m compileall -q services # once, for the hundreds of processes that import it
 	@$(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m 'not docker and not long' $(ARGS)
 
 e2e: $(READY) ## Build the images, start a cluster in containers, and do to it what machines do; needs a Docker engine
 	@$(BIN)/pytest tests/docker -m docker $(ARGS)
 
-sim: $(READY) ## Live through 10 000 simulated clusters under faults; under five minutes
+sim: $(READY) ## Live through 10 000 simulated clusters under faults; 5 to 11 minutes on 2 cores
 	@$(BIN)/regroup sim $(ARGS)
 
 chaos: $(READY) ## Do real faults to real processes in every phase of a job, and judge; about a quarter of an hour
