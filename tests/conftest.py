@@ -20,7 +20,18 @@ from regroup.coordinator import embedded
 hypothesis.settings.register_profile("regroup", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("regroup")
 
-LONGEST_FIRST = ("simulation", "properties", "slurm", "lab", "integration", "e2e", "hosts", "worker")
+LONGEST_FIRST = (
+    "simulation/test_search.py",
+    "simulation/test_identity.py",
+    "simulation",
+    "properties",
+    "slurm",
+    "lab",
+    "integration",
+    "e2e",
+    "hosts",
+    "worker",
+)
 
 
 def pytest_configure() -> None:
@@ -33,8 +44,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What computes for minutes begins first, and others wait for their clusters beside it. Short files fill the end:
     each is one process's."""
     tests = Path(__file__).parent
-    rank = {folder: number for number, folder in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: rank.get(item.path.relative_to(tests).parts[0], len(rank)))
+    rank = {place: number for number, place in enumerate(LONGEST_FIRST)}
+
+    def turn(item: pytest.Item) -> int:
+        path = item.path.relative_to(tests)
+        return min(rank.get(str(path), len(rank)), rank.get(path.parts[0], len(rank)))
+
+    items.sort(key=turn)
 
 
 @pytest.fixture(scope="session")
