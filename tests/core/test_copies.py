@@ -151,6 +151,33 @@ def test_who_was_given_up_is_not_killed_until_another_one_told_that_it_has_a_cop
     assert ended(scene, "b") == ([Kill] if holds else [])
 
 
+@pytest.mark.parametrize("holds", [True, False])
+def test_who_did_not_answer_is_not_killed_by_a_coordinator_that_woke_up_until_another_one_told_what_it_has(
+    scene, holds
+):
+    """b's connection stands, its orders are lost, and it says what it did before. Then nobody was heard for long."""
+    facts = {"promised": 1, "generation": 1, "version": Version(1, 3)}
+    scene.running("a", "b", min_workers=1, step=3)
+    scene.passes(scene.policy.halt_limit, heard="ab")
+    scene.breaks("a", 1)
+    says(scene, "b", TrainerPhase.BROKEN, **facts)
+    scene.halt("a", (1, 3))
+    scene.after(scene.policy.halt_limit + 0.1, heard="ab")
+    scene.train("a")
+    says(scene, "b", TrainerPhase.BROKEN, **facts)
+    assert ended(scene, "b") == [Kill]
+    scene.now += 8.0
+    scene.cluster = replace(scene.cluster, awake=scene.now)
+    says(scene, "b", TrainerPhase.BROKEN, **facts)
+    assert ended(scene, "b") == []
+    if holds:
+        scene.train("a", 5)
+    else:
+        scene.does(Disconnected("a"))
+    says(scene, "b", TrainerPhase.BROKEN, **facts)
+    assert ended(scene, "b") == ([Kill] if holds else [])
+
+
 def fails_again(scene, before_the_fifth):
     """b raises in five steps in a row, while a holds the same state."""
     scene.running("a", "b", min_workers=1, step=3)

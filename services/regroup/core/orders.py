@@ -37,7 +37,7 @@ def _due_to_worker(
         return (Prepare(job.id, job.spec),)
     watch, member = cluster.watches.get(job.id), Member(name, trainer.incarnation)
     if watch is not None and member in watch.evicted:
-        hung = member not in watch.suspected | watch.back
+        hung = member not in watch.suspected | watch.back and not _others_have_yet_to_tell(cluster, job, name, quiet)
         end = (hung and cluster.tells(name)) or _may_end(cluster, name, quiet)
         return (Kill(job.id, member.incarnation, "evicted from the job"),) if end else ()
     return _due_to_trainer(job, member, trainer)
@@ -47,6 +47,13 @@ def _may_end(cluster: Cluster, name: str, quiet: Set[str]) -> bool:
     """Whether it told what it holds, and somebody else holds as much: whoever comes back may have more than when it was
     cut off."""
     return cluster.tells(name) and not is_spared(cluster, name, quiet)
+
+
+def _others_have_yet_to_tell(cluster: Cluster, job: Job, name: str, quiet: Set[str]) -> bool:
+    """Whether others of the job may be gone by now with what they held, as where this coordinator stood still; but are
+    not silent for long."""
+    others = (one for one, worker in cluster.workers.items() if worker.job == job.id and one != name)
+    return any(cluster.present(one) and not cluster.tells(one) and one not in quiet for one in others)
 
 
 def _due_to_trainer(job: Job, member: Member, trainer: TrainerStatus) -> tuple[Order, ...]:

@@ -117,8 +117,9 @@ class Calm:
         steps = [one for one in self._life.trainers() if one.member in members and one.loop.at in STEPS]
         runs = job.phase is JobPhase.RUNNING and job.round is None and there and len(steps) == len(members)
         runs = runs and len(lagging) < (len(members) + 1) / 2
-        for name in lagging:
-            waited = self._lasts("lags", name, runs and not is_straggler(after, job, name), job.generation)
+        for name in [one.worker for one in members]:
+            lags = runs and name in lagging and not is_straggler(after, job, name)
+            waited = self._lasts("lags", name, lags, job.generation)
             assert waited < LAGS, f"{name} is slower than the others for {waited:.1f} s, and nobody says so"
 
     def _deletes(self, after: Cluster, job: Job) -> None:

@@ -218,7 +218,9 @@ class Waiting:
         watch, formation = after.watches.get(job.id), job.formation
         vain = False
         if job.round is not None and not job.round.boundary and watch is not None and formation is not None:
-            there = [one for one in watch.answers if one not in watch.dead and after.present(one.worker)]
+            lent = [one for one in watch.answers if one.worker in after.workers]
+            lent = [one for one in lent if after.workers[one.worker].job == job.id]  # others may not be gone on with
+            there = [one for one in lent if one not in watch.dead and after.present(one.worker)]
             told = {one: watch.answers[one] for one in there}
             rest = [one for one in job.round.participants if one not in watch.answers and one not in watch.dead]
             held = {one: each.version for one, each in told.items() if each.version is not None}

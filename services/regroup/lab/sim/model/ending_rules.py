@@ -7,6 +7,7 @@ Owns: these rules. Refuses to know: how its state was saved (`saving_rules`), an
 from collections import Counter
 from collections.abc import Iterable
 
+from regroup.core.branches import follows
 from regroup.core.cluster import Cluster
 from regroup.core.decide import Decision
 from regroup.core.jobs import (
@@ -213,7 +214,9 @@ def _may_go_on(world: World, before: Cluster, decision: Decision, job: Job, but:
     others = [one for one in members if one.worker != but and not is_evicted(before, decision, job.id, one)]
     alive = [one for one in map(world.living, others) if one is not None and not one.stuck]
     leased = [one for one in alive if world.clock(one.member.worker) < one.session.lease]
-    holds = [one.member for one in leased if (one.session.version or ORIGIN).step > job.origin.step]
+    base = job.formation.base if job.formation is not None else ORIGIN  # what does not go on from it is void
+    trained = {one.member: one.session.version or ORIGIN for one in leased}
+    holds = [one for one, held in trained.items() if held.step > job.origin.step and follows(job, held, base)]
     told = {one: status.version or ORIGIN for one in holds if (status := decision.cluster.trainer(one)) is not None}
     heard = {one for one in holds if is_heard(world, decision.cluster, one.worker)}
     return [one for one in holds if one not in heard or (one in told and told[one].step > job.origin.step)]
